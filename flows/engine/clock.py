@@ -1,0 +1,31 @@
+"""The clock that the execution shell is given, so that tests decide what time it is."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time and waits."""
+
+    def now(self) -> datetime:
+        """The current time, aware, in UTC."""
+        ...
+
+    async def sleep_until(self, moment: datetime) -> None:
+        """Return once ``moment`` has come; at once if it has passed."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def sleep_until(self, moment: datetime) -> None:
+        # A sleep may end a little early; the loop makes sure that the moment has come.
+        while (remaining := (moment - self.now()).total_seconds()) > 0:
+            await asyncio.sleep(remaining)

@@ -1,0 +1,119 @@
+"""Everything the engine raises on purpose.
+
+    ToolFlowError
+    ├── SpecError          a flow can't run as it is defined; lists every problem with its path
+    ├── ExpressionError    an expression can't be parsed or evaluated
+    │   └── ExpressionTimeout   it was stopped because it took too long
+    ├── InputError         a run's input doesn't fit the flow's input schema
+    ├── PluginError        a plug-in module or a registered name is missing or registered twice
+    └── ModelError         a model call brought no answer that can be read
+
+What a *model* did wrong is never an exception: it is an issue of the attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ToolFlowError(Exception):
+    """Base of all errors that the engine raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, where it is, and what would be right.
+
+    ``path`` is a JSON pointer (RFC 6901) into the document that was checked, ``""`` for the whole of it.
+    """
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ProblemsError(ToolFlowError):
+    """An error that lists all problems found in one document."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class SpecError(ProblemsError):
+    """A flow can't run as it is defined. ``problems`` point into the ``FlowSpec`` document."""
+
+
+class InputError(ProblemsError):
+    """The input of a run doesn't fit. ``problems`` point into the input."""
+
+
+class ExpressionError(ToolFlowError):
+    """An expression can't be parsed, names something unknown, or failed while it was evaluated."""
+
+
+class ExpressionTimeout(ExpressionError):
+    """An expression was stopped because it took too long."""
+
+
+class PluginError(ToolFlowError):
+    """A plug-in can't be loaded, or a name is unknown or registered twice."""
+
+
+class ModelErrorCode(StrEnum):
+    """What kept a call from bringing an answer."""
+
+    RATE_LIMITED = "rate_limited"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    UNREADABLE = "unreadable_response"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    BAD_REQUEST = "bad_request"
+    NOT_CONFIGURED = "not_configured"
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether trying the same call again can help."""
+        return self in _RETRYABLE
+
+
+_RETRYABLE = frozenset(
+    {
+        ModelErrorCode.RATE_LIMITED,
+        ModelErrorCode.SERVER_ERROR,
+        ModelErrorCode.TIMEOUT,
+        ModelErrorCode.CONNECTION,
+        ModelErrorCode.UNREADABLE,
+    }
+)
+
+
+class ModelError(ToolFlowError):
+    """A model call brought no answer that can be read.
+
+    ``retry_after`` is in seconds, as the provider asked for it; None where it did not.
+    ``status`` is the HTTP status, None where no response came.
+    """
+
+    def __init__(
+        self,
+        code: ModelErrorCode,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.retry_after = retry_after
+        self.request_id = request_id

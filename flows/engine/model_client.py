@@ -1,0 +1,31 @@
+"""The seam to the model: what the engine needs of a client, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a provider answered with HTTP 200: the response body as parsed JSON, and its request id."""
+
+    body: Mapping[str, Any]
+    request_id: str | None = None
+
+
+class ModelClient(Protocol):
+    """Sends one request of the chat completions API and returns what came back."""
+
+    async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
+        """Send ``request`` (the exact JSON body) once, without retries of its own.
+
+        ``idempotency_key`` is the same whenever the same attempt is sent again; ``timeout`` is in seconds and
+        covers the whole call. Raises ``ModelError`` for everything that is no readable answer.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back connections. The client can't be used afterwards."""
+        ...

@@ -1,0 +1,140 @@
+"""The request of a model call, built from spec and history.
+
+The system message is the step's own text and up to two sections: what earlier steps produced (*previous step
+results*) and what this step produced so far (*current step attempts*). Both show every attempt of a step, each with
+its number, its output and its issues; both are filtered by one function, ``select_attempts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flows.engine.history import Attempt, History
+from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.json_value import dump_json
+from flows.engine.model_families import find_family
+from flows.engine.spec import FlowSpec
+
+PREVIOUS_STEPS_HEADING = "## Previous step results"
+PREVIOUS_STEPS_NOTE = (
+    "Outputs of earlier steps and the issues found in each of them. Take care not to carry these issues over."
+)
+CURRENT_STEP_HEADING = "## Current step attempts"
+CURRENT_STEP_NOTE = (
+    "Your earlier outputs for this step and the issues found in each of them. "
+    "Give a new, complete output that resolves these issues."
+)
+ATTEMPT_HEADING = "### Attempt {number}"
+STEP_ATTEMPT_HEADING = "### Step {step} “{name}”, attempt {number}"
+
+LONGEST_RAW_TEXT = 4_000
+"""Characters of an unusable answer that are shown to the model again."""
+
+
+def build_request(spec: FlowSpec, history: History, index: int, input: Any) -> dict[str, Any]:
+    """The exact body of the next call of step ``index``, given the step's ``input``.
+
+    ``spec`` is resolved: its model steps name their model. JSON appears here and nowhere earlier.
+    """
+    step = spec.step(index)
+    if step.model is None or step.tool_name is None or step.output_schema is None:
+        raise ValueError(f"Step {index} is not ready to be called: resolve and freeze the spec first.")
+    messages = []
+    if system_message := build_system_message(spec, history, index):
+        messages.append({"role": "system", "content": system_message})
+    messages.append({"role": "user", "content": dump_json(strip_internal(input))})
+    request: dict[str, Any] = {
+        "model": step.model,
+        "messages": messages,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": step.tool_name,
+                    "description": step.description,
+                    "strict": True,
+                    "parameters": step.output_schema,
+                },
+            }
+        ],
+        "tool_choice": {"type": "function", "function": {"name": step.tool_name}},
+        "parallel_tool_calls": False,
+    }
+    family = find_family(step.model)
+    if step.temperature is not None and family.takes_temperature:
+        request["temperature"] = step.temperature
+    if step.max_tokens is not None:
+        request[family.max_tokens_field] = step.max_tokens
+    return request
+
+
+def build_system_message(spec: FlowSpec, history: History, index: int) -> str:
+    """The step's own system message followed by the sections that have something to say."""
+    step = spec.step(index)
+    parts = [step.system_message.strip()]
+    earlier = [
+        _render_attempt(_step_heading(spec, attempt), attempt, issues)
+        for position in step.include_results
+        for attempt, issues in select_attempts(history.attempts(position), step.issue_severity_filter)
+    ]
+    if earlier:
+        parts.append("\n\n".join([PREVIOUS_STEPS_HEADING, PREVIOUS_STEPS_NOTE, *earlier]))
+    current = [
+        _render_attempt(ATTEMPT_HEADING.format(number=attempt.number), attempt, issues)
+        for attempt, issues in select_attempts(history.attempts(index), step.issue_severity_filter)
+    ]
+    if current:
+        parts.append("\n\n".join([CURRENT_STEP_HEADING, CURRENT_STEP_NOTE, *current]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def select_attempts(attempts: Iterable[Attempt], minimum: Severity) -> list[tuple[Attempt, tuple[Issue, ...]]]:
+    """The attempts that have issues of at least ``minimum`` severity, each with just those issues."""
+    selected = []
+    for attempt in attempts:
+        if issues := filter_issues(attempt.issues, minimum):
+            selected.append((attempt, issues))
+    return selected
+
+
+def strip_internal(value: Any) -> Any:
+    """``value`` without the keys that begin with ``_``, at any depth: they never reach the model."""
+    if isinstance(value, dict):
+        return {key: strip_internal(item) for key, item in value.items() if not key.startswith("_")}
+    if isinstance(value, list):
+        return [strip_internal(item) for item in value]
+    return value
+
+
+def _step_heading(spec: FlowSpec, attempt: Attempt) -> str:
+    name = spec.step(attempt.step).name if attempt.step else "Initial input"
+    return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=name, number=attempt.number)
+
+
+def _render_attempt(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> str:
+    return "\n".join([heading, _render_output(attempt), "Issues:", *map(_render_issue, issues)])
+
+
+def _render_output(attempt: Attempt) -> str:
+    # One line of JSON holds no line break, so that nothing a model wrote can pass for a heading.
+    if attempt.output is not None:
+        return f"Output: {dump_json(strip_internal(attempt.output))}"
+    if attempt.raw_output is None:
+        return "Output: none"
+    raw = attempt.raw_output if isinstance(attempt.raw_output, str) else dump_json(strip_internal(attempt.raw_output))
+    return f"Unusable output: {dump_json(raw[:LONGEST_RAW_TEXT])}"
+
+
+def _render_issue(issue: Issue) -> str:
+    place = f" (at {issue.path})" if issue.path else ""
+    line = f"- {issue.severity}{place}: {_one_line(issue.description)}"
+    if issue.suggestions:
+        line += f"\n  Suggestions: {'; '.join(_one_line(suggestion) for suggestion in issue.suggestions)}"
+    return line
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+

@@ -1,0 +1,198 @@
+"""The result of a run as callers want it, all of it derived from the history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from flows.engine.history import Attempt, History
+from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.usage import TokenUsage, sum_usage
+
+
+@dataclass(frozen=True, slots=True)
+class FoundIssue:
+    """An issue and where it was found: it always belongs to one attempt of one step."""
+
+    step: int
+    attempt: int
+    issue: Issue
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step brought. Index 0 is the initial input."""
+
+    index: int
+    name: str
+    attempts: tuple[Attempt, ...]
+    """All attempts, or only the final one if the result was asked for without the others."""
+    usage: TokenUsage | None
+    """Of all attempts, whether they are carried or not; None if usage is not tracked."""
+    retries_used: int
+
+    @property
+    def final(self) -> Attempt | None:
+        """The attempt that decides: the last one that was not interrupted."""
+        return next((attempt for attempt in reversed(self.attempts) if attempt.counts), None)
+
+    @property
+    def output(self) -> Any:
+        return self.final.output if self.final else None
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """The issues of the final attempt."""
+        return self.final.issues if self.final else ()
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.final and self.final.passed)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a flow ran on one input."""
+
+    status: EndStatus
+    reason: EndReason
+    sentence: str
+    blocking: tuple[int, int] | None
+    """Step and number of the attempt that decided against the run."""
+    steps: tuple[StepResult, ...]
+    """The steps that began; index 0 is the initial input."""
+
+    @classmethod
+    def of(
+        cls,
+        history: History,
+        finish: Finish,
+        *,
+        names: list[str],
+        include_all_attempts: bool = True,
+        include_token_usage: bool = True,
+    ) -> Self:
+        """Derive the result of a history. ``names`` are those of the flow's steps, from step 1 on."""
+
+        def derive(index: int, attempts: tuple[Attempt, ...]) -> StepResult:
+            final = history.final(index)
+            carried = attempts if include_all_attempts else tuple(filter(None, [final]))
+            return StepResult(
+                index=index,
+                name=names[index - 1] if index else "Initial input",
+                attempts=carried,
+                usage=sum_usage(attempt.usage for attempt in attempts) if include_token_usage else None,
+                retries_used=max(0, sum(attempt.counts for attempt in attempts) - 1),
+            )
+
+        steps = tuple(derive(index, attempts) for index, attempts in enumerate(history.steps))
+        return cls(finish.status, finish.reason, finish.sentence, finish.blocking, steps)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step's last attempt passed."""
+        return self.status is EndStatus.SUCCEEDED
+
+    @property
+    def results(self) -> list[list[Attempt]]:
+        """The attempts of every step; index 0 is the input."""
+        return [list(step.attempts) for step in self.steps]
+
+    @property
+    def final_results(self) -> list[Attempt]:
+        """The final attempt of every step; index 0 is the input."""
+        return [step.final for step in self.steps if step.final is not None]
+
+    @property
+    def initial_input(self) -> Any:
+        return self.steps[0].output
+
+    def step(self, index: int) -> StepResult:
+        """The result of one step, 0 for the input. Raises ``IndexError`` if it never began."""
+        if not 0 <= index < len(self.steps):
+            raise IndexError(f"Step {index} did not begin; the result has steps 0 to {len(self.steps) - 1}.")
+        return self.steps[index]
+
+    def all_issues(self, minimum: Severity = Severity.LOW) -> list[FoundIssue]:
+        """The issues of all attempts carried, from ``minimum`` severity on, each with its step and attempt."""
+        return self._find_issues([attempt for step in self.steps for attempt in step.attempts], minimum)
+
+    def final_issues(self, minimum: Severity = Severity.LOW) -> list[FoundIssue]:
+        """The issues of final attempts only, from ``minimum`` severity on."""
+        return self._find_issues(self.final_results, minimum)
+
+    @staticmethod
+    def _find_issues(attempts: list[Attempt], minimum: Severity) -> list[FoundIssue]:
+        return [
+            FoundIssue(attempt.step, attempt.number, issue)
+            for attempt in attempts
+            for issue in filter_issues(attempt.issues, minimum)
+        ]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The input merged with the usable outputs of all steps, later ones over earlier ones."""
+        merged: dict[str, Any] = {}
+        for attempt in self.final_results:
+            merged.update(attempt.usable_output or {})
+        return merged
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """Of all attempts of the run; None if usage is not tracked."""
+        usages = [step.usage for step in self.steps if step.usage is not None]
+        return sum_usage(usages) if usages else None
+
+    @property
+    def retries_used(self) -> int:
+        """Attempts beyond the first of each step; interrupted ones don't count."""
+        return sum(step.retries_used for step in self.steps)
+
+    def to_document(self) -> dict[str, Any]:
+        """The result as JSON types; ``from_document`` reads it back."""
+        return {
+            "status": self.status.value,
+            "reason": self.reason.value,
+            "sentence": self.sentence,
+            "blocking": list(self.blocking) if self.blocking else None,
+            "steps": [_dump_step(step) for step in self.steps],
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Self:
+        """Read what ``to_document`` made. Raises ``KeyError`` or ``ValueError`` on anything else."""
+        blocking = document["blocking"]
+        return cls(
+            status=EndStatus(document["status"]),
+            reason=EndReason(document["reason"]),
+            sentence=document["sentence"],
+            blocking=(blocking[0], blocking[1]) if blocking else None,
+            steps=tuple(_load_step(step) for step in document["steps"]),
+        )
+
+
+def _dump_step(step: StepResult) -> dict[str, Any]:
+    tracked = step.usage is not None
+    dumped = {
+        "index": step.index,
+        "name": step.name,
+        "retries_used": step.retries_used,
+        "attempts": [
+            attempt.model_dump(mode="json", exclude=None if tracked else {"usage"}) for attempt in step.attempts
+        ],
+    }
+    if step.usage is not None:
+        dumped["usage"] = step.usage.model_dump(mode="json")
+    return dumped
+
+
+def _load_step(document: dict[str, Any]) -> StepResult:
+    usage = document.get("usage")
+    return StepResult(
+        index=document["index"],
+        name=document["name"],
+        attempts=tuple(Attempt.model_validate(attempt) for attempt in document["attempts"]),
+        usage=TokenUsage.model_validate(usage) if usage is not None else None,
+        retries_used=document["retries_used"],
+    )

@@ -1,0 +1,161 @@
+"""The definition of a flow as one JSON document: what a run is pinned to.
+
+The classes here say what a field *is*; ``spec_check`` says whether a whole flow makes sense.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+
+from flows.engine.issues import Severity
+
+TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
+"""What the chat completions API accepts as the name of a function."""
+
+NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""The name of a flow: lower case, URL-safe."""
+
+MAX_STEPS = 50
+MAX_EXPRESSION_LENGTH = 4_000
+MAX_SCHEMA_BYTES = 64 * 1024
+
+Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH)]
+"""CEL text, or ``python:name`` for a registered function."""
+
+Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
+MaxTokens = Annotated[StrictInt, Field(ge=1)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelSettings(_Document):
+    """What a call falls back to where neither step nor flow says otherwise. Kept on each run."""
+
+    model: str = Field(min_length=1)
+    temperature: Temperature | None = None
+    max_tokens: MaxTokens | None = None
+
+
+class AuditSpec(_Document):
+    """One rule that every output of a step is held against."""
+
+    name: str = Field(min_length=1, max_length=100)
+    rule: Expression
+    """``true`` or an empty list passes, ``false`` raises one issue, a list one issue for each element."""
+    severity: Severity = Severity.CRITICAL
+    """The severity of the issues that the rule raises, unless an element or a Python audit says its own."""
+    fail_at: Severity = Severity.CRITICAL
+    """The audit passes when none of its issues reaches this severity."""
+    message: Expression | None = None
+    suggestions: Expression | None = None
+    path: Expression | None = None
+    """Gives the JSON pointer into the output that an issue is about."""
+
+
+class StepSpec(_Document):
+    """One step: a forced, strict tool call, or a local computation when ``compute`` is set."""
+
+    name: str = Field(min_length=1, max_length=100)
+    description: str = ""
+    """What the step does; the model reads it as the description of the tool."""
+    tool_name: str | None = Field(default=None, pattern=TOOL_NAME_PATTERN)
+    system_message: str = ""
+    output_type: str | None = None
+    """The name of a registered pydantic type. ``output_schema`` then holds its JSON Schema, frozen when published."""
+    output_schema: dict[str, Any] | None = None
+    compute: Expression | None = None
+
+    input_expression: Expression | None = None
+    input_sanitizer: Expression | None = None
+    output_sanitizer: Expression | None = None
+
+    include_results: tuple[StrictInt, ...] = ()
+    issue_severity_filter: Severity = Severity.HIGH
+
+    model: str | None = Field(default=None, min_length=1)
+    temperature: Temperature | None = None
+    max_tokens: MaxTokens | None = None
+
+    max_retries: Annotated[StrictInt, Field(ge=0, le=100)] = 3
+    stop_on_failure: StrictBool = True
+    pass_expression: Expression | None = None
+    failure_reason_expression: Expression | None = None
+    audits: tuple[AuditSpec, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the step is computed here, without a model call."""
+        return self.compute is not None
+
+    @property
+    def max_attempts(self) -> int:
+        """The first try and all retries."""
+        return self.max_retries + 1
+
+
+class FlowSpec(_Document):
+    """A whole flow. Immutable; ``digest`` identifies its content."""
+
+    name: str = Field(pattern=NAME_PATTERN, max_length=100)
+    title: str = ""
+    description: str = ""
+    model: str | None = Field(default=None, min_length=1)
+    temperature: Temperature | None = None
+    max_tokens: MaxTokens | None = None
+    input_schema: dict[str, Any] | None = None
+    steps: tuple[StepSpec, ...] = Field(min_length=1, max_length=MAX_STEPS)
+
+    def step(self, index: int) -> StepSpec:
+        """The step at position ``index``, counted from 1 (0 is the input and has no spec)."""
+        if index < 1:
+            raise IndexError(f"Step {index} has no definition; steps are counted from 1.")
+        return self.steps[index - 1]
+
+    def to_document(self) -> dict[str, Any]:
+        """The flow as JSON types, without fields that hold their default."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """Read a document that ``to_document`` made.
+
+        Raises ``SpecError`` that lists every field that is wrong. Whether the flow makes sense as a whole is
+        for ``spec_check.check_spec`` to say.
+        """
+        from flows.engine.spec_check import parse_document
+
+        return parse_document(cls, document)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical document, in hexadecimal: the same for the same definition."""
+        text = json.dumps(self.to_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def resolve(self, defaults: ModelSettings) -> FlowSpec:
+        """This flow with model, temperature and max tokens filled in on every model step: step, flow, defaults."""
+
+        def fill(step: StepSpec) -> StepSpec:
+            if step.is_local:
+                return step
+            filled = {
+                name: next(
+                    (
+                        value
+                        for value in (getattr(step, name), getattr(self, name), getattr(defaults, name))
+                        if value is not None
+                    ),
+                    None,
+                )
+                for name in ("model", "temperature", "max_tokens")
+            }
+            return step.model_copy(update=filled)
+
+        return self.model_copy(update={"steps": tuple(fill(step) for step in self.steps)})

@@ -1,0 +1,139 @@
+"""History, and what is derived from it."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from flows.engine.history import History, Outcome
+from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.result import RunResult
+from flows.engine.usage import TokenUsage, sum_usage
+from tests.engine.builders import make_attempt, make_history, make_issue, make_usage
+
+FINISH = Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.")
+
+
+def two_step_history() -> History:
+    """Step 1 fails, is interrupted, passes; step 2 passes with a low issue."""
+    return make_history(
+        make_attempt(1, 1, "failed", issues=(make_issue("critical", "Bad."),), usage=make_usage(30)),
+        make_attempt(1, 2, "interrupted"),
+        make_attempt(1, 3, output={"text": "fine", "tone": "warm"}, usage=make_usage(60)),
+        make_attempt(2, 1, output={"text": "final"}, issues=(make_issue("low", "Meh."),), usage=make_usage(90)),
+        input={"topic": "tea", "text": "draft"},
+    )
+
+
+def result(**flags: bool) -> RunResult:
+    return RunResult.of(two_step_history(), FINISH, names=["Draft", "Polish"], **flags)
+
+
+class TestHistory:
+    def test_step_0_is_the_input_with_one_passed_attempt_and_zero_usage(self) -> None:
+        (attempt,) = make_history(input={"topic": "tea"}).attempts(0)
+        assert (attempt.number, attempt.outcome, attempt.output) == (1, Outcome.PASSED, {"topic": "tea"})
+        assert attempt.usage == TokenUsage()
+
+    @pytest.mark.parametrize(("step", "number"), [(1, 1), (1, 3), (2, 2), (3, 1), (0, 2)])
+    def test_an_attempt_that_cannot_come_next_is_refused(self, step: int, number: int) -> None:
+        with pytest.raises(ValueError, match="can't follow"):
+            make_history(make_attempt(1)).append(make_attempt(step, number))
+
+    def test_a_settled_step_takes_no_more_attempts(self) -> None:
+        with pytest.raises(ValueError, match="can't follow"):
+            make_history(make_attempt(1), make_attempt(2)).append(make_attempt(1, 2))
+
+    def test_appending_leaves_the_earlier_history_as_it_was(self) -> None:
+        before = make_history()
+        before.append(make_attempt(1))
+        assert before.attempts(1) == ()
+
+    def test_the_final_attempt_is_the_last_that_was_not_interrupted(self) -> None:
+        history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"))
+        final = history.final(1)
+        assert final is not None and final.number == 1
+
+    def test_it_survives_json(self) -> None:
+        history = two_step_history()
+        assert History.model_validate_json(history.model_dump_json()) == history
+
+
+class TestIssues:
+    def test_fields_that_an_audit_adds_are_never_stripped(self) -> None:
+        issue = Issue.model_validate(
+            {"code": "contrast", "severity": "high", "description": "Low contrast.", "ratio": 2.1, "pair": ["a", "b"]}
+        )
+        assert issue.added_fields == {"ratio": 2.1, "pair": ["a", "b"]}
+        again = Issue.model_validate_json(issue.model_dump_json())
+        assert again == issue and again.added_fields == issue.added_fields
+
+    def test_severities_are_ordered_by_weight_not_by_letter(self) -> None:
+        assert [severity.weight for severity in Severity] == [1, 2, 4, 8]
+        assert Severity.CRITICAL.at_least(Severity.HIGH) and not Severity.LOW.at_least(Severity.HIGH)
+
+    def test_a_filter_at_medium_keeps_medium_and_everything_above(self) -> None:
+        issues = [make_issue(severity) for severity in Severity]
+        assert [issue.severity.value for issue in filter_issues(issues, Severity.MEDIUM)] == ["medium", "high", "critical"]
+
+
+class TestUsage:
+    def test_an_unknown_cost_is_not_zero(self) -> None:
+        assert sum_usage([make_usage(10, unpriced=1)]).cost is None
+
+    def test_known_costs_add_up_and_unknown_ones_are_counted(self) -> None:
+        total = sum_usage([make_usage(10, cost=Decimal("0.01")), make_usage(20, unpriced=1), make_usage(5)])
+        assert (total.total, total.cost, total.unpriced) == (35, Decimal("0.01"), 1)
+
+    def test_a_sum_says_when_a_part_was_not_reported(self) -> None:
+        assert not sum_usage([make_usage(), TokenUsage(reported=False)]).reported
+
+
+class TestResult:
+    def test_results_hold_every_attempt_and_index_0_is_the_input(self) -> None:
+        assert [[a.number for a in attempts] for attempts in result().results] == [[1], [1, 2, 3], [1]]
+        assert result().initial_input == {"topic": "tea", "text": "draft"}
+
+    def test_final_results_hold_one_attempt_a_step(self) -> None:
+        assert [(a.step, a.number) for a in result().final_results] == [(0, 1), (1, 3), (2, 1)]
+
+    def test_every_issue_says_which_attempt_it_belongs_to(self) -> None:
+        found = [(i.step, i.attempt, i.issue.description) for i in result().all_issues()]
+        assert found == [(1, 1, "Bad."), (2, 1, "Meh.")]
+        assert [(i.step, i.attempt) for i in result().all_issues(Severity.HIGH)] == [(1, 1)]
+        assert [(i.step, i.attempt) for i in result().final_issues()] == [(2, 1)]
+
+    def test_state_is_the_input_merged_with_the_outputs(self) -> None:
+        assert result().state == {"topic": "tea", "text": "final", "tone": "warm"}
+
+    def test_usage_counts_every_attempt_per_step_and_per_run(self) -> None:
+        usages = [step.usage.total if step.usage else None for step in result().steps]
+        assert usages == [0, 90, 90]
+        assert result().usage == sum_usage([make_usage(30), make_usage(60), make_usage(90)])
+
+    def test_interrupted_attempts_are_no_retries(self) -> None:
+        assert result().retries_used == 1
+        assert [step.retries_used for step in result().steps] == [0, 1, 0]
+
+    def test_without_all_attempts_only_final_ones_are_carried_and_still_all_are_counted(self) -> None:
+        short = result(include_all_attempts=False)
+        assert [[a.number for a in attempts] for attempts in short.results] == [[1], [3], [1]]
+        assert short.usage == result().usage
+        assert short.retries_used == 1
+
+    def test_without_token_usage_there_is_none_in_the_result_or_its_json(self) -> None:
+        bare = result(include_token_usage=False)
+        assert bare.usage is None
+        assert "usage" not in json.dumps(bare.to_document())
+
+    @pytest.mark.parametrize("flags", [{}, {"include_all_attempts": False}])
+    def test_it_survives_json(self, flags: dict[str, bool]) -> None:
+        document = json.loads(json.dumps(result(**flags).to_document()))
+        assert RunResult.from_document(document) == result(**flags)
+
+    def test_a_step_that_never_began_is_named_in_the_error(self) -> None:
+        with pytest.raises(IndexError, match="Step 3 did not begin"):
+            result().step(3)
