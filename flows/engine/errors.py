@@ -53,7 +53,15 @@ class InputError(ProblemsError):
 
 
 class ExpressionError(ToolFlowError):
-    """An expression can't be parsed, names something unknown, or failed while it was evaluated."""
+    """An expression can't be parsed, names something unknown, or failed while it was evaluated.
+
+    ``line`` and ``column`` count from 1 and say where in its text; None where no one place is to blame.
+    """
+
+    def __init__(self, message: str, *, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class ExpressionTimeout(ExpressionError):

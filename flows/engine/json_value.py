@@ -63,15 +63,23 @@ class Cleaned:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Read JSON text that must hold an object.
-
-    Raises ``ValueError`` whose text is one sentence, with line and column where they are known, for text that is
-    malformed or no object, is nested deeper than ``MAX_DEPTH``, names a key twice in one object, or holds a number
-    that JSON doesn't know (NaN, Infinity) or a double can't hold (1e999). NUL and lone surrogates pass:
-    ``clean_value`` is for them.
-    """
+    """Read JSON text that must hold an object. Raises ``ValueError`` as ``parse_json`` does, and for no object."""
     if not text.strip():
         raise ValueError("The text is empty; a JSON object such as {} is expected.")
+    value = parse_json(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"A JSON object is expected, got {describe_type(value)}.")
+    return value
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON text.
+
+    Raises ``ValueError`` whose text is one sentence, with line and column where they are known, for text that is
+    malformed, is nested deeper than ``MAX_DEPTH``, names a key twice in one object, or holds a number that JSON
+    doesn't know (NaN, Infinity) or a double can't hold (1e999). NUL and lone surrogates pass: ``clean_value`` is for
+    them.
+    """
     try:
         value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_build_object)
     except json.JSONDecodeError as error:
@@ -83,9 +91,10 @@ def parse_object(text: str) -> dict[str, Any]:
     except ValueError:
         # Python reads no integer of more than 4,300 digits.
         raise ValueError(f"The JSON holds an integer that is too large; ±{_MAX_INT:.1e} is the limit.") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"A JSON object is expected, got {describe_type(value)}.")
-    _refuse_depth_and_numbers(value)
+    if isinstance(value, dict | list):
+        _refuse_depth_and_numbers(value)
+    elif isinstance(value, int | float) and not _is_clean(value, 0):
+        raise ValueError(f"The number is too large; ±{_MAX_INT:.1e} is the limit.")
     return value
 
 

@@ -1,0 +1,257 @@
+"""The model client that talks to OpenAI and to everything that speaks its chat completions API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpx2
+from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, OpenAIError
+
+from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.model_client import ModelReply
+from flows.engine.provider_errors import explain_status, quote_provider
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+
+_PATH = "/chat/completions"
+_NO_KEY = "none"
+"""Sent to compatible servers that want no key: the ``openai`` client insists on one."""
+_SIMULATED_KEY = "key-of-the-simulated-model"
+_CONNECT_TIMEOUT = 10.0
+_CALLS_PER_CLIENT = 20
+"""The work of a connection pool for one call grows with its calls in flight: many small pools beat a large one."""
+# As many idle connections as calls: with fewer kept, many calls at once would reconnect all the time.
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=_CALLS_PER_CLIENT, keepalive_expiry=30.0)
+
+ASGIApp = Callable[
+    [
+        MutableMapping[str, Any],
+        Callable[[], Awaitable[MutableMapping[str, Any]]],
+        Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ],
+    Awaitable[None],
+]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A client with connections of its own, and how many calls it has in flight."""
+
+    client: AsyncOpenAI
+    calls: int = 0
+
+
+class OpenAIClient:
+    """A ``ModelClient`` on the real ``openai`` client, without retries of its own.
+
+    It works on whatever event loop calls it, also on several: each has its own connections.
+    """
+
+    def __init__(
+        self, *, api_key: str | None, base_url: str | None = None, http_client: httpx2.AsyncClient | None = None
+    ) -> None:
+        """``base_url`` is OpenAI's own by default; a compatible server's may do without ``api_key``.
+
+        What is wrong with them is said by ``complete``, so that a worker without a key can start. ``http_client``
+        replaces the HTTP layer on all event loops.
+        """
+        self._api_key = (api_key or "").strip()
+        self._base_url = (base_url or OPENAI_BASE_URL).strip()
+        self._http_client = http_client
+        self._problem = _find_problem(self._api_key, self._base_url)
+        self._place = _name_place(self._base_url)
+        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Lane]] = WeakKeyDictionary()
+        self._is_closed = False
+
+    async def complete(
+        self,
+        request: Mapping[str, Any],
+        *,
+        idempotency_key: str,
+        timeout: float,
+    ) -> ModelReply:
+        """Send ``request`` once; see ``ModelClient.complete``. Raises ``ModelError`` that says what to mend."""
+        if self._is_closed:
+            raise RuntimeError("This client is closed.")
+        if self._problem is not None:
+            raise ModelError(ModelErrorCode.NOT_CONFIGURED, self._problem)
+        content = _encode_request(request)
+        lane = self._find_lane()
+        lane.calls += 1
+        try:
+            async with asyncio.timeout(timeout):
+                # The raw response of a request that is encoded already: building and reading the client's typed
+                # objects would take longer than everything else together, and would let HTML pass for an answer.
+                response = await lane.client.post(
+                    _PATH,
+                    cast_to=httpx2.Response,
+                    content=content,
+                    options={
+                        "headers": {"Idempotency-Key": idempotency_key},
+                        "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT)),
+                    },
+                )
+        except (APITimeoutError, TimeoutError) as error:
+            raise self._explain_timeout(error, timeout) from error
+        except APIStatusError as error:
+            # Not chained: the original repeats the provider's words without masking keys.
+            raise self._explain_status(error.status_code, error.response, request) from None
+        except (APIConnectionError, OSError) as error:
+            raise self._explain_connection(error) from error
+        except OpenAIError as error:
+            message = f"The answer of {self._place} could not be read: {quote_provider(str(error), self._api_key)}"
+            raise ModelError(ModelErrorCode.UNREADABLE, message) from None
+        finally:
+            lane.calls -= 1
+        return self._read_reply(response, request)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop, and the client for all; other loops may call it as well."""
+        self._is_closed = True
+        for lane in self._lanes.pop(asyncio.get_running_loop(), ()):
+            await lane.client.close()
+        if self._http_client is not None:
+            await self._http_client.aclose()
+
+    def _find_lane(self) -> _Lane:
+        """A lane of the running event loop with room for one more call."""
+        lanes = self._lanes.setdefault(asyncio.get_running_loop(), [])
+        for lane in lanes:
+            if lane.calls < _CALLS_PER_CLIENT or self._http_client is not None:
+                return lane
+        client = AsyncOpenAI(
+            api_key=self._api_key or _NO_KEY,
+            base_url=self._base_url,
+            max_retries=0,
+            # A redirected POST comes out as a GET or takes the key elsewhere: the operator is told instead.
+            http_client=self._http_client
+            or httpx2.AsyncClient(limits=_LIMITS, verify=_make_ssl_context(), follow_redirects=False),
+        )
+        lanes.append(_Lane(client))
+        return lanes[-1]
+
+    def _read_reply(self, response: httpx2.Response, request: Mapping[str, Any]) -> ModelReply:
+        request_id = response.headers.get("x-request-id")
+        try:
+            body = json.loads(response.content)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            kind = response.headers.get("content-type", "no content type").partition(";")[0]
+            message = (
+                f"{self._place} answered {response.status_code} with something that is no JSON object ({kind}). "
+                "Check OPENAI_BASE_URL: it usually ends with /v1."
+            )
+            if quote := quote_provider(response.text[:2_000], self._api_key):
+                message = f"{message} It said: “{quote}”"
+            raise ModelError(ModelErrorCode.UNREADABLE, message, status=response.status_code, request_id=request_id)
+        if body.get("error") and not body.get("choices"):
+            # Routers wrap the error of the provider behind them in a 200.
+            raise self._explain_status(_find_wrapped_status(body["error"]), response, request)
+        return ModelReply(body, request_id)
+
+    def _explain_status(self, status: int, response: httpx2.Response, request: Mapping[str, Any]) -> ModelError:
+        try:
+            body = json.loads(response.content)
+        except (ValueError, RecursionError):
+            body = response.text
+        return explain_status(
+            status,
+            body,
+            response.headers,
+            model=str(request.get("model", "")),
+            place=self._place,
+            api_key=self._api_key,
+        )
+
+    def _explain_timeout(self, error: Exception, timeout: float) -> ModelError:
+        if isinstance(error.__cause__, httpx2.ConnectTimeout):
+            return ModelError(
+                ModelErrorCode.CONNECTION,
+                f"No connection to {self._place} within {min(timeout, _CONNECT_TIMEOUT):g} seconds. "
+                "Check OPENAI_BASE_URL and the network.",
+            )
+        return ModelError(ModelErrorCode.TIMEOUT, f"{self._place} gave no complete answer within {timeout:g} seconds.")
+
+    def _explain_connection(self, error: Exception) -> ModelError:
+        cause = error.__cause__ or error
+        detail = quote_provider(_find_words(cause), self._api_key)
+        if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
+            message = f"No connection to {self._place}: {detail}. Check OPENAI_BASE_URL and the network."
+        else:
+            message = f"The connection to {self._place} broke before the answer was complete: {detail}."
+        return ModelError(ModelErrorCode.CONNECTION, message)
+
+
+def simulated_client(app: ASGIApp) -> OpenAIClient:
+    """A client whose requests go to ``app`` in this process, through the ``openai`` client's own HTTP layer."""
+    http_client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), trust_env=False)
+    return OpenAIClient(api_key=_SIMULATED_KEY, base_url="http://simulated-model/v1", http_client=http_client)
+
+
+@cache
+def _make_ssl_context() -> ssl.SSLContext:
+    # Loading the certificates takes long; one context serves all clients.
+    return httpx2.create_ssl_context()
+
+
+def _find_problem(api_key: str, base_url: str) -> str | None:
+    """What keeps any call from being made, None where nothing does."""
+    try:
+        url = httpx2.URL(base_url)
+    except (httpx2.InvalidURL, ValueError):
+        url = httpx2.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        return (
+            "OPENAI_BASE_URL is no web address. Give one that begins with http:// or https://, "
+            f"such as {OPENAI_BASE_URL}, and restart the worker."
+        )
+    if not api_key and url.host == httpx2.URL(OPENAI_BASE_URL).host:
+        return "There is no API key. Set OPENAI_API_KEY and restart the worker."
+    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        return (
+            "The API key holds a character that no key has (a space, a line break, a typographic sign). "
+            "Copy OPENAI_API_KEY anew and restart the worker."
+        )
+    return None
+
+
+def _name_place(base_url: str) -> str:
+    """Host and port, without any user name or password that the address holds."""
+    try:
+        url = httpx2.URL(base_url)
+    except (httpx2.InvalidURL, ValueError):
+        return "the provider"
+    return f"{url.host}:{url.port}" if url.port else url.host
+
+
+def _find_words(error: BaseException) -> str:
+    """What the innermost error says: the outer ones are often empty or general."""
+    words = type(error).__name__
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None:
+            break
+        words = str(seen) or words
+        seen = seen.__cause__ or seen.__context__
+    return words
+
+
+def _encode_request(request: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The request can't be written as JSON: {error}. Change the input of the step."
+        raise ModelError(ModelErrorCode.BAD_REQUEST, message) from error
+
+
+def _find_wrapped_status(error: Any) -> int:
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502

@@ -1,0 +1,155 @@
+"""What a provider's refusals and broken connections mean, told to the operator who has to mend them."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from flows.engine.errors import ModelError, ModelErrorCode
+
+LONGEST_QUOTE = 500
+"""Characters of the provider's own message that are passed on."""
+LONGEST_RETRY_AFTER = 24 * 3600.0
+"""Seconds. A provider that asks for more is taken to mean a day."""
+
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+_MEANINGS = {
+    401: (
+        ModelErrorCode.UNAUTHORIZED,
+        "The provider refused the API key (401). Check OPENAI_API_KEY and restart the worker.",
+    ),
+    403: (
+        ModelErrorCode.FORBIDDEN,
+        "The provider does not let this API key make the call (403). Check what its project may use or change it.",
+    ),
+    408: (ModelErrorCode.TIMEOUT, "The provider gave up waiting for the request (408)."),
+    409: (ModelErrorCode.SERVER_ERROR, "The provider could not take the request at the moment (409)."),
+    413: (
+        ModelErrorCode.BAD_REQUEST,
+        "The request is too large for the provider (413). Shorten the step's input or include fewer results.",
+    ),
+    425: (ModelErrorCode.SERVER_ERROR, "The provider could not take the request at the moment (425)."),
+    429: (ModelErrorCode.RATE_LIMITED, "The provider's rate limit is reached (429)."),
+}
+_SECRET = re.compile(r"(?i)\bsk-[\w*.…-]+|\bbearer\s+\S+")
+_TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
+_TAG = re.compile(r"(?s)<[a-z!/][^>]*>")
+
+
+def explain_status(
+    status: int, body: Any, headers: Mapping[str, str], *, model: str, place: str, api_key: str
+) -> ModelError:
+    """The error that an HTTP status and its body stand for.
+
+    ``body`` is parsed JSON, or text where it was none; ``place`` is the host that answered. The error's message never
+    contains ``api_key`` nor anything that looks like one.
+    """
+    code_name, message = _read_error(body)
+    code, sentence = _find_meaning(status, code_name, message, model=model, place=place, headers=headers)
+    if quote := quote_provider(message, api_key):
+        sentence = f"{sentence} It said: “{quote}”"
+    return ModelError(
+        code,
+        sentence,
+        status=status,
+        retry_after=read_retry_after(headers) if code.is_retryable else None,
+        request_id=headers.get("x-request-id"),
+    )
+
+
+def _find_meaning(
+    status: int, code_name: str, message: str, *, model: str, place: str, headers: Mapping[str, str]
+) -> tuple[ModelErrorCode, str]:
+    if status == 404 and (code_name == "model_not_found" or "model" in message.lower()):
+        sentence = (
+            f"The model “{model}” does not exist or this key may not use it (404). "
+            "Change the model of the step, the flow, or TOOLFLOW_MODEL."
+        )
+        return ModelErrorCode.NOT_FOUND, sentence
+    if status == 404:
+        sentence = (
+            f"There is no chat completions API at {place} (404). Check OPENAI_BASE_URL: it usually ends with /v1."
+        )
+        return ModelErrorCode.NOT_FOUND, sentence
+    if status == 429 and code_name in _NO_CREDIT:
+        # Waiting brings no credit, so that this one must not be retryable.
+        sentence = (
+            f"The account of this API key has no credit left (429 {code_name}). "
+            "Add credit or raise its limit with the provider."
+        )
+        return ModelErrorCode.FORBIDDEN, sentence
+    if 300 <= status < 400:
+        sentence = (
+            f"{place} redirects to {_cut(headers.get('location', 'another address'))} ({status}). "
+            "Set OPENAI_BASE_URL to the address that it redirects to."
+        )
+        return ModelErrorCode.NOT_CONFIGURED, sentence
+    return _MEANINGS.get(status) or _find_class_meaning(status)
+
+
+def _find_class_meaning(status: int) -> tuple[ModelErrorCode, str]:
+    if 400 <= status < 500:
+        return (
+            ModelErrorCode.BAD_REQUEST,
+            f"The provider refused the request ({status}). Change the step's schema, settings or input as it says.",
+        )
+    return ModelErrorCode.SERVER_ERROR, f"The provider had an error of its own ({status})."
+
+
+def _read_error(body: Any) -> tuple[str, str]:
+    """The provider's error code and message, each empty where there is none."""
+    if isinstance(body, str):
+        return "", body
+    error = body.get("error", body) if isinstance(body, Mapping) else None
+    if isinstance(error, str):
+        return "", error
+    if not isinstance(error, Mapping):
+        return "", ""
+    message = error.get("message") or error.get("detail") or ""
+    return str(error.get("code") or error.get("type") or ""), message if isinstance(message, str) else str(message)
+
+
+def quote_provider(text: str, api_key: str) -> str:
+    """What a provider wrote, fit to be quoted in a sentence: one line, no markup, no keys, at most 500 characters."""
+    if found := _TITLE.search(text[:20_000]):
+        text = found[1]
+    text = " ".join(_TAG.sub(" ", text[:20_000]).split())
+    if api_key:
+        text = text.replace(api_key, "[key]")
+    # Before it is cut: half a key is a secret too.
+    return _cut(_SECRET.sub("[key]", text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a response asks to wait, from ``retry-after-ms`` or ``Retry-After`` (seconds or a date).
+
+    A date is counted from the response's own ``Date`` where it has one, so that clocks need not agree. None where
+    nothing that makes sense was asked for.
+    """
+    for value, unit in ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0)):
+        try:
+            seconds = float(value or "") * unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return min(seconds, LONGEST_RETRY_AFTER)
+    moment = _read_date(headers.get("retry-after"))
+    if moment is None:
+        return None
+    now = _read_date(headers.get("date"))
+    return min(max(0.0, moment - (time.time() if now is None else now)), LONGEST_RETRY_AFTER)
+
+
+def _read_date(text: str | None) -> float | None:
+    try:
+        return parsedate_to_datetime(text or "").timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None

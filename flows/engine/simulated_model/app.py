@@ -1,0 +1,250 @@
+"""The simulated model as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from flows.engine.simulated_model.chance import NO_FAULTS, Faults, Latency, check_latency, draw_latency
+from flows.engine.simulated_model.completion import build_completion
+from flows.engine.simulated_model.invention import invent_value
+from flows.engine.simulated_model.request_check import Refusal, check_request
+from flows.engine.simulated_model.request_view import RequestView
+from flows.engine.simulated_model.script import Fault, FaultKind, Script
+
+_Scope = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+RESET_EXTENSION = "toolflow.reset"
+"""The ASGI extension under which a server offers to break the connection."""
+
+_HTML = b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works</h1></body></html>"
+_KEYS_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One request for a completion, in the order of arrival. ``status`` is 0 where the connection broke or hung."""
+
+    number: int
+    idempotency_key: str | None
+    body: Any
+    status: int
+    fault: FaultKind | None = None
+
+
+class SimulatedModel:
+    """An OpenAI-compatible server that invents what it answers: ``POST /v1/chat/completions``, ``GET /v1/models``.
+
+    It refuses what the real API refuses and answers with a strict tool call whose arguments fit the tool's schema,
+    scripted or invented. The same request gets the same answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        script: Script | None = None,
+        faults: Faults = NO_FAULTS,
+        latency: Latency = 0.0,
+        seed: int = 0,
+        models: Collection[str] | None = None,
+        api_keys: Collection[str] | None = None,
+        keep_calls: int = 10_000,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """``models`` and ``api_keys`` say which exist; by default all models but those whose names begin with
+        ``no-such``, and all keys but those that begin with ``wrong``. ``latency`` is in seconds. ``keep_calls`` bounds
+        how many requests ``calls`` remembers; 0 remembers none.
+        """
+        self.script = script or Script({})
+        self._faults = faults
+        self._latency = check_latency(latency)
+        self._seed = seed
+        self._models = models
+        self._api_keys = api_keys
+        self._sleep = sleep
+        self._calls: deque[CallRecord] = deque(maxlen=keep_calls)
+        self._times_seen: OrderedDict[str, int] = OrderedDict()
+        self.call_count = 0
+        """How many requests for a completion came in."""
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """The requests for a completion that came in last, in order."""
+        return list(self._calls)
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] == "lifespan":
+            await _serve_lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._serve_request(scope, receive, send)
+
+    async def _serve_request(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        content = await _read_body(receive)
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        route = (scope["method"], scope["path"])
+        if route == ("POST", "/v1/chat/completions"):
+            await self._serve_completion(scope, headers, content, receive, send)
+            return
+        refusal = self._check_key(headers)
+        if refusal is None and route != ("GET", "/v1/models"):
+            refusal = Refusal(404, f"Invalid URL ({route[0]} {route[1]})", "unknown_url")
+        if refusal is not None:
+            await _send_json(send, refusal.status, refusal.body)
+        else:
+            names = sorted(self._models or ("simulated",))
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "toolflow"} for name in names]
+            await _send_json(send, 200, {"object": "list", "data": models})
+
+    async def _serve_completion(
+        self, scope: _Scope, headers: Mapping[bytes, str], content: bytes, receive: _Receive, send: _Send
+    ) -> None:
+        key = headers.get(b"idempotency-key")
+        body, refusal = _parse_body(content)
+        refusal = self._check_key(headers) or refusal or check_request(body) or self._check_model(body["model"])
+        self.call_count += 1
+        number = self.call_count
+        request_id = (b"x-request-id", f"req-sim-{number}".encode())
+        digest = hashlib.sha256(f"{self._seed}/".encode() + content).hexdigest()
+        time = self._count(key or digest)
+        view = RequestView(body, key)
+        answer = refusal or self._find_answer(view, digest, time)
+        if isinstance(answer, Refusal):
+            self._calls.append(CallRecord(number, key, body, answer.status))
+            await _send_json(send, answer.status, answer.body, request_id)
+            return
+        fault = self._faults.draw(key or digest, time) or (answer if isinstance(answer, Fault) else None)
+        kind = None if fault is None else fault.kind
+        self._calls.append(CallRecord(number, key, body, _STATUS_OF_FAULT.get(kind, 200), kind))
+        if seconds := draw_latency(self._latency, self._seed, digest, time):
+            await self._sleep(seconds)
+        if fault is not None and fault.kind.is_transport:
+            await _break(fault, scope, receive, send, request_id)
+            return
+        arguments = answer if isinstance(answer, Mapping) else _invent(view, digest)
+        await _send_json(send, 200, build_completion(view, arguments, fault=kind, digest=digest), request_id)
+
+    def _find_answer(self, view: RequestView, digest: str, time: int) -> Mapping[str, Any] | Fault | Refusal:
+        """The arguments of the answer, scripted or invented, or what the script wants in their place."""
+        if view.tool_name is None:
+            return {}
+        shown = view.attempts_shown
+        hidden = time - 1 if view.attempt_number is None else view.attempt_number - 1 - shown
+        reply = self.script.find_reply(view.tool_name, shown=shown, hidden=hidden)
+        if callable(reply):
+            try:
+                reply = reply(view.body, view.input)
+            except Exception as error:  # noqa: BLE001  # a broken script is a broken provider, no broken worker
+                message = f"The scripted reply of the tool '{view.tool_name}' failed: {error!r}"
+                return Refusal(500, message, type="server_error")
+        return _invent(view, digest) if reply is None else reply
+
+    def _count(self, key: str) -> int:
+        """How often a call with this key came in, this time included."""
+        time = self._times_seen.pop(key, 0) + 1
+        self._times_seen[key] = time
+        if len(self._times_seen) > _KEYS_REMEMBERED:
+            self._times_seen.popitem(last=False)
+        return time
+
+    def _check_key(self, headers: Mapping[bytes, str]) -> Refusal | None:
+        scheme, _, key = headers.get(b"authorization", "").partition(" ")
+        key = key.strip()
+        if scheme.lower() != "bearer" or not key:
+            return Refusal(401, "You didn't provide an API key. Send it as a bearer token.")
+        if key.startswith("wrong") or (self._api_keys is not None and key not in self._api_keys):
+            return Refusal(401, f"Incorrect API key provided: {key[:5]}***.", "invalid_api_key")
+        return None
+
+    def _check_model(self, model: str) -> Refusal | None:
+        if model in self._models if self._models is not None else not model.startswith("no-such"):
+            return None
+        message = f"The model `{model}` does not exist or you do not have access to it."
+        return Refusal(404, message, "model_not_found", "model")
+
+
+_STATUS_OF_FAULT: Mapping[FaultKind | None, int] = {
+    FaultKind.RATE_LIMITED: 429,
+    FaultKind.SERVER_ERROR: 500,
+    FaultKind.RESET: 0,
+    FaultKind.HANG: 0,
+}
+
+
+async def _break(fault: Fault, scope: _Scope, receive: _Receive, send: _Send, request_id: tuple[bytes, bytes]) -> None:
+    """Be the fault: no answer of the model comes."""
+    if fault.kind is FaultKind.RATE_LIMITED:
+        refusal = Refusal(429, "Rate limit reached. Please try again later.", "rate_limit_exceeded", type="requests")
+        wait = (b"retry-after", f"{fault.retry_after:g}".encode())
+        await _send_json(send, refusal.status, refusal.body, request_id, wait)
+    elif fault.kind is FaultKind.SERVER_ERROR:
+        refusal = Refusal(500, "The server had an error while processing your request.", type="server_error")
+        await _send_json(send, refusal.status, refusal.body, request_id)
+    elif fault.kind is FaultKind.HTML:
+        await _send(send, 200, _HTML, b"text/html; charset=utf-8", request_id)
+    elif fault.kind is FaultKind.HANG:
+        await _wait_for_disconnect(receive)
+    elif reset := scope.get("extensions", {}).get(RESET_EXTENSION):
+        reset()
+        await _wait_for_disconnect(receive)
+    else:
+        # In process there is no connection to break: the client gets the error that a broken one would give it.
+        raise httpx2.ReadError("the simulated model broke the connection")
+
+
+async def _wait_for_disconnect(receive: _Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _invent(view: RequestView, digest: str) -> Mapping[str, Any]:
+    if view.function is None:
+        return {}
+    invented = invent_value(view.function.get("parameters") or {"type": "object"}, seed=digest)
+    return invented if isinstance(invented, dict) else {}
+
+
+def _parse_body(content: bytes) -> tuple[Any, Refusal | None]:
+    try:
+        return json.loads(content), None
+    except (ValueError, RecursionError):
+        return None, Refusal(400, "We could not parse the JSON body of your request. (The body is not valid JSON.)")
+
+
+async def _serve_lifespan(receive: _Receive, send: _Send) -> None:
+    while True:
+        event = (await receive())["type"]
+        await send({"type": f"{event}.complete"})
+        if event == "lifespan.shutdown":
+            return
+
+
+async def _read_body(receive: _Receive) -> bytes:
+    chunks = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(chunks)
+
+
+async def _send_json(send: _Send, status: int, body: Any, *headers: tuple[bytes, bytes]) -> None:
+    await _send(send, status, json.dumps(body).encode(), b"application/json", *headers)
+
+
+async def _send(send: _Send, status: int, content: bytes, content_type: bytes, *headers: tuple[bytes, bytes]) -> None:
+    length = str(len(content)).encode()
+    headers = ((b"content-type", content_type), (b"content-length", length), *headers)
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": content})

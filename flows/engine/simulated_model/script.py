@@ -1,0 +1,151 @@
+"""Scripted replies: what the simulated model answers instead of something invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class FaultKind(StrEnum):
+    """What can go wrong with a call."""
+
+    RATE_LIMITED = "rate_limited"
+    """HTTP 429 with ``Retry-After``."""
+    SERVER_ERROR = "server_error"
+    """HTTP 500."""
+    RESET = "reset"
+    """The connection breaks before an answer comes."""
+    HANG = "hang"
+    """No answer until the client gives up."""
+    HTML = "html"
+    """An HTML page with status 200, as a proxy in between would send."""
+    MALFORMED = "malformed"
+    """Arguments that are not valid JSON."""
+    NOT_OBJECT = "not_object"
+    """Arguments that are JSON and no object."""
+    TRUNCATED = "truncated"
+    """An answer cut off in the middle, ``finish_reason`` ``length``."""
+    WRONG_TOOL = "wrong_tool"
+    """A call of another tool."""
+    NO_TOOL = "no_tool"
+    """Plain text in place of a call."""
+    REFUSAL = "refusal"
+    """The model says that it won't."""
+    CONTENT_FILTER = "content_filter"
+    """Nothing, ``finish_reason`` ``content_filter``."""
+    EMPTY_CHOICES = "empty_choices"
+    """A response whose ``choices`` is an empty list."""
+
+    @property
+    def is_transport(self) -> bool:
+        """Whether no answer of the model comes at all, so that the attempt leaves no issue that a retry shows."""
+        return self in _TRANSPORT
+
+
+_TRANSPORT = frozenset(
+    {FaultKind.RATE_LIMITED, FaultKind.SERVER_ERROR, FaultKind.RESET, FaultKind.HANG, FaultKind.HTML}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong. ``retry_after`` (seconds) is sent with ``rate_limited``."""
+
+    kind: FaultKind
+    retry_after: float = 1.0
+
+    @classmethod
+    def named(cls, name: str, retry_after: float = 1.0) -> Fault:
+        """The fault of that name. Raises ``ValueError`` that lists the known names."""
+        try:
+            return cls(FaultKind(name), retry_after)
+        except ValueError:
+            raise ValueError(f"There is no fault “{name}”. Known are: {', '.join(FaultKind)}.") from None
+
+
+ReplyFunction = Callable[[dict[str, Any], Any], "Mapping[str, Any] | Fault"]
+"""Called with the request body and the input (the last user message, as JSON where it is JSON)."""
+
+Reply = Mapping[str, Any] | ReplyFunction | Fault | None
+"""The arguments of the tool call, a function that gives them, a fault, or None for something invented."""
+
+FAULT_KEY = "$fault"
+
+
+class Script:
+    """Replies by the name of the tool that is called, one for each attempt of a step.
+
+    Which reply of a list is due follows from the request alone, by the highest attempt number that its system
+    message shows: the first call gets ``replies[0]``, the try after attempt 1 gets ``replies[1]``, and the last one
+    repeats. So a script is right after a restart and for many runs at once. An attempt that broke in transport
+    leaves nothing to show, so the next try would meet the same fault again: it gets the successor instead.
+    """
+
+    def __init__(self, replies: Mapping[str, Sequence[Reply]]) -> None:
+        """Raises ``ValueError`` if a tool has no reply at all."""
+        self._replies = {tool: tuple(sequence) for tool, sequence in replies.items()}
+        for tool, sequence in self._replies.items():
+            if not sequence:
+                raise ValueError(f"The script has an empty list of replies for the tool “{tool}”: give it one or more.")
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any]) -> Script:
+        """Read a script of JSON types: ``{tool: [reply, ...]}``.
+
+        A reply is the object of arguments, ``{"$fault": "rate_limited", "retry_after": 2}``, or null for something
+        invented. Raises ``ValueError`` that names the tool and the reply that is wrong.
+        """
+        replies: dict[str, list[Reply]] = {}
+        for tool, sequence in document.items():
+            if not isinstance(sequence, list):
+                raise ValueError(f"The replies of the tool “{tool}” must be a list, not {type(sequence).__name__}.")
+            replies[tool] = [_read_reply(tool, position, entry) for position, entry in enumerate(sequence, start=1)]
+        return cls(replies)
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names of the tools that have replies."""
+        return frozenset(self._replies)
+
+    def __or__(self, other: Script) -> Script:
+        """Both scripts as one. Raises ``ValueError`` if both have replies for a tool."""
+        if clash := self.tools & other.tools:
+            raise ValueError(f"Both scripts have replies for: {', '.join(sorted(clash))}. Rename one of the tools.")
+        return Script({**self._replies, **other._replies})
+
+    def find_reply(self, tool: str, *, shown: int, hidden: int) -> Reply:
+        """The reply that is due, None where something is to be invented.
+
+        ``shown`` is the number of the last attempt that the request shows, ``hidden`` how many came after that and
+        left nothing to show.
+        """
+        sequence = self._replies.get(tool)
+        if sequence is None:
+            return None
+        position = min(shown, len(sequence) - 1)
+        while hidden > 0 and position + 1 < len(sequence) and _leaves_nothing(sequence[position]):
+            position += 1
+            hidden -= 1
+        return sequence[position]
+
+
+def _leaves_nothing(reply: Reply) -> bool:
+    return isinstance(reply, Fault) and reply.kind.is_transport
+
+
+def _read_reply(tool: str, position: int, entry: Any) -> Reply:
+    place = f"Reply {position} of the tool “{tool}”"
+    if entry is None:
+        return None
+    if not isinstance(entry, dict):
+        raise ValueError(f"{place} must be an object of arguments, not {type(entry).__name__}.")
+    if FAULT_KEY not in entry:
+        return entry
+    if unknown := entry.keys() - {FAULT_KEY, "retry_after"}:
+        raise ValueError(f"{place} is a fault and can't have {', '.join(sorted(unknown))}.")
+    try:
+        return Fault.named(entry[FAULT_KEY], float(entry.get("retry_after", 1.0)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}") from None

@@ -1,0 +1,283 @@
+"""The OpenAI client against the simulated model: in process, and over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.model_client import ModelClient
+from flows.engine.openai_client import OpenAIClient, simulated_client
+from flows.engine.reply import read_reply
+from flows.engine.simulated_model import FaultKind, Faults, SimulatedModel
+from tests.engine.model_server import ModelServer
+from tests.engine.simulated_requests import make_request
+
+KEY = "sk-proj-1234567890abcdefSECRET"
+
+REQUEST = make_request(system="Größe “zählt”.")
+
+Connect = Callable[[SimulatedModel], OpenAIClient]
+
+
+@pytest.fixture(params=["in process", "over TCP"])
+async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
+    """Gives a client of a simulated model."""
+    clients: list[OpenAIClient] = []
+    server: ModelServer | None = request.getfixturevalue("model_server") if request.param == "over TCP" else None
+
+    def connect(app: SimulatedModel) -> OpenAIClient:
+        if server is None:
+            clients.append(simulated_client(app))
+        else:
+            server.app = app
+            clients.append(OpenAIClient(api_key=KEY, base_url=server.base_url))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        await client.close()
+
+
+async def send(client: ModelClient, request: dict[str, Any] | None = None, *, timeout: float = 30.0) -> Any:
+    return await client.complete(request or REQUEST, idempotency_key="run-1-1", timeout=timeout)
+
+
+async def fail(client: ModelClient, request: dict[str, Any] | None = None, *, timeout: float = 30.0) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await send(client, request, timeout=timeout)
+    return caught.value
+
+
+async def test_a_request_arrives_as_it_is_and_its_answer_comes_back_as_json(connect: Connect) -> None:
+    app = SimulatedModel()
+    reply = await send(connect(app))
+    assert app.calls[0].body == REQUEST
+    assert app.calls[0].idempotency_key == "run-1-1"
+    assert read_reply(reply.body, tool_name="make").arguments is not None
+    assert reply.request_id == "req-sim-1"
+
+
+async def test_many_calls_at_once_are_answered(connect: Connect) -> None:
+    app = SimulatedModel()
+    client = connect(app)
+    replies = await asyncio.gather(*(send(client) for _ in range(60)))
+    assert len({reply.request_id for reply in replies}) == 60
+    assert app.call_count == 60
+
+
+async def test_calls_one_after_another_share_a_connection(model_server: ModelServer) -> None:
+    ports = set()
+    app = SimulatedModel()
+
+    async def note_port(scope: Any, receive: Any, send: Any) -> None:
+        ports.add(scope["client"][1])
+        await app(scope, receive, send)
+
+    model_server.app = note_port
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
+    for _ in range(50):
+        await send(client)
+    await client.close()
+    assert len(ports) == 1
+
+
+async def test_a_connection_that_breaks_names_the_cause(model_server: ModelServer) -> None:
+    model_server.app = SimulatedModel(faults=Faults({"reset": 1.0}))
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
+    error = await fail(client)
+    await client.close()
+    assert error.message.endswith("Connection reset by peer.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "words", "status"),
+    [
+        (FaultKind.RATE_LIMITED, ModelErrorCode.RATE_LIMITED, "rate limit is reached (429). It said: “Rate limit", 429),
+        (FaultKind.SERVER_ERROR, ModelErrorCode.SERVER_ERROR, "an error of its own (500). It said: “The server", 500),
+        (FaultKind.RESET, ModelErrorCode.CONNECTION, "broke before the answer was complete", None),
+        (FaultKind.HTML, ModelErrorCode.UNREADABLE, "no JSON object (text/html). Check OPENAI_BASE_URL", 200),
+    ],
+)
+async def test_a_call_that_fails_in_transport_says_so_and_may_be_tried_again(
+    connect: Connect, kind: FaultKind, code: ModelErrorCode, words: str, status: int | None
+) -> None:
+    app = SimulatedModel(faults=Faults({kind: 1.0}))
+    error = await fail(connect(app))
+    assert (error.code, error.status) == (code, status)
+    assert error.code.is_retryable
+    assert words in error.message
+    assert app.call_count == 1, "the client must not retry on its own"
+
+
+async def test_a_provider_that_hangs_is_given_up_after_the_timeout(connect: Connect) -> None:
+    error = await fail(connect(SimulatedModel(faults=Faults({"hang": 1.0}))), timeout=0.05)
+    assert error.code is ModelErrorCode.TIMEOUT
+    assert error.message.endswith("gave no complete answer within 0.05 seconds.")
+
+
+async def test_a_cancelled_call_stops_at_once(connect: Connect) -> None:
+    client = connect(SimulatedModel(faults=Faults({"hang": 1.0})))
+    call = asyncio.ensure_future(send(client))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(call, 0.05)
+    assert call.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (FaultKind.MALFORMED, "malformed_arguments"),
+        (FaultKind.NOT_OBJECT, "arguments_not_object"),
+        (FaultKind.TRUNCATED, "truncated"),
+        (FaultKind.WRONG_TOOL, "wrong_tool"),
+        (FaultKind.NO_TOOL, "no_tool_call"),
+        (FaultKind.REFUSAL, "refusal"),
+        (FaultKind.CONTENT_FILTER, "content_filter"),
+        (FaultKind.EMPTY_CHOICES, "empty_choices"),
+    ],
+)
+async def test_a_bad_answer_of_the_model_is_no_error_but_an_issue_and_is_billed(
+    connect: Connect, kind: FaultKind, code: str
+) -> None:
+    reply = read_reply((await send(connect(SimulatedModel(faults=Faults({kind: 1.0}))))).body, tool_name="make")
+    assert [issue.code for issue in reply.issues] == [code]
+    assert reply.usage.reported
+    assert reply.usage.prompt > 0
+
+
+async def test_a_wrong_key_says_what_to_mend_and_is_not_shown(model_server: ModelServer) -> None:
+    client = OpenAIClient(api_key="wrong-key-of-mine", base_url=model_server.base_url)
+    error = await fail(client)
+    await client.close()
+    assert (error.code, error.status) == (ModelErrorCode.UNAUTHORIZED, 401)
+    assert error.message.startswith(
+        "The provider refused the API key (401). Check OPENAI_API_KEY and restart the worker. It said: “"
+    )
+    assert "wrong-key-of-mine" not in error.message
+    assert not error.code.is_retryable
+
+
+async def test_a_model_that_does_not_exist_is_named(connect: Connect) -> None:
+    error = await fail(connect(SimulatedModel()), {**REQUEST, "model": "no-such-gpt"})
+    assert (error.code, error.status) == (ModelErrorCode.NOT_FOUND, 404)
+    assert error.message.startswith(
+        "The model “no-such-gpt” does not exist or this key may not use it (404). "
+        "Change the model of the step, the flow, or TOOLFLOW_MODEL. It said: “"
+    )
+
+
+async def test_a_wrong_path_in_the_base_url_is_told_from_a_missing_model(model_server: ModelServer) -> None:
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url.replace("/v1", "/v2"))
+    error = await fail(client)
+    await client.close()
+    assert error.code is ModelErrorCode.NOT_FOUND
+    assert "Check OPENAI_BASE_URL: it usually ends with /v1." in error.message
+
+
+async def test_a_request_that_the_provider_refuses_passes_on_what_it_said(connect: Connect) -> None:
+    error = await fail(connect(SimulatedModel()), {**REQUEST, "model": "gpt-5-mini", "temperature": 0.2})
+    assert (error.code, error.status) == (ModelErrorCode.BAD_REQUEST, 400)
+    assert "'temperature' does not support 0.2" in error.message
+
+
+@pytest.mark.parametrize(
+    ("api_key", "base_url", "words"),
+    [
+        (None, None, "There is no API key. Set OPENAI_API_KEY"),
+        ("  ", None, "There is no API key. Set OPENAI_API_KEY"),
+        ("", "https://api.openai.com/v1/", "There is no API key. Set OPENAI_API_KEY"),
+        ("sk-ключ", None, "holds a character that no key has"),
+        ("sk-1 sk-2", None, "holds a character that no key has"),
+        (KEY, "api.openai.com", "OPENAI_BASE_URL is no web address"),
+        (KEY, "ftp://example.com", "OPENAI_BASE_URL is no web address"),
+        (KEY, "http://", "OPENAI_BASE_URL is no web address"),
+    ],
+)
+async def test_what_is_not_configured_is_said_before_anything_is_sent(
+    api_key: str | None, base_url: str | None, words: str
+) -> None:
+    error = await fail(OpenAIClient(api_key=api_key, base_url=base_url))
+    assert error.code is ModelErrorCode.NOT_CONFIGURED
+    assert words in error.message
+    assert not error.code.is_retryable
+
+
+async def test_a_compatible_server_needs_no_key(model_server: ModelServer) -> None:
+    client = OpenAIClient(api_key=None, base_url=model_server.base_url)
+    await send(client)
+    await client.close()
+    assert model_server.app.calls[0].status == 200
+
+
+async def test_a_key_may_come_with_the_line_break_of_its_file(model_server: ModelServer) -> None:
+    model_server.app = SimulatedModel(api_keys={KEY})
+    client = OpenAIClient(api_key=f"{KEY}\n", base_url=model_server.base_url)
+    await send(client)
+    await client.close()
+
+
+async def test_keys_in_the_environment_are_not_sent_to_other_servers(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model_server.app = SimulatedModel(api_keys={KEY})
+    client = OpenAIClient(api_key=None, base_url=model_server.base_url)
+    assert (await fail(client)).code is ModelErrorCode.UNAUTHORIZED
+    await client.close()
+
+
+async def test_a_server_that_is_down_is_named_and_may_be_tried_again(model_server: ModelServer) -> None:
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
+    await send(client)
+    model_server.stop()
+    error = await fail(client)
+    assert error.code is ModelErrorCode.CONNECTION
+    assert error.code.is_retryable
+    assert model_server.base_url.split("/")[2] in error.message
+    assert "Check OPENAI_BASE_URL and the network." in error.message
+    model_server.start()
+    await send(client)
+    await client.close()
+
+
+async def test_a_connection_that_is_never_answered_times_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = OpenAIClient(api_key=KEY, base_url=f"http://user:pass@127.0.0.1:{silent.getsockname()[1]}/v1")
+        error = await fail(client, timeout=0.05)
+        await client.close()
+    assert error.code is ModelErrorCode.TIMEOUT
+    assert "pass" not in error.message
+
+
+@pytest.mark.parametrize("content", [float("nan"), "\ud800", object()])
+async def test_a_request_that_is_no_json_is_not_sent(content: Any) -> None:
+    app = SimulatedModel()
+    error = await fail(simulated_client(app), {**REQUEST, "messages": [{"role": "user", "content": content}]})
+    assert error.code is ModelErrorCode.BAD_REQUEST
+    assert "can't be written as JSON" in error.message
+    assert app.call_count == 0
+
+
+@pytest.mark.parametrize("over_tcp", [False, True])
+def test_one_client_serves_several_event_loops(over_tcp: bool, model_server: ModelServer) -> None:
+    app = model_server.app
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url) if over_tcp else simulated_client(app)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        for runner in (first, second, first, second):
+            runner.run(send(client))
+        for runner in (first, second):
+            runner.run(client.close())
+    assert app.call_count == 4
+
+
+async def test_a_closed_client_can_t_be_used() -> None:
+    client = simulated_client(SimulatedModel())
+    await send(client)
+    await client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await send(client)
