@@ -1,0 +1,85 @@
+# `make help` lists what can be done here.
+.DEFAULT_GOAL := help
+.PHONY: help up test lint style types imports migrations format bench services lock clean base dev
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
+	--no-emit-index-url --no-annotate --no-header
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: base ## Start ToolFlow on this machine (PORT=8001 for another port)
+	@$(BIN)/python manage.py up $(if $(PORT),--port $(PORT)) $(ARGS)
+
+test: dev ## Run all tests that this machine has the parts for (ARGS="…" for pytest)
+	@unset DATABASE_URL; status=0; \
+	url=$$($(BIN)/python -m tests.availability postgres) || status=1; \
+	if [ -n "$$url" ]; then \
+		echo "The tests that use a database, on PostgreSQL:"; \
+		DATABASE_URL=$$url $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "database and not browser" $(ARGS) || status=1; \
+		echo "All tests, on SQLite:"; \
+	fi; \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS) || status=1; \
+	exit $$status
+
+lint: style types imports migrations ## Check style, types, import direction and migrations
+
+# The checks start commands too: none of them should read the developer's own settings or data.
+style types imports migrations: export TOOLFLOW_DATA_DIR := $(CURDIR)/$(VENV)/lint-data
+style types imports migrations: export TOOLFLOW_ENV_FILE := /dev/null
+style types imports migrations: export DATABASE_URL :=
+
+style: dev
+	$(BIN)/ruff check --output-format concise .
+	$(BIN)/ruff format --check .
+
+types: dev
+	$(BIN)/mypy
+
+imports: dev
+	$(BIN)/lint-imports
+
+migrations: dev
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check --fail-level WARNING
+
+format: dev ## Format the code and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: dev ## Measure, side by side with peers
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+services: ## Install and start PostgreSQL, Redis and Chromium for the tests (Debian, as root)
+	@scripts/start_services
+
+lock: dev ## Pin what requirements/*.in ask for (ARGS=--upgrade for newer versions)
+	$(LOCK) $(ARGS) requirements/base.in -o requirements/base.txt
+	$(LOCK) $(ARGS) -c requirements/base.txt requirements/scale.in -o requirements/scale.txt
+	$(LOCK) $(ARGS) requirements/dev.in -o requirements/dev.txt
+
+clean: ## Remove the virtual environment and all caches; var/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis test-results
+
+$(BIN)/pip:
+	@command -v $(PYTHON) >/dev/null || { echo "ToolFlow needs Python 3.11 or later, and there is no $(PYTHON) here." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "ToolFlow needs Python 3.11 or later, but $(PYTHON) is %d.%d. Name another one: make up PYTHON=python3.12" % v[:2])'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python’s venv module is incomplete here; on Debian and Ubuntu, “apt install python3-venv” completes it." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# A copy of the lock that is installed lies in the virtual environment: nothing is installed while it is the same.
+base: $(BIN)/pip
+	@cmp -s requirements/base.txt $(VENV)/base.txt || { \
+		echo "Installing what ToolFlow needs into $(VENV) …" && \
+		$(PIP_INSTALL) -r requirements/base.txt && \
+		cp requirements/base.txt $(VENV)/base.txt; }
+
+dev: $(BIN)/pip
+	@cmp -s requirements/dev.txt $(VENV)/dev.txt || { \
+		echo "Installing what the checks and tests need into $(VENV) …" && \
+		$(PIP_INSTALL) -r requirements/dev.txt && \
+		cp requirements/dev.txt requirements/base.txt $(VENV)/; }

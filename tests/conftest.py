@@ -1,0 +1,124 @@
+"""What all tests share: no way out to the network, and the parts that a machine may lack."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+from playwright.sync_api import Playwright
+
+from tests.availability import FINDERS, explain_absence, is_required
+
+# How long an example takes says nothing on a busy machine; on CI the same examples are tried every time.
+hypothesis.settings.register_profile("toolflow", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("toolflow")
+
+pytest_plugins = ["tests.engine.model_server"]
+
+DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_reset_sequences", "django_user_model"}
+PART_FIXTURES = {"postgres_url": "postgres", "redis_url": "redis", "chromium_path": "browser", "browser": "browser"}
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark tests by what they use, so that ``-m`` can choose; those with a browser come last.
+
+    The synchronous Playwright keeps an event loop running to the end, and no asynchronous test can follow it.
+    """
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & DATABASE_FIXTURES or item.get_closest_marker("django_db"):
+            item.add_marker("database")
+        for fixture in fixtures & PART_FIXTURES.keys():
+            item.add_marker(PART_FIXTURES[fixture])
+    yield
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+class NetworkAccessError(RuntimeError):
+    """A test tried to reach something beyond this machine."""
+
+
+def _refuse_beyond_loopback(host: Any) -> None:
+    if not isinstance(host, str | bytes) or host in {"", "localhost", b"localhost"}:
+        return
+    text = host.decode() if isinstance(host, bytes) else host
+    try:
+        is_local = ipaddress.ip_address(text.partition("%")[0]).is_loopback or text in {"0.0.0.0", "::"}  # noqa: S104  # what a server listens on
+    except ValueError:
+        is_local = False
+    if not is_local:
+        raise NetworkAccessError(f"Tests reach nothing beyond this machine, but this one tried “{text}”.")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network() -> Iterator[None]:
+    """Refuse connections and name look-ups beyond loopback, synchronous or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, _guard_connect(getattr(socket.socket, name)))
+        patch.setattr(socket, "getaddrinfo", _guard_look_up(socket.getaddrinfo))
+        yield
+
+
+def _guard_connect(connect: Any) -> Any:
+    def guarded(sock: socket.socket, address: Any) -> Any:
+        if sock.family in {socket.AF_INET, socket.AF_INET6}:
+            _refuse_beyond_loopback(address[0])
+        return connect(sock, address)
+
+    return guarded
+
+
+def _guard_look_up(getaddrinfo: Any) -> Any:
+    def guarded(host: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_beyond_loopback(host)
+        return getaddrinfo(host, *args, **kwargs)
+
+    return guarded
+
+
+def _find(part: str) -> str:
+    place = FINDERS[part][1]()
+    if place is None:
+        give_up = pytest.fail if is_required(part) else pytest.skip
+        give_up(explain_absence(part))
+    return place
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> str:
+    """The address of a PostgreSQL database whose role may create databases, as ``DATABASE_URL`` takes it."""
+    return _find("postgres")
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The address of a Redis server that tests have for themselves."""
+    return _find("redis")
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """The path of an installed Chromium."""
+    return _find("chromium")
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any], chromium_path: str) -> dict[str, Any]:
+    """How Playwright starts the browser: the one of the machine, silent on the network."""
+    quiet = ["--disable-background-networking", "--disable-component-update", "--disable-quic", "--disable-sync"]
+    return {**browser_type_launch_args, "executable_path": chromium_path, "args": quiet, "chromium_sandbox": False}
+
+
+@pytest.fixture(scope="session")
+def playwright(playwright: Playwright) -> Iterator[Playwright]:
+    """Playwright, with Django told that the event loop in this thread is Playwright's and none of ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield playwright

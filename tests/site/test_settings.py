@@ -1,0 +1,240 @@
+"""What an installation is told by its environment, and what it says where that is wrong."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.views.debug import SafeExceptionReporterFilter
+
+from toolflow_site.environment import read_secret_key
+
+KEY = "sk-never-to-be-seen-0123456789"
+DATABASE_URL_MUST_BE = (
+    "DATABASE_URL must be sqlite:///path/to/file (four slashes before an absolute path) "
+    "or postgres://user:password@host:5432/database"
+)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "var"
+
+
+def make_environment(data_dir: Path, variables: dict[str, str]) -> dict[str, str]:
+    """An environment that holds nothing of ToolFlow's but the given variables."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "DATABASE_URL"))}
+    return {**clean, "TOOLFLOW_DATA_DIR": str(data_dir), "TOOLFLOW_ENV_FILE": os.devnull, **variables}
+
+
+def read_settings(data_dir: Path, **variables: str) -> dict[str, Any]:
+    """The settings as a process with the given variables has them."""
+    with mock.patch.dict(os.environ, make_environment(data_dir, variables), clear=True):
+        return runpy.run_path(str(settings.BASE_DIR / "toolflow_site" / "settings.py"))
+
+
+def start_command(*arguments: str, data_dir: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run ``manage.py`` with the given arguments and variables to its end."""
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=settings.BASE_DIR,
+        env=make_environment(data_dir, variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_without_any_variable_it_runs_embedded_with_the_simulated_model(data_dir: Path) -> None:
+    found = read_settings(data_dir)
+    assert found["TOOLFLOW_PROVIDER"] == "simulated"
+    assert found["TOOLFLOW_MODEL"] == "gpt-5-mini"
+    assert found["DEBUG"] is False
+    assert found["ALLOWED_HOSTS"] == ["localhost", "127.0.0.1", "[::1]"]
+    assert found["DATABASES"]["default"]["ENGINE"] == "django.db.backends.sqlite3"
+    assert found["DATABASES"]["default"]["NAME"] == str(data_dir / "toolflow.sqlite3")
+    assert found["Q_CLUSTER"]["orm"] == "default"
+
+
+@pytest.mark.parametrize("variable", [{"OPENAI_API_KEY": KEY}, {"OPENAI_BASE_URL": "http://localhost:8080/v1"}])
+def test_a_key_or_an_address_is_enough_to_call_a_real_provider(data_dir: Path, variable: dict[str, str]) -> None:
+    assert read_settings(data_dir, **variable)["TOOLFLOW_PROVIDER"] == "openai"
+
+
+def test_an_empty_variable_counts_as_unset(data_dir: Path) -> None:
+    found = read_settings(data_dir, TOOLFLOW_WORKERS="", OPENAI_API_KEY=" ")
+    assert (found["TOOLFLOW_WORKERS"], found["TOOLFLOW_PROVIDER"]) == (2, "simulated")
+
+
+def test_the_secret_key_is_made_once_in_a_file_that_only_its_owner_can_read(data_dir: Path) -> None:
+    first = read_settings(data_dir)["SECRET_KEY"]
+    file = data_dir / "secret_key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
+    assert len(first) >= 50
+    assert read_settings(data_dir)["SECRET_KEY"] == first == file.read_text().strip()
+
+
+def test_processes_that_start_at_the_same_time_agree_on_one_secret_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(50):
+            path = tmp_path / f"key-{number}"
+            keys = list(pool.map(read_secret_key, ["TOOLFLOW_UNSET"] * 8, [path] * 8))
+            assert len(set(keys)) == 1
+            assert list(tmp_path.glob(f"{path.name}*")) == [path]
+
+
+def test_a_secret_key_in_the_environment_leaves_no_file_behind(data_dir: Path) -> None:
+    assert read_settings(data_dir, TOOLFLOW_SECRET_KEY="x" * 40)["SECRET_KEY"] == "x" * 40
+    assert not (data_dir / "secret_key").exists()
+
+
+def test_an_empty_secret_key_file_is_named(data_dir: Path) -> None:
+    data_dir.mkdir()
+    (data_dir / "secret_key").touch()
+    with pytest.raises(ImproperlyConfigured, match=r"secret_key holds no secret key\. Delete it"):
+        read_settings(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"TOOLFLOW_DEBUG": "maybe"}, "TOOLFLOW_DEBUG is “maybe”; it must be true or false."),
+        ({"TOOLFLOW_WORKERS": "1"}, "TOOLFLOW_WORKERS is “1”; it must be a whole number 2 to 64."),
+        ({"TOOLFLOW_WORKERS": "two"}, "TOOLFLOW_WORKERS is “two”; it must be a whole number 2 to 64."),
+        ({"TOOLFLOW_RUNS_IN_FLIGHT": "0"}, "TOOLFLOW_RUNS_IN_FLIGHT is “0”; it must be a whole number 1 to 10000."),
+        ({"TOOLFLOW_CALL_TIMEOUT": "1.5"}, "TOOLFLOW_CALL_TIMEOUT is “1.5”; it must be a whole number 1 to 3600."),
+        ({"TOOLFLOW_MAX_TOKENS": "-1"}, "TOOLFLOW_MAX_TOKENS is “-1”; it must be a whole number of at least 1."),
+        ({"TOOLFLOW_TEMPERATURE": "nan"}, "TOOLFLOW_TEMPERATURE is “nan”; it must be a number from 0 to 2."),
+        ({"TOOLFLOW_TEMPERATURE": "2.1"}, "TOOLFLOW_TEMPERATURE is “2.1”; it must be a number from 0 to 2."),
+        ({"TOOLFLOW_PROVIDER": "azure"}, "TOOLFLOW_PROVIDER is “azure”; it must be simulated or openai."),
+        (
+            {"TOOLFLOW_PROVIDER": "openai"},
+            "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them.",
+        ),
+        ({"OPENAI_BASE_URL": "localhost:8080"}, "OPENAI_BASE_URL must be an address such as http://localhost:8080/v1."),
+        (
+            {"TOOLFLOW_PLUGINS": "audits.py, my-audits"},
+            "TOOLFLOW_PLUGINS names “my-audits”; it must list Python modules such as company.audits, between commas.",
+        ),
+        (
+            {"TOOLFLOW_TIME_ZONE": "Vienna"},
+            "TOOLFLOW_TIME_ZONE is “Vienna”; it must be the name of a time zone such as UTC or Europe/Vienna.",
+        ),
+        (
+            {"TOOLFLOW_TIME_ZONE": "../../etc"},
+            "TOOLFLOW_TIME_ZONE is “../../etc”; it must be the name of a time zone such as UTC or Europe/Vienna.",
+        ),
+        (
+            {"TOOLFLOW_CSRF_TRUSTED_ORIGINS": "flows.example.com"},
+            "TOOLFLOW_CSRF_TRUSTED_ORIGINS names “flows.example.com”; it must list origins such as https://flows.example.com.",
+        ),
+        (
+            {"TOOLFLOW_SECRET_KEY": "short"},
+            "TOOLFLOW_SECRET_KEY has 5 characters; it must have at least 32, all of them random.",
+        ),
+        (
+            {"DATABASE_URL": "mysql://me:secret@host/name"},
+            f"{DATABASE_URL_MUST_BE}; “mysql” is neither.",
+        ),
+        (
+            {"DATABASE_URL": "sqlite://"},
+            f"{DATABASE_URL_MUST_BE}; it names no database.",
+        ),
+        (
+            {"DATABASE_URL": "postgres://me:secret@host:many/name"},
+            f"{DATABASE_URL_MUST_BE}; it can't be read as an address.",
+        ),
+        (
+            {"TOOLFLOW_REDIS_URL": "http://me:secret@host"},
+            "TOOLFLOW_REDIS_URL must be redis://user:password@host:6379/0, or rediss:// with TLS.",
+        ),
+        (
+            {"TOOLFLOW_DATA_DIR": "/dev/null/var"},
+            "TOOLFLOW_DATA_DIR is “/dev/null/var”, and this folder can't be made: Not a directory.",
+        ),
+    ],
+    ids=lambda value: "-".join(value.values()).replace("/", ".") if isinstance(value, dict) else "",
+)
+def test_a_wrong_variable_gets_one_sentence_that_names_it(
+    data_dir: Path, variables: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        read_settings(**{"data_dir": data_dir, **variables})
+    assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize("command", ["check", "run_flow"])
+def test_a_command_says_what_is_wrong_in_one_sentence_and_exits_with_2(data_dir: Path, command: str) -> None:
+    done = start_command(command, data_dir=data_dir, TOOLFLOW_DEBUG="maybe")
+    assert (done.returncode, done.stderr) == (2, "TOOLFLOW_DEBUG is “maybe”; it must be true or false.\n")
+
+
+def test_an_env_file_counts_where_the_environment_says_nothing(data_dir: Path, tmp_path: Path) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text('# ours\n\nTOOLFLOW_MODEL="from-file"\nexport TOOLFLOW_WORKERS=3\n')
+    found = read_settings(data_dir, TOOLFLOW_ENV_FILE=str(env_file), TOOLFLOW_MODEL="from-environment")
+    assert (found["TOOLFLOW_MODEL"], found["TOOLFLOW_WORKERS"]) == ("from-environment", 3)
+
+
+def test_a_line_of_an_env_file_that_cant_be_read_is_named_and_not_shown(data_dir: Path, tmp_path: Path) -> None:
+    env_file = tmp_path / "env"
+    env_file.write_text(f"TOOLFLOW_WORKERS=3\nOPENAI_API_KEY = {KEY}\n")
+    with pytest.raises(ImproperlyConfigured) as raised:
+        read_settings(data_dir, TOOLFLOW_ENV_FILE=str(env_file))
+    assert str(raised.value) == f"Line 2 of {env_file} is not NAME=value (without spaces around the “=”)."
+
+
+def test_keys_and_passwords_are_on_no_debug_page(data_dir: Path) -> None:
+    found = read_settings(
+        data_dir,
+        OPENAI_API_KEY=KEY,
+        DATABASE_URL="postgres://me:hidden-1@db.example.com/toolflow",
+        TOOLFLOW_REDIS_URL="redis://:hidden-2@redis.example.com/0",
+    )
+    cleanse = SafeExceptionReporterFilter().cleanse_setting
+    shown = str([cleanse(name, value) for name, value in found.items() if name.isupper()])
+    assert "redis.example.com" in shown
+    assert not [secret for secret in (KEY, "hidden-1", "hidden-2", found["SECRET_KEY"]) if secret in shown]
+
+
+def test_https_origins_make_the_cookies_secure(data_dir: Path) -> None:
+    assert not read_settings(data_dir)["SESSION_COOKIE_SECURE"]
+    found = read_settings(data_dir, TOOLFLOW_CSRF_TRUSTED_ORIGINS="https://flows.example.com")
+    assert found["SESSION_COOKIE_SECURE"]
+    assert found["CSRF_COOKIE_SECURE"]
+
+
+def test_a_longer_call_moves_the_moment_at_which_the_queue_gives_up(data_dir: Path) -> None:
+    queue = read_settings(data_dir, TOOLFLOW_CALL_TIMEOUT="600")["Q_CLUSTER"]
+    assert 600 + 240 < queue["timeout"] < queue["retry"]
+
+
+def test_postgres_serves_when_the_environment_names_it(data_dir: Path, postgres_url: str) -> None:
+    code = "from django.db import connection; connection.ensure_connection(); print(connection.vendor)"
+    arguments = ("shell", "--no-imports", "--command", code)
+    done = start_command(*arguments, data_dir=data_dir, DATABASE_URL=postgres_url)
+    assert (done.returncode, done.stdout) == (0, "postgresql\n"), done.stderr
+
+
+def test_redis_carries_the_queue_when_the_environment_names_it(data_dir: Path, redis_url: str) -> None:
+    code = "from django_q.brokers import get_broker; print(get_broker().ping())"
+    done = start_command("shell", "--no-imports", "--command", code, data_dir=data_dir, TOOLFLOW_REDIS_URL=redis_url)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_the_web_server_leaves_no_connection_open_after_a_request(data_dir: Path) -> None:
+    code = "import toolflow_site.asgi; from django.db import connection as c; print(c.settings_dict['CONN_MAX_AGE'])"
+    done = start_command("shell", "--no-imports", "--command", code, data_dir=data_dir)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

@@ -1,0 +1,200 @@
+"""Settings of a ToolFlow installation.
+
+The environment is read here, once; ``.env.example`` lists the variables. With none of them set ToolFlow runs
+embedded: SQLite, a generated secret key and all other state in ``var/``, and the simulated model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from toolflow_site import environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+environment.load_env_file(BASE_DIR / environment.read_text("TOOLFLOW_ENV_FILE", ".env"))
+
+# What ToolFlow itself reads
+
+TOOLFLOW_DATA_DIR = environment.read_data_dir("TOOLFLOW_DATA_DIR", BASE_DIR / "var", base=BASE_DIR)
+
+TOOLFLOW_OPENAI_API_KEY = environment.read_text("OPENAI_API_KEY")
+TOOLFLOW_OPENAI_BASE_URL = environment.read_base_url("OPENAI_BASE_URL")
+TOOLFLOW_PROVIDER = environment.read_choice(
+    "TOOLFLOW_PROVIDER",
+    "openai" if TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL else "simulated",
+    ("simulated", "openai"),
+)
+if TOOLFLOW_PROVIDER == "openai" and not (TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL):
+    raise ImproperlyConfigured(
+        "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them."
+    )
+
+# What calls fall back to where neither step nor flow says otherwise.
+TOOLFLOW_MODEL = environment.read_text("TOOLFLOW_MODEL", "gpt-5-mini")
+TOOLFLOW_TEMPERATURE = environment.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2)
+TOOLFLOW_MAX_TOKENS = environment.read_integer("TOOLFLOW_MAX_TOKENS", None, minimum=1)
+
+TOOLFLOW_CALL_TIMEOUT = environment.read_integer("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1, maximum=3600)
+"""Seconds that one model call may take."""
+TOOLFLOW_RUNS_IN_FLIGHT = environment.read_integer("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)
+"""How many runs one worker process has under way at the same time."""
+TOOLFLOW_WORKERS = environment.read_integer("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
+"""Worker processes of this host. All but one execute runs, so that sweeps always find a free one."""
+TOOLFLOW_PLUGINS = environment.read_modules("TOOLFLOW_PLUGINS", ["flows.examples.plugins"])
+
+# Django
+
+SECRET_KEY = environment.read_secret_key("TOOLFLOW_SECRET_KEY", TOOLFLOW_DATA_DIR / "secret_key")
+DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
+ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+
+INSTALLED_APPS = [
+    "nested_admin",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "csp",
+    "django_q",
+    "django_htmx",
+    "heroicons",
+    "flows",
+    "runs",
+]
+
+MIDDLEWARE = [
+    # First, so that its header is on every answer, whoever gives it.
+    "csp.middleware.CSPMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "toolflow_site.urls"
+ASGI_APPLICATION = "toolflow_site.asgi.application"
+WSGI_APPLICATION = "toolflow_site.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": environment.read_database(
+        "DATABASE_URL", sqlite_path=TOOLFLOW_DATA_DIR / "toolflow.sqlite3", base=BASE_DIR
+    ),
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = environment.read_time_zone("TOOLFLOW_TIME_ZONE", "UTC")
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# Served straight from the installed packages and static/: there is nothing to collect first.
+WHITENOISE_USE_FINDERS = True
+
+# A flow with all its steps and audits is one form.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
+
+# Security
+
+CSRF_TRUSTED_ORIGINS = environment.read_origins("TOOLFLOW_CSRF_TRUSTED_ORIGINS")
+# Whoever names only HTTPS origins serves through TLS; the embedded default has none.
+SESSION_COOKIE_SECURE = bool(CSRF_TRUSTED_ORIGINS) and all(
+    origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS
+)
+CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    },
+}
+
+# The queue
+
+# A drain rotates after about four minutes and then lets its calls end; only after that may it be stopped, and only
+# after that may its message be delivered again.
+_DRAIN_TIMEOUT = 360 + TOOLFLOW_CALL_TIMEOUT
+
+Q_CLUSTER = {
+    "name": "toolflow",
+    "workers": TOOLFLOW_WORKERS,
+    # The clock of `retry` starts when a message is fetched: none may wait behind another.
+    "queue_limit": 1,
+    "bulk": 1,
+    "timeout": _DRAIN_TIMEOUT,
+    "retry": _DRAIN_TIMEOUT + 120,
+    # The Run table is the truth: a failed message is done with, and the sweep finds what it left.
+    "ack_failures": True,
+    "max_attempts": 1,
+    "save_limit": -1,
+    "catch_up": False,
+    "recycle": 100,
+    "poll": 0.2,
+    # The hard stop at `timeout` only works with a power of two.
+    "guard_cycle": 0.5,
+    **environment.read_broker("TOOLFLOW_REDIS_URL"),
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {
+        # Without handlers of its own, so that each line appears once, with DEBUG or without.
+        "django": {"handlers": [], "level": "INFO"},
+        # At INFO these tell of every call, and of every message that is handed over.
+        "httpx2": {"level": "WARNING"},
+        "django-q": {"level": "WARNING"},
+    },
+}

@@ -1,0 +1,13 @@
+"""Where addresses lead."""
+
+from django.contrib import admin
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("accounts/login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/logout/", LogoutView.as_view(), name="logout"),
+    path("_nested_admin/", include("nested_admin.urls")),
+    path("", include("runs.pages.urls")),
+]
