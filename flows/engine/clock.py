@@ -26,6 +26,4 @@ class SystemClock:
         return datetime.now(UTC)
 
     async def sleep_until(self, moment: datetime) -> None:
-        # A sleep may end a little early; the loop makes sure that the moment has come.
-        while (remaining := (moment - self.now()).total_seconds()) > 0:
-            await asyncio.sleep(remaining)
+        await asyncio.sleep(max(0.0, (moment - self.now()).total_seconds()))

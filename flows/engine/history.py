@@ -55,7 +55,7 @@ class Attempt(BaseModel):
     input: Any = None
     """The step's input, after ``input_expression`` and ``input_sanitizer``."""
     output: Any = None
-    """The sanitized output; None where no object came back. An ``invalid`` one is kept, to be shown beside its issues."""
+    """The sanitized output, None where no object came back. An ``invalid`` one is kept beside its issues."""
     raw_output: Any = None
     """What came back before the sanitizer, where that differs from ``output``; text where it was no JSON object."""
     issues: tuple[Issue, ...] = ()

@@ -144,8 +144,11 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _describe_syntax(text: str, error: json.JSONDecodeError) -> str:
-    place = f"Line {error.lineno}, column {error.colno}"
     here = text[error.pos :]
+    before = text[: error.pos].rstrip()
+    if here.startswith(("]", "}")) and before.endswith(","):
+        return f"{_locate(text, len(before) - 1)}: the last entry must not be followed by a comma."
+    place = _locate(text, error.pos)
     if text.lstrip().startswith("```"):
         return f"{place}: the text begins with a Markdown fence (```); only the JSON itself is expected."
     if error.msg != "Unterminated string starting at" and not here.strip():
@@ -154,12 +157,14 @@ def _describe_syntax(text: str, error: json.JSONDecodeError) -> str:
         return f"{place}: text stands in double quotes in JSON, not in single quotes."
     if here.startswith(("//", "/*", "#")):
         return f"{place}: JSON has no comments."
-    if here.startswith(("]", "}")) and text[: error.pos].rstrip().endswith(","):
-        return f"{place}: the last entry must not be followed by a comma."
     if here.startswith(("True", "False", "None")):
         return f"{place}: JSON writes true, false and null in lower case."
     sentence = _SENTENCES.get(error.msg.removesuffix(":"), "this is not JSON")
     return f"{place}: {sentence}."
+
+
+def _locate(text: str, offset: int) -> str:
+    return f"Line {text.count(chr(10), 0, offset) + 1}, column {offset - text.rfind(chr(10), 0, offset)}"
 
 
 def _refuse_depth_and_numbers(value: Any) -> None:

@@ -150,8 +150,8 @@ def describe_verdict(attempt: Attempt) -> str:
     found = [f"{counts[severity]} {severity}" for severity in reversed(Severity) if counts[severity]]
     if not found:
         return "its pass rule said no."
-    total = sum(counts.values())
-    return f"the last output has {', '.join(found)} {_plural('issue', total)}."
+    last = next(count for count in counts.values() if count)
+    return f"the last output has {' and '.join(found)} {_plural('issue', last)}."
 
 
 def _plural(noun: str, count: int) -> str:

@@ -91,11 +91,7 @@ def build_system_message(spec: FlowSpec, history: History, index: int) -> str:
 
 def select_attempts(attempts: Iterable[Attempt], minimum: Severity) -> list[tuple[Attempt, tuple[Issue, ...]]]:
     """The attempts that have issues of at least ``minimum`` severity, each with just those issues."""
-    selected = []
-    for attempt in attempts:
-        if issues := filter_issues(attempt.issues, minimum):
-            selected.append((attempt, issues))
-    return selected
+    return [(attempt, issues) for attempt in attempts if (issues := filter_issues(attempt.issues, minimum))]
 
 
 def strip_internal(value: Any) -> Any:
@@ -136,5 +132,3 @@ def _render_issue(issue: Issue) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-

@@ -135,8 +135,11 @@ class FlowSpec(_Document):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical document, in hexadecimal: the same for the same definition."""
-        text = json.dumps(self.to_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        """SHA-256 of the document, in hexadecimal: the same for the same definition.
+
+        The order of a schema's properties is part of it: a model writes them in that order.
+        """
+        text = json.dumps(self.to_document(), separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def resolve(self, defaults: ModelSettings) -> FlowSpec:

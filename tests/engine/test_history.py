@@ -77,7 +77,11 @@ class TestIssues:
 
     def test_a_filter_at_medium_keeps_medium_and_everything_above(self) -> None:
         issues = [make_issue(severity) for severity in Severity]
-        assert [issue.severity.value for issue in filter_issues(issues, Severity.MEDIUM)] == ["medium", "high", "critical"]
+        assert [issue.severity.value for issue in filter_issues(issues, Severity.MEDIUM)] == [
+            "medium",
+            "high",
+            "critical",
+        ]
 
 
 class TestUsage:

@@ -76,7 +76,9 @@ class TestRetries:
 
     def test_transport_errors_and_bad_outputs_share_the_tries(self) -> None:
         flow = make_flow(make_step(max_retries=2))
-        history = make_history(make_attempt(1, 1, "errored"), make_attempt(1, 2, "failed"), make_attempt(1, 3, "invalid"))
+        history = make_history(
+            make_attempt(1, 1, "errored"), make_attempt(1, 2, "failed"), make_attempt(1, 3, "invalid")
+        )
         assert finish(next_action(flow, history)).status is EndStatus.FAILED
 
     def test_interrupted_attempts_are_not_counted_as_retries(self) -> None:
@@ -105,7 +107,9 @@ class TestVerdicts:
         attempt = make_attempt(1, outcome="failed", issues=(make_issue("critical"), make_issue("low")))
         end = finish(next_action(self.FLOW, make_history(attempt)))
         assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, 1))
-        assert end.sentence == "Step 1 “Step 1” did not pass in 1 attempt: the last output has 1 critical, 1 low issues."
+        assert (
+            end.sentence == "Step 1 “Step 1” did not pass in 1 attempt: the last output has 1 critical and 1 low issue."
+        )
 
     def test_a_step_exhausted_on_invalid_outputs_fails_the_run(self) -> None:
         issue = make_issue(code="refusal", description="The model refused.")

@@ -35,7 +35,9 @@ class TestCurrentStepAttempts:
         assert system_message(self.FLOW, make_history()) == "Write about the topic."
 
     def test_a_retry_is_told_what_was_produced_and_what_was_wrong_with_it(self) -> None:
-        issue = make_issue("high", "The text is too short.", path="/text", suggestions=("Write 50 words.", "Add facts."))
+        issue = make_issue(
+            "high", "The text is too short.", path="/text", suggestions=("Write 50 words.", "Add facts.")
+        )
         failed = make_attempt(outcome="failed", output={"text": "Tea."}, issues=(issue,))
         current = section(system_message(self.FLOW, make_history(failed)), CURRENT_STEP_HEADING)
         assert "### Attempt 1" in current
@@ -78,7 +80,8 @@ class TestSeverityFilter:
     def history() -> History:
         return make_history(
             make_attempt(
-                outcome="failed", issues=tuple(make_issue(s, f"A {s} flaw.") for s in ("low", "medium", "high", "critical"))
+                outcome="failed",
+                issues=tuple(make_issue(s, f"A {s} flaw.") for s in ("low", "medium", "high", "critical")),
             )
         )
 

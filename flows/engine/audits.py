@@ -1,0 +1,143 @@
+"""Audits: what holds an output against rules, and what makes issues of their findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from flows.engine.errors import ExpressionError
+from flows.engine.evaluation import Evaluator, find_function
+from flows.engine.issues import Issue, Severity
+from flows.engine.json_value import clean_value, describe_type, dump_json
+from flows.engine.plugins import PREFIX, PythonFunction
+from flows.engine.spec import AuditSpec
+
+AUDIT_ERROR = "audit_error"
+"""The code of the issue that an audit which can't be evaluated becomes."""
+
+MOST_ISSUES = 500
+"""Issues that one audit keeps of one output; one more issue then says how many there were."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The issues that one audit raised, and whether it passed by its own ``fail_at``."""
+
+    issues: tuple[Issue, ...]
+    passed: bool
+
+
+async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> AuditResult:
+    """Hold the output among the evaluator's variables against one audit. Never raises: an audit that can't be
+    evaluated is itself a critical issue.
+
+    A Python audit is handed ``typed_output`` as its ``output`` where the step has a registered type.
+    """
+    try:
+        finding = await _evaluate_rule(audit, evaluator, typed_output)
+        issues = await _make_issues(audit, evaluator, finding)
+    except (ExpressionError, ValueError) as error:
+        issues = (error_issue(audit.name, f"The audit “{audit.name}” could not be evaluated: {error}"),)
+    return AuditResult(issues, passed=not any(issue.severity.at_least(audit.fail_at) for issue in issues))
+
+
+async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> AuditResult:
+    """Run the method ``audit`` of a registered output type, if it has one, as an audit named like the type."""
+    method = getattr(typed_output, "audit", None)
+    if not callable(method):
+        return AuditResult((), passed=True)
+    audit = AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
+    try:
+        finding = await evaluator.call(type_name, PythonFunction(type_name, method), {})
+        issues = await _make_issues(audit, evaluator, finding)
+    except (ExpressionError, ValueError) as error:
+        issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {error}"),)
+    return AuditResult(issues, passed=not any(issue.severity.at_least(audit.fail_at) for issue in issues))
+
+
+def error_issue(audit: str, description: str) -> Issue:
+    """The critical issue that a broken audit or pass rule becomes."""
+    return Issue(code=AUDIT_ERROR, severity=Severity.CRITICAL, description=description, audit=audit)
+
+
+def make_code(name: str) -> str:
+    """The code of an audit's issues: its name in lower case, words joined by ``_``."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "audit"
+
+
+async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> Any:
+    if not audit.rule.startswith(PREFIX):
+        finding = await evaluator.evaluate("rule", audit.rule)
+        if not isinstance(finding, (bool, list)):
+            raise ExpressionError(f"the rule gave {describe_type(finding)}; a rule gives true, false or a list.")
+        return finding
+    function = find_function(audit.rule, "rule", evaluator.registry)
+    offered = evaluator.variables
+    if typed_output is not None:
+        offered = offered.extend(output=typed_output)
+    return await evaluator.call(audit.rule, function, offered)
+
+
+async def _make_issues(audit: AuditSpec, evaluator: Evaluator, finding: Any) -> tuple[Issue, ...]:
+    """Make issues of what a rule gave: None, a bool, or any number of issues, maps and texts."""
+    if finding is None or finding is True:
+        return ()
+    if finding is False:
+        return (await _make_issue(audit, evaluator, None),)
+    if isinstance(finding, (str, Issue, Mapping)) or not isinstance(finding, Iterable):
+        finding = [finding]
+    elements = list(finding)
+    issues = [await _make_issue(audit, evaluator, element) for element in elements[:MOST_ISSUES]]
+    if (more := len(elements) - MOST_ISSUES) > 0:
+        sentence = f"The audit “{audit.name}” found {more:,} more; the first {MOST_ISSUES} are kept."
+        issues.append(Issue(code="more_issues", severity=audit.severity, audit=audit.name, description=sentence))
+    return tuple(issues)
+
+
+async def _make_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
+    if isinstance(element, Issue):
+        own = element.model_dump(mode="json", exclude_unset=True)
+    elif isinstance(element, Mapping):
+        own = dict(element)
+    elif isinstance(element, str):
+        own = {"description": element}
+    else:
+        own = {}
+    fields: dict[str, Any] = {"code": make_code(audit.name), "severity": audit.severity.value, "audit": audit.name}
+    fields.update((key, value) for key, value in own.items() if value is not None)
+    if not isinstance(element, (Issue, Mapping, str, type(None))):
+        fields["context"] = {"item": element}
+    item = clean_value(element).value
+    if audit.message is not None:
+        fields["description"] = await _evaluate_text(audit, evaluator, "message", audit.message, item)
+    if audit.path is not None:
+        fields["path"] = await _evaluate_text(audit, evaluator, "path", audit.path, item)
+    if audit.suggestions is not None:
+        suggestions = await evaluator.evaluate("suggestions", audit.suggestions, item=item)
+        fields["suggestions"] = suggestions if isinstance(suggestions, list) else [suggestions]
+    if isinstance(fields.get("suggestions"), str):
+        fields["suggestions"] = [fields["suggestions"]]
+    fields.setdefault("description", _describe_by_default(audit, item))
+    try:
+        return Issue.model_validate(clean_value(fields).value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ExpressionError(f"it raised an issue whose “{place}” is wrong: {first['msg']}.") from error
+
+
+async def _evaluate_text(audit: AuditSpec, evaluator: Evaluator, field: str, text: str, item: Any) -> str:
+    value = await evaluator.evaluate(field, text, item=item)
+    if not isinstance(value, str):
+        raise ExpressionError(f"its {field} gave {describe_type(value)}; a text is needed.")
+    return value
+
+
+def _describe_by_default(audit: AuditSpec, item: Any) -> str:
+    if item is None:
+        return f"The audit “{audit.name}” did not pass."
+    return f"The audit “{audit.name}” found {dump_json(item)[:500]}."

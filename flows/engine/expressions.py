@@ -1,0 +1,214 @@
+"""The one expression language of flows: CEL, the Common Expression Language, by the package ``cel``.
+
+An expression is checked when its flow is saved (``parse_expression``) and evaluated over JSON values (``Scope``).
+What might take long runs in a process of its own that can be killed. A text that begins with ``python:`` names a
+registered function and is no expression: callers tell the two apart before they come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import cel
+
+from flows.engine.errors import ExpressionError
+from flows.engine.expression_cost import MAX_VALUE_DEPTH, Size, add_sizes, is_cheap, measure
+from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, Evaluation, current
+from flows.engine.expression_messages import check_names, describe_failure, fail_at, fail_syntax
+from flows.engine.expression_process import evaluate_in_process
+from flows.engine.expression_results import KeyIndex, index_keys, sort_keys, to_json
+from flows.engine.expression_scanner import Scan, scan
+
+MAX_LENGTH = 4_000
+TIMEOUT = 2.0
+"""Seconds that an expression may take in a process of its own."""
+
+_STEP = frozenset({"input", "steps", "previous"})
+_AUDIT = frozenset({"output", "input", "steps"})
+FIELD_VARIABLES: Mapping[str, frozenset[str]] = {
+    "input_expression": _STEP,
+    "input_sanitizer": frozenset({"value"}),
+    "output_sanitizer": frozenset({"value"}),
+    "rule": _AUDIT,
+    "message": _AUDIT | {"item"},
+    "suggestions": _AUDIT | {"item"},
+    "path": _AUDIT | {"item"},
+    "pass_expression": frozenset({"issues", "output"}),
+    "failure_reason_expression": frozenset({"issues"}),
+    "compute": _STEP,
+}
+"""The variables that an expression in each field of a flow may use."""
+
+
+@dataclass(frozen=True)
+class CompiledExpression:
+    """An expression that is known to be sound: it can be parsed, and its names are known."""
+
+    text: str
+    variables: frozenset[str]
+    """The variables that it reads."""
+    scan: Scan = field(repr=False, compare=False)
+    program: cel.Program = field(repr=False, compare=False)
+
+
+@lru_cache(maxsize=2048)
+def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpression:
+    """Check an expression that may read ``variables``, and compile it.
+
+    Raises ``ExpressionError``, with line and column where one place is to blame, for text that is no expression, is
+    empty or longer than ``MAX_LENGTH`` characters, and for unknown variables and functions.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"The expression has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed.")
+    if not text.strip():
+        raise ExpressionError("The expression is empty.")
+    for offset, character in enumerate(text):
+        if character == "\0" or "\ud800" <= character <= "\udfff":
+            fail_at(text, offset, "an expression can't hold NUL or half of a surrogate pair")
+    found = scan(text)
+    _compile(text)
+    check_names(text, found, variables)
+    used = frozenset(name for name, _, _ in found.names if name in variables)
+    rewritten = _rewrite(text, found)
+    return CompiledExpression(text, used, found, _compile(rewritten) if rewritten != text else _compile(text))
+
+
+def _compile(text: str) -> cel.Program:
+    try:
+        return cel.compile(text)
+    except ValueError as error:
+        fail_syntax(text, str(error))
+
+
+def _rewrite(text: str, found: Scan) -> str:
+    """``text`` with our own functions in place of what ``cel`` does badly and lets nobody replace.
+
+    A loop through the keys of a map meets them in a new order each time: a plain path that turns out to be a map is
+    replaced by its keys in order. And ``matches`` compiles its pattern for each call.
+    """
+    edits: list[tuple[int, int, str]] = []
+    for loop in found.loops:
+        if loop.receiver is not None and loop.macro in ("map", "filter"):
+            path = text[slice(*loop.receiver)]
+            edits.append((*loop.receiver, f"(type({path}) == map ? {KEYS}({path}) : {path})"))
+    edits += [(call.offset, call.offset + len(call.name), MATCHES) for call in found.calls if call.name == "matches"]
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return text
+
+
+def list_functions() -> list[tuple[str, str]]:
+    """All functions and macros for documents and editors: how each is used, and what it gives."""
+    return [(function.usage, function.description) for function in FUNCTIONS.values()]
+
+
+class Scope:
+    """Variables that expressions are evaluated over, one after the other.
+
+    Only those are read that an expression names, and each is converted for ``cel`` once. They hold JSON values that
+    must not change while the scope is in use. A scope belongs to one thread.
+    """
+
+    def __init__(self, variables: Mapping[str, Any], *, timeout: float = TIMEOUT) -> None:
+        self._variables = variables
+        self._timeout = timeout
+        self._context = cel.Context(functions=IMPLEMENTATIONS)
+        self._values: dict[str, Any] = {}
+        self._sizes: dict[str, Size] = {}
+        self._converted: dict[str, Any] = {}
+        self._key_indexes: dict[str, KeyIndex] = {}
+
+    def evaluate(self, expression: CompiledExpression, **extra: Any) -> Any:
+        """The value of an expression as a JSON value of its own, over the variables and ``extra``.
+
+        Blocks up to ``timeout`` seconds. Raises ``ExpressionError``, and nothing else, for whatever goes wrong, and
+        ``ExpressionTimeout`` if it took too long.
+        """
+        values = self._read(expression, extra)
+        if self._is_cheap(expression):
+            return self._execute(expression)
+        return evaluate_in_process(expression.text, values, timeout=self._timeout)
+
+    async def evaluate_async(self, expression: CompiledExpression, **extra: Any) -> Any:
+        """What ``evaluate`` does, without blocking the event loop."""
+        values = self._read(expression, extra)
+        if self._is_cheap(expression):
+            return self._execute(expression)
+        return await asyncio.to_thread(evaluate_in_process, expression.text, values, timeout=self._timeout)
+
+    def evaluate_here(self, expression: CompiledExpression) -> Any:
+        """Evaluate in this process however long it takes: what the process that was started for it calls."""
+        self._read(expression, {})
+        return self._execute(expression)
+
+    def _read(self, expression: CompiledExpression, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that the expression names; those that are new here are measured."""
+        values: dict[str, Any] = {}
+        for name in expression.variables:
+            try:
+                values[name] = value = extra[name] if name in extra else self._variables[name]
+            except KeyError:
+                raise ExpressionError(f"The variable “{name}” has no value here.") from None
+            if name not in self._values or self._values[name] is not value:
+                try:
+                    size = measure(value)
+                except TypeError:
+                    raise ExpressionError(f"The variable “{name}” holds a map with keys that are no text.") from None
+                if size.depth > MAX_VALUE_DEPTH:
+                    raise ExpressionError(f"The variable “{name}” is nested too deeply for an expression.")
+                self._values[name], self._sizes[name] = value, size
+                self._key_indexes.pop(name, None)
+        return values
+
+    def _is_cheap(self, expression: CompiledExpression) -> bool:
+        size = add_sizes(self._sizes[name] for name in expression.variables)
+        new = sum(
+            self._sizes[name].values
+            for name in expression.variables
+            if name not in self._converted or self._converted[name] is not self._values[name]
+        )
+        return is_cheap(expression.scan, len(expression.text), size, new)
+
+    def _execute(self, expression: CompiledExpression) -> Any:
+        for name in expression.variables:
+            self._convert(name)
+        evaluation = Evaluation(lambda keys: sort_keys(keys, self._list_key_indexes(expression), ()))
+        current.evaluation = evaluation
+        try:
+            result = expression.program.execute(self._context)
+            if evaluation.fault is None:
+                return to_json(
+                    result,
+                    lambda keys: sort_keys(keys, self._list_key_indexes(expression), expression.scan.literal_keys),
+                )
+        except ExpressionError:
+            raise
+        except BaseException as error:
+            # A panic in Rust arrives as something that is no Exception; what ends a process or task goes on.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            if evaluation.fault is None:
+                raise ExpressionError(describe_failure(error, expression.scan.tokens)) from None
+        raise ExpressionError(evaluation.fault)
+
+    def _convert(self, name: str) -> None:
+        value = self._values[name]
+        if name not in self._converted or self._converted[name] is not value:
+            try:
+                self._context.add_variable(name, value)
+            except (ValueError, OverflowError, RecursionError):
+                raise ExpressionError(
+                    f"The variable “{name}” holds something that expressions can't read: "
+                    "a number too large for a double, half of a surrogate pair, or what is not JSON."
+                ) from None
+            self._converted[name] = value
+
+    def _list_key_indexes(self, expression: CompiledExpression) -> list[KeyIndex]:
+        for name in expression.variables:
+            if name not in self._key_indexes:
+                self._key_indexes[name] = index_keys(self._values[name])
+        return [self._key_indexes[name] for name in sorted(expression.variables)]

@@ -1,0 +1,122 @@
+"""From what came back to a verdict: sanitize, validate, audit, decide. In that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from flows.engine.audits import error_issue, run_audit, run_type_audit
+from flows.engine.errors import ExpressionError
+from flows.engine.evaluation import Evaluator, Variables
+from flows.engine.history import Outcome
+from flows.engine.issues import Issue, Severity
+from flows.engine.json_value import clean_value, describe_type
+from flows.engine.output_schema import build_type, coerce_numbers, validate_output
+from flows.engine.plugins import Registry
+from flows.engine.spec import StepSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of one output."""
+
+    outcome: Outcome
+    output: dict[str, Any] | None
+    raw_output: Any
+    """What came back, where the sanitizer changed it; None otherwise."""
+    issues: tuple[Issue, ...]
+    failure_reason: str | None = None
+    plugins: dict[str, str] = field(default_factory=dict)
+
+
+async def judge_output(
+    step: StepSpec, arguments: dict[str, Any], variables: Variables, registry: Registry
+) -> Judgement:
+    """Decide about an output of ``step``, given the ``variables`` that its step has (``step_variables``).
+
+    ``arguments`` are clean JSON. Never raises for what a model, a rule or a plug-in did: that becomes issues.
+    """
+    plugins: dict[str, str] = {}
+    sanitized: Any = arguments
+    raw_output: Any = None
+    if step.output_sanitizer is not None:
+        sanitizing = Evaluator(Variables().extend(value=arguments), registry)
+        try:
+            sanitized = clean_value(await sanitizing.evaluate("output_sanitizer", step.output_sanitizer)).value
+            if not isinstance(sanitized, dict):
+                raise ExpressionError(f"it gave {describe_type(sanitized)}; a map is needed.")
+        except (ExpressionError, ValueError) as error:
+            issue = _critical("sanitizer_error", f"The output_sanitizer could not be applied: {error}")
+            return Judgement(Outcome.INVALID, arguments, None, (issue,), plugins=sanitizing.plugins)
+        plugins.update(sanitizing.plugins)
+        raw_output = arguments if sanitized != arguments else None
+
+    typed: BaseModel | None = None
+    issues: tuple[Issue, ...] = ()
+    if step.output_schema is not None:
+        sanitized = coerce_numbers(sanitized, step.output_schema)
+        issues = validate_output(sanitized, step.output_schema)
+    if step.output_type is not None and not issues:
+        typed, issues = _build_registered_type(step.output_type, sanitized, registry)
+        if typed is not None:
+            plugins[step.output_type] = registry.output_types[step.output_type].fingerprint
+
+    evaluator = Evaluator(variables.extend(output=sanitized), registry)
+    if issues:
+        reason = await _explain_failure(step, issues, registry)
+        return Judgement(Outcome.INVALID, sanitized, raw_output, issues, reason, plugins)
+
+    results = [await run_type_audit(step.output_type or "", evaluator, typed)] if typed is not None else []
+    results += [await run_audit(audit, evaluator, typed) for audit in step.audits]
+    issues = tuple(issue for result in results for issue in result.issues)
+    passed = all(result.passed for result in results)
+    plugins.update(evaluator.plugins)
+    if step.pass_expression is not None:
+        passed, issues = await _apply_pass_expression(step.pass_expression, sanitized, issues, registry)
+    reason = None if passed else await _explain_failure(step, issues, registry)
+    outcome = Outcome.PASSED if passed else Outcome.FAILED
+    return Judgement(outcome, sanitized, raw_output, issues, reason, plugins)
+
+
+def _build_registered_type(name: str, value: Any, registry: Registry) -> tuple[BaseModel | None, tuple[Issue, ...]]:
+    known = registry.output_types.get(name)
+    if known is None:
+        return None, (_critical("unknown_output_type", f"No output type is registered as “{name}” on this worker."),)
+    return build_type(known.model, value)
+
+
+async def _apply_pass_expression(
+    text: str, output: Any, issues: tuple[Issue, ...], registry: Registry
+) -> tuple[bool, tuple[Issue, ...]]:
+    """Whether the pass rule says yes; one that can't be evaluated says no and adds an issue."""
+    evaluator = Evaluator(Variables().extend(output=output, issues=_dump(issues)), registry)
+    try:
+        passed = await evaluator.evaluate("pass_expression", text)
+        if not isinstance(passed, bool):
+            raise ExpressionError(f"it gave {describe_type(passed)}; true or false is needed.")
+    except ExpressionError as error:
+        return False, (*issues, error_issue("", f"The pass_expression could not be evaluated: {error}"))
+    return passed, issues
+
+
+async def _explain_failure(step: StepSpec, issues: tuple[Issue, ...], registry: Registry) -> str | None:
+    if step.failure_reason_expression is None:
+        return None
+    evaluator = Evaluator(Variables().extend(issues=_dump(issues)), registry)
+    try:
+        reason = clean_value(
+            await evaluator.evaluate("failure_reason_expression", step.failure_reason_expression)
+        ).value
+    except (ExpressionError, ValueError) as error:
+        return f"The failure_reason_expression could not be evaluated: {error}"
+    return reason if isinstance(reason, str) else f"The failure_reason_expression gave {describe_type(reason)}."
+
+
+def _dump(issues: tuple[Issue, ...]) -> list[dict[str, Any]]:
+    return [issue.model_dump(mode="json") for issue in issues]
+
+
+def _critical(code: str, description: str) -> Issue:
+    return Issue(code=code, severity=Severity.CRITICAL, description=description)

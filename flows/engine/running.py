@@ -1,0 +1,74 @@
+"""Running a flow from a script: one call, no database."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+from flows.engine.clock import Clock, SystemClock
+from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
+from flows.engine.history import History
+from flows.engine.json_value import clean_value
+from flows.engine.model_client import ModelClient
+from flows.engine.output_schema import validate_input
+from flows.engine.plugins import Registry
+from flows.engine.plugins import registry as default_registry
+from flows.engine.pricing import price_usage
+from flows.engine.result import RunResult
+from flows.engine.spec import FlowSpec, ModelSettings
+from flows.engine.spec_check import prepare_spec
+
+DEFAULT_MODEL = "gpt-5-mini"
+
+
+async def run_flow(
+    flow: FlowSpec,
+    input: dict[str, Any],
+    *,
+    client: ModelClient,
+    defaults: ModelSettings | None = None,
+    registry: Registry = default_registry,
+    recorder: Recorder | None = None,
+    clock: Clock | None = None,
+    call_timeout: float = DEFAULT_CALL_TIMEOUT,
+    price: Pricing = price_usage,
+    include_all_attempts: bool = True,
+    include_token_usage: bool = True,
+) -> RunResult:
+    """Run ``flow`` on ``input`` to its end and give its result.
+
+    ``defaults`` are the model settings where neither step nor flow says otherwise; ``call_timeout`` is in seconds;
+    ``price`` puts a cost to what a call used, by default at OpenAI's list prices.
+    Without ``include_all_attempts`` the result carries only each step's final attempt; without
+    ``include_token_usage`` no usage is tracked. Raises ``SpecError`` if the flow can't run as it is defined and
+    ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result.
+    """
+    spec = prepare_spec(flow, registry=registry, defaults=defaults or ModelSettings(model=DEFAULT_MODEL))
+    input = clean_value(input).value
+    if spec.input_schema is not None:
+        validate_input(input, spec.input_schema)
+    execution = Execution(
+        spec=spec,
+        client=client,
+        registry=registry,
+        recorder=recorder or NullRecorder(),
+        clock=clock or SystemClock(),
+        call_timeout=call_timeout,
+        price=price,
+        track_usage=include_token_usage,
+    )
+    end = await execution.execute(History.begin(input, run_id=uuid.uuid4().hex))
+    assert end.finish is not None, "an execution that nobody stops ends with a finish"
+    return RunResult.of(
+        end.history,
+        end.finish,
+        names=[step.name for step in spec.steps],
+        include_all_attempts=include_all_attempts,
+        include_token_usage=include_token_usage,
+    )
+
+
+def run_flow_sync(flow: FlowSpec, input: dict[str, Any], **options: Any) -> RunResult:
+    """``run_flow`` for scripts without an event loop; takes the same options."""
+    return asyncio.run(run_flow(flow, input, **options))

@@ -1,0 +1,216 @@
+"""Whether a flow makes sense: every problem at once, each with its place and what would be right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from flows.engine.errors import ExpressionError, Problem, SpecError
+from flows.engine.evaluation import find_function
+from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.json_value import dump_json, format_pointer
+from flows.engine.output_schema import check_input_schema, schema_of_type
+from flows.engine.plugins import PREFIX, Registry
+from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
+from flows.engine.strict_schema import check_strict
+
+STEP_EXPRESSIONS = (
+    "compute",
+    "input_expression",
+    "input_sanitizer",
+    "output_sanitizer",
+    "pass_expression",
+    "failure_reason_expression",
+)
+AUDIT_EXPRESSIONS = ("rule", "message", "suggestions", "path")
+
+_Spec = TypeVar("_Spec", bound=BaseModel)
+
+
+def parse_document(kind: type[_Spec], document: Any) -> _Spec:
+    """Build a spec from JSON types. Raises ``SpecError`` that lists every field that is wrong."""
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        problems = [Problem(format_pointer(details["loc"]), _explain(dict(details))) for details in error.errors()]
+        raise SpecError(problems) from error
+
+
+def _explain(details: dict[str, Any]) -> str:
+    name = details["loc"][-1] if details["loc"] else "document"
+    match details["type"]:
+        case "extra_forbidden":
+            return f"Unknown field “{name}”."
+        case "missing":
+            return f"“{name}” is missing."
+        case "too_short" if name == "steps":
+            return "A flow needs at least one step."
+        case _:
+            return f"“{name}”: {details['msg']}, got {str(details['input'])[:80]!r}."
+
+
+def prepare_spec(spec: FlowSpec, *, registry: Registry, defaults: ModelSettings) -> FlowSpec:
+    """The spec that can be executed: checked, its schemas frozen, its model settings resolved.
+
+    Raises ``SpecError`` with all problems.
+    """
+    frozen = freeze_schemas(spec, registry)
+    if problems := check_spec(frozen, registry):
+        raise SpecError(problems)
+    return frozen.resolve(defaults)
+
+
+def freeze_schemas(spec: FlowSpec, registry: Registry) -> FlowSpec:
+    """The spec with the JSON Schema of every registered output type written into its step, where none is yet.
+
+    Names that are not registered stay as they are; ``check_spec`` reports them.
+    """
+
+    def freeze(step: StepSpec) -> StepSpec:
+        known = registry.output_types.get(step.output_type or "")
+        if known is None or step.output_schema is not None:
+            return step
+        try:
+            return step.model_copy(update={"output_schema": schema_of_type(known.model)})
+        except SpecError:
+            return step
+
+    return spec.model_copy(update={"steps": tuple(freeze(step) for step in spec.steps)})
+
+
+def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
+    """Everything that keeps a flow from running as it is defined, with JSON pointers into its document."""
+    problems = [
+        Problem(f"/input_schema{problem.path}", problem.message)
+        for problem in (check_input_schema(spec.input_schema) if spec.input_schema is not None else [])
+    ]
+    problems += _check_characters(spec.to_document())
+    problems += _check_unique(spec, "name", "name")
+    problems += _check_unique(spec, "tool_name", "tool name")
+    for index, step in enumerate(spec.steps, start=1):
+        place = f"/steps/{index - 1}"
+        problems += [
+            Problem(f"{place}{problem.path}", problem.message) for problem in _check_step(index, step, registry)
+        ]
+    return problems
+
+
+def _check_characters(document: dict[str, Any]) -> Iterator[Problem]:
+    text = dump_json(document)
+    if "\\u0000" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        yield Problem("", "The flow holds NUL characters or lone surrogates, which can't be stored. Take them out.")
+
+
+def _check_unique(spec: FlowSpec, field: str, words: str) -> Iterator[Problem]:
+    counts = Counter(getattr(step, field) for step in spec.steps if getattr(step, field))
+    for index, step in enumerate(spec.steps):
+        if counts[getattr(step, field)] > 1:
+            yield Problem(
+                f"/steps/{index}/{field}",
+                f"Two steps have the {words} “{getattr(step, field)}”. Give each step its own.",
+            )
+
+
+def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Problem]:
+    if not step.is_local:
+        if step.tool_name is None:
+            yield Problem("/tool_name", "A step that calls the model needs a tool name, such as “extract_invoice”.")
+        if step.output_type is None and step.output_schema is None:
+            yield Problem(
+                "/output_schema",
+                "A step that calls the model needs an output schema or a registered output type "
+                "(or a compute expression, if it is meant to be local).",
+            )
+    yield from _check_output(step, registry)
+    yield from _check_include_results(index, step)
+    for field in STEP_EXPRESSIONS:
+        yield from _check_expression(field, getattr(step, field), registry)
+    for position, audit in enumerate(step.audits):
+        for field in AUDIT_EXPRESSIONS:
+            for problem in _check_expression(field, getattr(audit, field), registry):
+                yield Problem(f"/audits/{position}{problem.path}", problem.message)
+    yield from _check_audit_names(step.audits)
+
+
+def _check_output(step: StepSpec, registry: Registry) -> Iterator[Problem]:
+    if step.output_type is not None:
+        known = registry.output_types.get(step.output_type)
+        if known is None:
+            names = ", ".join(sorted(registry.output_types)) or "none"
+            yield Problem("/output_type", f"No output type is registered as “{step.output_type}”. Registered: {names}.")
+        elif step.output_schema is None:
+            try:
+                schema_of_type(known.model)
+            except SpecError as error:
+                for problem in error.problems:
+                    yield Problem("/output_type", f"The type “{step.output_type}”, {problem.path}: {problem.message}")
+    if step.output_schema is not None:
+        for problem in check_strict(step.output_schema):
+            yield Problem(f"/output_schema{problem.path}", problem.message)
+
+
+def _check_include_results(index: int, step: StepSpec) -> Iterator[Problem]:
+    for position, included in enumerate(step.include_results):
+        if not 0 <= included < index:
+            allowed = "0 (the input)" if index == 1 else f"0 (the input) to {index - 1}"
+            yield Problem(
+                f"/include_results/{position}",
+                f"Step {index} can't include the results of step {included}: only steps before it, {allowed}.",
+            )
+        elif included in step.include_results[:position]:
+            yield Problem(f"/include_results/{position}", f"Step {included} is included twice. Name it once.")
+
+
+def _check_expression(field: str, text: str | None, registry: Registry) -> Iterator[Problem]:
+    if text is None:
+        return
+    try:
+        if text.startswith(PREFIX):
+            function = find_function(text, field, registry)
+            if unknown := function.unknown_parameters(FIELD_VARIABLES[field]):
+                available = ", ".join(sorted(FIELD_VARIABLES[field]))
+                raise ExpressionError(
+                    f"“{text}” wants the parameter “{unknown[0]}”, which is not on offer here. Available: {available}."
+                )
+        else:
+            parse_expression(text, variables=FIELD_VARIABLES[field])
+    except ExpressionError as error:
+        yield Problem(f"/{field}", str(error))
+
+
+def _check_audit_names(audits: tuple[AuditSpec, ...]) -> Iterator[Problem]:
+    counts = Counter(audit.name for audit in audits)
+    for position, audit in enumerate(audits):
+        if counts[audit.name] > 1:
+            yield Problem(
+                f"/audits/{position}/name",
+                f"Two audits of this step are called “{audit.name}”. Give each its own name.",
+            )
+
+
+def find_doubts(spec: FlowSpec) -> list[Problem]:
+    """What is allowed and yet most likely not meant; to be shown as warnings when a flow is saved."""
+    doubts = []
+    for index, step in enumerate(spec.steps):
+        if 0 in step.include_results:
+            doubts.append(
+                Problem(
+                    f"/steps/{index}/include_results",
+                    f"Step {index + 1} “{step.name}” includes the results of step 0. The input never has issues, so "
+                    "this shows the model nothing; use the input_expression to hand it data of the input.",
+                )
+            )
+        for position, audit in enumerate(step.audits):
+            if not audit.fail_at.at_least(step.issue_severity_filter):
+                doubts.append(
+                    Problem(
+                        f"/steps/{index}/audits/{position}/fail_at",
+                        f"Audit “{audit.name}” of step {index + 1} fails at {audit.fail_at}, but the model is only "
+                        f"told of issues from {step.issue_severity_filter} on: its retries may be blind. "
+                        f"Set the step's issue_severity_filter to {audit.fail_at}.",
+                    )
+                )
+    return doubts

@@ -1,0 +1,49 @@
+"""The input of a step: what it works on, and what a model step sends as the user's message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.engine.errors import ExpressionError
+from flows.engine.evaluation import Evaluator, Variables, step_variables
+from flows.engine.history import History
+from flows.engine.json_value import clean_value, describe_type
+from flows.engine.plugins import Registry
+from flows.engine.spec import FlowSpec
+
+
+class MissingInputError(ExpressionError):
+    """A step without an ``input_expression`` follows a step that left no usable output."""
+
+
+async def prepare_input(spec: FlowSpec, history: History, index: int, registry: Registry) -> dict[str, Any]:
+    """The input of step ``index``: its ``input_expression``, else the previous output; then its ``input_sanitizer``.
+
+    Raises ``ExpressionError`` with a sentence that names step and field, ``MissingInputError`` where nothing is there.
+    """
+    step = spec.step(index)
+    where = f"Step {index} “{step.name}”"
+    evaluator = Evaluator(step_variables(spec, history, index), registry)
+    if step.input_expression is None:
+        value = evaluator.variables["previous"]
+        if value is None:
+            raise MissingInputError(
+                f"{where} has no input: the step before it left no usable output. "
+                "Give it an input_expression, or let the step before it stop the flow on failure."
+            )
+    else:
+        value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where)
+    if step.input_sanitizer is not None:
+        sanitizing = Evaluator(Variables().extend(value=value), registry)
+        value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where)
+    return value  # type: ignore[no-any-return]  # outputs in a history are maps
+
+
+async def _evaluate_map(evaluator: Evaluator, field: str, text: str, where: str) -> dict[str, Any]:
+    try:
+        value = clean_value(await evaluator.evaluate(field, text)).value
+    except (ExpressionError, ValueError) as error:
+        raise ExpressionError(f"{where}, {field}: {error}") from error
+    if not isinstance(value, dict):
+        raise ExpressionError(f"{where}, {field}: it gave {describe_type(value)}; a map is needed.")
+    return value
