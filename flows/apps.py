@@ -1,0 +1,21 @@
+"""The app that defines flows."""
+
+from django.apps import AppConfig
+from django.conf import settings
+
+
+class FlowsConfig(AppConfig):
+    name = "flows"
+    verbose_name = "Flows"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Load the plug-ins; what fails is told by ``manage.py check`` and not by a traceback here."""
+        from flows import checks
+        from flows.engine.errors import PluginError
+        from flows.engine.plugins import load_plugins
+
+        try:
+            load_plugins(settings.TOOLFLOW_PLUGINS)
+        except PluginError as error:
+            checks.plugin_errors.append(str(error))

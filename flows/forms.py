@@ -1,0 +1,229 @@
+"""The forms of the flow editor: what is asked, how it is put, and how each answer is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
+from flows.engine.spec import MAX_SCHEMA_BYTES
+from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
+from flows.models import AuditRule, Flow, StepDefinition, validate_name
+
+if TYPE_CHECKING:
+    _FlowForm = forms.ModelForm[Flow]
+    _StepForm = forms.ModelForm[StepDefinition]
+    _AuditForm = forms.ModelForm[AuditRule]
+else:  # Django's classes are generic for type checkers only.
+    _FlowForm = _StepForm = _AuditForm = forms.ModelForm
+
+_CODE = {"class": "code", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+
+
+class JsonObjectField(forms.Field):
+    """A JSON object typed as text. Empty gives None; what was typed is shown again as it was, also when it is wrong."""
+
+    widget = forms.Textarea
+
+    def to_python(self, value: Any) -> dict[str, Any] | None:
+        """The object; a ``ValidationError`` says what is wrong, with line and column where they are known."""
+        if value is None or isinstance(value, dict):
+            return value
+        text = str(value)
+        if not text.strip():
+            return None
+        if len(text.encode(errors="replace")) > 4 * MAX_SCHEMA_BYTES:
+            raise ValidationError(f"The text is larger than {4 * MAX_SCHEMA_BYTES // 1024} KB. Make it smaller.")
+        try:
+            parsed = parse_object(text)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+        if notes := clean_value(parsed).notes:
+            raise ValidationError([f"{note} Take them out." for note in notes])
+        return parsed
+
+    def prepare_value(self, value: Any) -> Any:
+        """The text to show."""
+        return dump_json(value, indent=2) if isinstance(value, dict) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Whether another object was typed. The order of keys counts, spaces don't."""
+        try:
+            return bool(self.prepare_value(self.to_python(data)) != self.prepare_value(initial))
+        except ValidationError:
+            return True
+
+
+class StepNumbersField(forms.Field):
+    """Numbers of steps, typed as ``0, 1`` or as a JSON list. Gives a list of integers."""
+
+    def to_python(self, value: Any) -> list[int]:
+        """The numbers; a ``ValidationError`` names the first part that is none."""
+        text = "" if value is None else str(value).strip()
+        if text.startswith("["):
+            return self._read_list(text)
+        numbers = []
+        for part in re.split(r"[\s,]+", text) if text else []:
+            if not re.fullmatch(r"-?[0-9]{1,6}", part):
+                raise ValidationError(f"“{part[:40]}” is no number of a step. {self._expected}")
+            numbers.append(int(part))
+        return numbers
+
+    _expected = "Write whole numbers with commas between them, such as 0, 1."
+
+    def _read_list(self, text: str) -> list[int]:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValidationError(f"The list is not closed or not JSON. {self._expected}") from None
+        for item in value:
+            # To Python, True is an integer.
+            if type(item) is not int or abs(item) > 999_999:
+                raise ValidationError(
+                    f"{json.dumps(item)[:40]} is {describe_type(item)} and no number of a step. {self._expected}"
+                )
+        return list(value)
+
+    def prepare_value(self, value: Any) -> Any:
+        """The text to show."""
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Whether other numbers were typed."""
+        try:
+            return self.to_python(data) != (initial or [])
+        except ValidationError:
+            return True
+
+
+class MultilineField(forms.CharField):
+    """Text in several lines. Browsers end lines with CR LF; what is stored and counted has LF alone."""
+
+    def to_python(self, value: Any) -> Any:
+        """The text."""
+        return (super().to_python(value) or "").replace("\r\n", "\n")
+
+
+def _code(rows: int) -> forms.Textarea:
+    return forms.Textarea(attrs={**_CODE, "rows": str(rows)})
+
+
+def _text(rows: int) -> forms.Textarea:
+    return forms.Textarea(attrs={"rows": str(rows)})
+
+
+class _MarkedForm(forms.BaseForm):
+    """Tells assistive technology which fields must be filled in; the page marks them for everybody else."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            if field.required and not field.widget.is_hidden:
+                field.widget.attrs["aria-required"] = "true"
+
+
+class FlowForm(_MarkedForm, _FlowForm):
+    """The flow itself, without its steps."""
+
+    name = forms.CharField(
+        max_length=100,
+        validators=[validate_name],
+        help_text="Part of addresses and of commands; lower case, digits and hyphens. Made from the title.",
+    )
+    input_schema = JsonObjectField(
+        required=False,
+        widget=_code(8),
+        help_text="JSON Schema of what a run is started with. It becomes the form on the start page; empty takes any "
+        "JSON object.",
+    )
+
+    class Meta:
+        model = Flow
+        fields = ("title", "name", "description", "input_schema", "model", "temperature", "max_tokens", "is_archived")
+        help_texts = {
+            "title": "What people call the flow.",
+            "description": "What the flow is for. People read it where they start runs; the model never does.",
+            "model": "For steps that name none. Empty: the model of this installation.",
+            "temperature": "0 to 2, for steps that name none. Empty: the model's own default.",
+            "max_tokens": "Most tokens of one answer, for steps that name none.",
+            "is_archived": "No new runs can be started; history stays.",
+        }
+        widgets = {"description": _text(2)}
+        field_classes = {"description": MultilineField}
+
+
+class StepForm(_MarkedForm, _StepForm):
+    """One step."""
+
+    output_schema = JsonObjectField(
+        required=False,
+        widget=_code(10),
+        help_text="JSON Schema of the tool's arguments, in the strict subset: every property required, "
+        "“additionalProperties” false.",
+    )
+    include_results = StepNumbersField(
+        required=False,
+        help_text="Numbers of earlier steps whose attempts and issues the model is shown, such as 1, 2.",
+    )
+
+    class Meta:
+        model = StepDefinition
+        fields = (
+            "position", "name", "tool_name", "system_message", "description", "input_expression", "include_results",
+            "issue_severity_filter", "model", "temperature", "max_tokens", "input_sanitizer", "output_schema",
+            "output_type", "output_sanitizer", "pass_expression", "max_retries", "stop_on_failure",
+            "failure_reason_expression", "compute",
+        )  # fmt: skip
+        help_texts = {
+            "name": "What people call the step.",
+            "tool_name": "What the model calls it, such as extract_invoice. Made from the name.",
+            "system_message": "What the model is told to do. Earlier attempts and their issues are added by ToolFlow.",
+            "description": "What the tool does; the model reads it with the tool.",
+            "input_expression": "CEL over input, steps and previous; gives the object that the model works on. "
+            "Empty: the output of the step before.",
+            "issue_severity_filter": "The model is told of issues from this severity on.",
+            "model": "Empty: the model of the flow.",
+            "temperature": "0 to 2. Empty: that of the flow.",
+            "max_tokens": "Most tokens of one answer. Empty: that of the flow.",
+            "input_sanitizer": "CEL over value; gives the input that is used.",
+            "output_type": "A registered Python type instead of a schema.",
+            "output_sanitizer": "CEL over value; gives the output that is validated, audited and handed on.",
+            "pass_expression": "CEL over issues and output; true passes. Replaces “Fail at” of the audits.",
+            "max_retries": "How often the step is tried again, told what was wrong with the last try.",
+            "stop_on_failure": "Otherwise the run goes on, and ends as failed all the same.",
+            "failure_reason_expression": "CEL over issues; gives the sentence that says why an attempt failed.",
+            "compute": "CEL over input, steps and previous; gives the output. The step then calls no model.",
+        }
+        widgets = {
+            "position": forms.HiddenInput,
+            "system_message": _text(3),
+            "description": forms.TextInput,
+            **{name: _code(2) for name in STEP_EXPRESSIONS},
+        }
+        field_classes = dict.fromkeys(("system_message", *STEP_EXPRESSIONS), MultilineField)
+
+
+class AuditForm(_MarkedForm, _AuditForm):
+    """One audit of a step."""
+
+    class Meta:
+        model = AuditRule
+        fields = ("position", "name", "rule", "severity", "fail_at", "message", "suggestions", "path")
+        help_texts = {
+            "rule": "CEL over output, input and steps, or python:name. True passes; a list gives an issue for each "
+            "element.",
+            "severity": "Of the issues that it raises.",
+            "fail_at": "An issue this grave fails the attempt.",
+            "message": "CEL text that says what is wrong; item is the element of the list.",
+            "suggestions": "CEL text that says what would be right.",
+            "path": "CEL text: JSON pointer to the place in the output, such as '/total'.",
+        }
+        widgets = {
+            "position": forms.HiddenInput,
+            **{name: _code(1) for name in AUDIT_EXPRESSIONS},
+        }
+        field_classes = dict.fromkeys(AUDIT_EXPRESSIONS, MultilineField)

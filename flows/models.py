@@ -1,0 +1,203 @@
+"""Flows as editors define them, and the immutable versions that runs are pinned to.
+
+``Flow``, ``StepDefinition`` and ``AuditRule`` are what the admin edits. Publishing turns them into a ``FlowVersion``
+(one ``FlowSpec`` document), and only versions ever run. Field names are those of ``flows.engine.spec``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models.functions import Now
+
+from flows.engine.issues import Severity
+from flows.engine.spec import MAX_EXPRESSION_LENGTH, NAME_PATTERN, TOOL_NAME_PATTERN, FlowSpec
+from flows.json_field import OrderedJSONField
+
+SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity in Severity]
+
+
+class ImmutableVersionError(Exception):
+    """Somebody tried to change a flow version, or to delete one that has runs or is live."""
+
+
+if TYPE_CHECKING:
+    _TextField = models.TextField[str, str]
+else:  # Django's fields are generic for type checkers only.
+    _TextField = models.TextField
+
+
+class ExpressionField(_TextField):
+    """CEL text or ``python:name``; empty where nothing is set."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("blank", True)
+        kwargs.setdefault("default", "")
+        kwargs.setdefault("max_length", MAX_EXPRESSION_LENGTH)
+        super().__init__(*args, **kwargs)
+
+
+class ModelSettingsFields(models.Model):
+    """What flows and steps may say about the model; empty falls back (step, flow, settings)."""
+
+    model = models.CharField(max_length=200, blank=True, default="")
+    temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(2)])
+    max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+
+    class Meta:
+        abstract = True
+
+
+validate_name = RegexValidator(
+    NAME_PATTERN, "Use lower-case letters and digits, with a hyphen between words, such as “invoice-extraction”."
+)
+
+
+class FlowQuerySet(models.QuerySet["Flow"]):
+    def runnable(self) -> Self:
+        """Flows with a live version that are not archived."""
+        return self.filter(live_version__isnull=False, is_archived=False)
+
+
+class Flow(ModelSettingsFields):
+    """What may run. Its rows are a draft until they are published as a version."""
+
+    name = models.SlugField(max_length=100, unique=True, validators=[validate_name])
+    title = models.CharField(max_length=200)
+    description = models.TextField(blank=True, default="")
+    input_schema = OrderedJSONField(null=True, blank=True)
+    live_version = models.ForeignKey(
+        "FlowVersion", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
+    )
+    is_archived = models.BooleanField("archived", default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = FlowQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["title", "pk"]
+
+    def __str__(self) -> str:
+        return self.title
+
+    def make_live(self, version: FlowVersion) -> None:
+        """Let new runs use ``version``. Raises ``ValueError`` if it is another flow's."""
+        if version.flow_id != self.pk:
+            raise ValueError(f"Version {version.number} belongs to another flow.")
+        self.live_version = version
+        self.save(update_fields=["live_version", "updated_at"])
+
+
+class StepDefinition(ModelSettingsFields):
+    """One step of a flow's draft."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="steps")
+    position = models.PositiveIntegerField(default=0)
+    name = models.CharField(max_length=100)
+    description = models.TextField(blank=True, default="")
+    tool_name = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        validators=[
+            RegexValidator(TOOL_NAME_PATTERN, "Use 1 to 64 letters, digits, “_” and “-”, as the model's API wants it.")
+        ],
+    )
+    system_message = models.TextField(blank=True, default="")
+    output_type = models.CharField(max_length=200, blank=True, default="")
+    output_schema = OrderedJSONField(null=True, blank=True)
+    compute = ExpressionField()
+    input_expression = ExpressionField()
+    input_sanitizer = ExpressionField()
+    output_sanitizer = ExpressionField()
+    include_results = models.JSONField(default=list, blank=True)
+    issue_severity_filter = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.HIGH.value)
+    max_retries = models.PositiveIntegerField(default=3, validators=[MaxValueValidator(100)])
+    stop_on_failure = models.BooleanField(default=True)
+    pass_expression = ExpressionField()
+    failure_reason_expression = ExpressionField()
+
+    class Meta:
+        # Positions may repeat while an editor reorders; the key decides then.
+        ordering = ["position", "pk"]
+        verbose_name = "step"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AuditRule(models.Model):
+    """One audit of a step's draft."""
+
+    step = models.ForeignKey(StepDefinition, on_delete=models.CASCADE, related_name="audits")
+    position = models.PositiveIntegerField(default=0)
+    name = models.CharField(max_length=100)
+    rule = models.TextField(max_length=MAX_EXPRESSION_LENGTH)
+    severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
+    fail_at = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
+    message = ExpressionField()
+    suggestions = ExpressionField()
+    path = ExpressionField()
+
+    class Meta:
+        ordering = ["position", "pk"]
+        verbose_name = "audit"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class FlowVersionQuerySet(models.QuerySet["FlowVersion"]):
+    def update(self, **kwargs: Any) -> NoReturn:
+        raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
+
+    def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
+
+
+class FlowVersion(models.Model):
+    """An immutable, numbered snapshot of a flow."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    spec = OrderedJSONField()
+    digest = models.CharField(max_length=64)
+    note = models.CharField(max_length=500, blank=True, default="")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(db_default=Now())
+
+    objects = FlowVersionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["flow", "number"], name="flow_version_number_once")]
+
+    def __str__(self) -> str:
+        return f"{self.flow} v{self.number}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Store a new version. Raises ``ImmutableVersionError`` if it is stored already."""
+        if not self._state.adding:
+            raise ImmutableVersionError(f"{self} is published and never changes. Publish a new version.")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Delete a version that never ran. Raises ``ImmutableVersionError`` if it is live.
+
+        One that has runs raises ``django.db.models.ProtectedError``: runs protect their version.
+        """
+        if self.flow.live_version_id == self.pk:
+            raise ImmutableVersionError(f"{self} is live. Make another version live first.")
+        return super().delete(*args, **kwargs)
+
+    @cached_property
+    def flow_spec(self) -> FlowSpec:
+        """The definition as the engine wants it."""
+        return FlowSpec.from_document(self.spec)

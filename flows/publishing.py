@@ -1,0 +1,72 @@
+"""From the rows that editors change to the immutable versions that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.db import models, transaction
+
+from flows.engine.errors import SpecError
+from flows.engine.plugins import registry
+from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
+from flows.engine.spec_check import check_spec, freeze_schemas
+from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+
+def publish_flow(*, flow: Flow, by: AbstractBaseUser | None = None, note: str = "") -> FlowVersion:
+    """Make the next version of a flow from its rows; the latest one comes back if nothing changed.
+
+    The first version of a flow goes live by itself. Raises ``SpecError`` with all problems if the flow can't run as
+    it is defined; nothing is stored then.
+    """
+    steps = flow.steps.prefetch_related("audits")
+    spec = build_spec(flow, [(step, list(step.audits.all())) for step in steps])
+    with transaction.atomic():
+        # Two editors who publish at the same moment take turns here.
+        locked = Flow.objects.select_for_update().get(pk=flow.pk)
+        latest = locked.versions.order_by("-number").first()
+        if latest is not None and latest.digest == spec.digest:
+            return latest
+        version = FlowVersion.objects.create(
+            flow=locked,
+            number=latest.number + 1 if latest else 1,
+            spec=spec.to_document(),
+            digest=spec.digest,
+            note=note,
+            created_by_id=by.pk if by else None,
+        )
+        if locked.live_version_id is None:
+            locked.make_live(version)
+            flow.live_version = version
+    return version
+
+
+def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditRule]]]) -> FlowSpec:
+    """The frozen, checked spec of a flow and its steps, stored or not, in the order given.
+
+    Raises ``SpecError`` with all problems; their paths are those of the ``FlowSpec`` document.
+    """
+    document = {
+        **_read_fields(flow, FlowSpec, skip={"steps"}),
+        "steps": [
+            {
+                **_read_fields(step, StepSpec, skip={"audits"}),
+                "audits": [_read_fields(audit, AuditSpec, skip=set()) for audit in audits],
+            }
+            for step, audits in steps
+        ],
+    }
+    spec = freeze_schemas(FlowSpec.from_document(document), registry)
+    if problems := check_spec(spec, registry):
+        raise SpecError(problems)
+    return spec
+
+
+def _read_fields(row: models.Model, kind: Any, *, skip: Iterable[str]) -> dict[str, Any]:
+    """The fields that a row shares with its spec; empty ones are left to the spec's defaults."""
+    values = {name: getattr(row, name) for name in kind.model_fields if name not in skip}
+    return {name: value for name, value in values.items() if value is not None and value != ""}
