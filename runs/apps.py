@@ -1,0 +1,9 @@
+"""The app that runs flows and keeps what happened."""
+
+from django.apps import AppConfig
+
+
+class RunsConfig(AppConfig):
+    name = "runs"
+    verbose_name = "Run history"
+    default_auto_field = "django.db.models.BigAutoField"

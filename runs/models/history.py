@@ -1,0 +1,137 @@
+"""What happened in a run: steps, their attempts, each with its own issues and token usage."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from flows.engine.history import Outcome
+from flows.engine.issues import Severity
+from flows.json_field import OrderedJSONField
+from runs.models.run import Run
+
+OUTCOME_CHOICES = [(outcome.value, outcome.value.capitalize()) for outcome in Outcome]
+SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity in Severity]
+
+
+class Step(models.Model):
+    """One position in a run. Index 0 is the initial input; a step has a row once its first attempt begins."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    index = models.PositiveIntegerField()
+    name = models.CharField(max_length=100)
+
+    class Meta:
+        ordering = ["run", "index"]
+        constraints = [models.UniqueConstraint(fields=["run", "index"], name="step_index_once")]
+
+    def __str__(self) -> str:
+        return f"{self.index}. {self.name}"
+
+
+class AttemptQuerySet(models.QuerySet["Attempt"]):
+    def running(self) -> Self:
+        """Attempts that have begun and not ended."""
+        return self.filter(outcome="")
+
+
+class Attempt(models.Model):
+    """One try of a step. The row is written when the attempt begins and completed, once, when it ends."""
+
+    step = models.ForeignKey(Step, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    outcome = models.CharField(max_length=11, choices=OUTCOME_CHOICES, blank=True, default="")
+    input = OrderedJSONField(null=True, blank=True)
+    output = OrderedJSONField(null=True, blank=True)
+    raw_output = OrderedJSONField(
+        null=True, blank=True, help_text="What came back before the sanitizer, where it differs from the output."
+    )
+    request = OrderedJSONField(null=True, blank=True, help_text="The exact body that was sent to the model.")
+    model = models.CharField(max_length=200, blank=True, default="")
+    response_id = models.CharField(max_length=200, blank=True, default="")
+    finish_reason = models.CharField(max_length=50, blank=True, default="")
+    error = models.JSONField(null=True, blank=True)
+    failure_reason = models.TextField(blank=True, default="")
+    plugins = models.JSONField(default=dict, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = AttemptQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["step", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["step", "number"], name="attempt_number_once"),
+            models.CheckConstraint(condition=Q(number__gte=1), name="attempt_number_from_one"),
+            models.CheckConstraint(
+                condition=Q(outcome__in=["", *(outcome.value for outcome in Outcome)]), name="attempt_outcome_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.step}, attempt {self.number}"
+
+    def end_without_output(self, outcome: Outcome) -> None:
+        """End an attempt that brought nothing (its worker died, the run was cancelled); what it cost is not known."""
+        self.outcome = outcome.value
+        self.ended_at = Now()
+        self.save(update_fields=["outcome", "ended_at"])
+        TokenUsage.objects.create(attempt=self, reported=self.request is None)
+
+
+class IssueQuerySet(models.QuerySet["Issue"]):
+    def at_least(self, severity: Severity) -> Self:
+        """Issues of this severity and above."""
+        return self.filter(severity__in=[other.value for other in Severity if other.at_least(severity)])
+
+
+class Issue(models.Model):
+    """What an audit found in one attempt's output."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="issues")
+    position = models.PositiveIntegerField()
+    code = models.CharField(max_length=200)
+    severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES)
+    description = models.TextField()
+    audit = models.CharField(max_length=200, blank=True, default="")
+    path = models.TextField(null=True, blank=True)  # noqa: DJ001  # "" is a JSON pointer: the whole output
+    context = OrderedJSONField(default=dict, blank=True)
+    suggestions = models.JSONField(default=list, blank=True)
+    added_fields = OrderedJSONField(default=dict, blank=True, help_text="Fields that the audit added.")
+
+    objects = IssueQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["attempt", "position"]
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "position"], name="issue_position_once"),
+            models.CheckConstraint(
+                condition=Q(severity__in=[severity.value for severity in Severity]), name="issue_severity_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.code} ({self.severity})"
+
+
+class TokenUsage(models.Model):
+    """Tokens and cost of one attempt."""
+
+    attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="usage")
+    prompt = models.PositiveBigIntegerField(default=0)
+    completion = models.PositiveBigIntegerField(default=0)
+    total = models.PositiveBigIntegerField(default=0)
+    cached = models.PositiveBigIntegerField(default=0)
+    reasoning = models.PositiveBigIntegerField(default=0)
+    reported = models.BooleanField(default=True)
+    cost = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD")
+    unpriced = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "token usage"
+
+    def __str__(self) -> str:
+        return f"{self.total} tokens"

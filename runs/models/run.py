@@ -1,0 +1,272 @@
+"""One execution of a flow version on one input.
+
+The row is the truth of the queue: ``status``, ``owner``, ``epoch``, ``lease_until`` and ``available_at`` say who may
+work on it. A worker's writes are fenced by the epoch it claimed the run with. Leases are written and compared in
+database time only, so that hosts' clocks don't matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce, Now
+
+from flows.engine.issues import Severity
+from flows.engine.planner import EndReason as PlannedEnd
+from flows.json_field import OrderedJSONField
+from flows.models import Flow, FlowVersion
+
+MAX_CRASHES = 5
+"""A run that lost this many workers is poison and ends ``errored``."""
+
+
+class RunStatus(models.TextChoices):
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    SUCCEEDED = "succeeded", "Succeeded"
+    FAILED = "failed", "Failed"
+    ERRORED = "errored", "Errored"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+ENDED = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ERRORED, RunStatus.CANCELLED)
+
+
+class EndReason(models.TextChoices):
+    """Why a run ended: the planner's reasons, and those that only the machinery knows."""
+
+    ALL_STEPS_PASSED = PlannedEnd.ALL_STEPS_PASSED.value, "All steps passed"
+    STEP_FAILED = PlannedEnd.STEP_FAILED.value, "A step did not pass"
+    PROVIDER_ERROR = PlannedEnd.PROVIDER_ERROR.value, "The provider could not be reached"
+    CALL_REFUSED = PlannedEnd.CALL_REFUSED.value, "The provider refused the call"
+    MISSING_INPUT = PlannedEnd.MISSING_INPUT.value, "A step had no input"
+    EXPRESSION_ERROR = PlannedEnd.EXPRESSION_ERROR.value, "An expression failed"
+    CONFIGURATION = "configuration", "The flow can't run here"
+    CRASHED = "crashed", "Its workers died"
+    INTERNAL_ERROR = "internal_error", "ToolFlow failed"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+def in_future(delay: timedelta) -> models.Expression:
+    """A moment in database time, ``delay`` from now."""
+    if not delay:
+        # SQLite compares texts, and a sum comes out with more digits than the time it began with.
+        return Now()
+    return models.ExpressionWrapper(Now() + models.Value(delay), output_field=models.DateTimeField())
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def queued(self) -> Self:
+        """Runs that a worker may claim now."""
+        return self.filter(status=RunStatus.QUEUED, available_at__lte=Now())
+
+    def running(self) -> Self:
+        return self.filter(status=RunStatus.RUNNING)
+
+    def ended(self) -> Self:
+        return self.filter(status__in=ENDED)
+
+    def expired(self) -> Self:
+        """Runs whose worker has not renewed its lease in time."""
+        return self.running().filter(lease_until__lt=Now())
+
+    def held(self, *, run_id: int, epoch: int) -> Self:
+        """The run if it is still held under ``epoch``: the fence of every write of a worker."""
+        return self.running().filter(pk=run_id, epoch=epoch)
+
+    def claim(self, *, free: int, owner: str, lease: timedelta, is_simulated: bool) -> list[Run]:
+        """Take up to ``free`` queued runs, oldest first, and give them to ``owner`` until ``lease`` from now.
+
+        ``is_simulated`` says whether the owner's calls go to the simulated model.
+        """
+        # Asked often and mostly in vain: a look that takes no lock comes first.
+        if not self.queued().exists():
+            return []
+        with transaction.atomic(using=self.db):
+            ids = list(
+                self.queued()
+                .order_by("available_at", "pk")
+                .select_for_update(skip_locked=True, of=("self",))
+                .values_list("pk", flat=True)[:free]
+            )
+            if not ids:
+                return []
+            self.filter(pk__in=ids).update(
+                status=RunStatus.RUNNING,
+                owner=owner,
+                epoch=F("epoch") + 1,
+                lease_until=in_future(lease),
+                started_at=Coalesce("started_at", Now()),
+                is_simulated=is_simulated,
+                revision=F("revision") + 1,
+            )
+        return list(self.filter(pk__in=ids).select_related("version", "flow").order_by("available_at", "pk"))
+
+    def renew(self, *, owner: str, ids: Collection[int], lease: timedelta) -> set[int]:
+        """Prolong the leases of ``owner``; gives the runs that it still holds."""
+        mine = self.running().filter(pk__in=ids, owner=owner)
+        mine.update(lease_until=in_future(lease))
+        return set(mine.values_list("pk", flat=True))
+
+
+class Run(models.Model):
+    """One execution of a flow version on one input, with totals kept as its attempts are stored."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="runs")
+    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="runs")
+    input = OrderedJSONField()
+    model_settings = models.JSONField(help_text="What calls fall back to, as resolved when the run was submitted.")
+    is_simulated = models.BooleanField(default=False, help_text="The simulated model answers; nothing is billed.")
+    started_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    status = models.CharField(max_length=10, choices=RunStatus, default=RunStatus.QUEUED)
+    end_reason = models.CharField(max_length=32, choices=EndReason, blank=True, default="")
+    end_sentence = models.TextField(blank=True, default="")
+    blocking_step = models.PositiveIntegerField(null=True, blank=True)
+    blocking_attempt = models.PositiveIntegerField(null=True, blank=True)
+
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    owner = models.CharField(max_length=200, blank=True, default="")
+    epoch = models.PositiveIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    available_at = models.DateTimeField(db_default=Now())
+    cancel_requested = models.BooleanField(default=False)
+    crashes = models.PositiveIntegerField(default=0)
+    revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
+
+    step_count = models.PositiveIntegerField()
+    steps_passed = models.PositiveIntegerField(default=0)
+    attempt_count = models.PositiveIntegerField(default=0)
+    retry_count = models.PositiveIntegerField(default=0)
+    issues_low = models.PositiveIntegerField(default=0)
+    issues_medium = models.PositiveIntegerField(default=0)
+    issues_high = models.PositiveIntegerField(default=0)
+    issues_critical = models.PositiveIntegerField(default=0)
+    prompt_tokens = models.PositiveBigIntegerField(default=0)
+    completion_tokens = models.PositiveBigIntegerField(default=0)
+    total_tokens = models.PositiveBigIntegerField(default=0)
+    cached_tokens = models.PositiveBigIntegerField(default=0)
+    reasoning_tokens = models.PositiveBigIntegerField(default=0)
+    cost = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD")
+    unpriced_count = models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(condition=Q(status__in=RunStatus.values), name="run_status_known"),
+            models.CheckConstraint(
+                condition=Q(status__in=ENDED, ended_at__isnull=False)
+                | Q(status__in=[RunStatus.QUEUED, RunStatus.RUNNING], ended_at__isnull=True),
+                name="run_ended_at_iff_ended",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=RunStatus.RUNNING) | Q(lease_until__isnull=False), name="run_running_has_lease"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["available_at", "id"], condition=Q(status="queued"), name="run_queued"),
+            models.Index(fields=["lease_until"], condition=Q(status="running"), name="run_running"),
+            models.Index(fields=["flow", "-id"], name="run_by_flow"),
+            models.Index(fields=["status", "-id"], name="run_by_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.flow} #{self.pk}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def issue_counts(self) -> dict[Severity, int]:
+        """Issues of all attempts by severity."""
+        return {severity: getattr(self, f"issues_{severity.value}") for severity in Severity}
+
+    @property
+    def _held(self) -> RunQuerySet:
+        return Run.objects.held(run_id=self.pk, epoch=self.epoch)
+
+    def hand_back(self, *, delay: timedelta = timedelta(0)) -> bool:
+        """Queue a run again that this worker holds, to be claimed after ``delay``. False if it held it no longer."""
+        return bool(
+            self._held.update(
+                status=RunStatus.QUEUED,
+                owner="",
+                lease_until=None,
+                available_at=in_future(delay),
+                revision=F("revision") + 1,
+            )
+        )
+
+    def reclaim(self) -> bool:
+        """Take a run from a worker that died: queue it again, or end it if that happened too often.
+
+        Gives False if the worker came back in between. The caller ends the attempt that was under way.
+        """
+        values: dict[str, Any]
+        if self.cancel_requested:
+            values = end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
+        elif self.crashes + 1 >= MAX_CRASHES:
+            values = end_values(
+                RunStatus.ERRORED,
+                EndReason.CRASHED,
+                f"The worker died {self.crashes + 1} times while it had this run. Its last attempt is shown; "
+                "run it again once the cause is mended.",
+            )
+        else:
+            values = {"status": RunStatus.QUEUED, "owner": "", "lease_until": None, "available_at": Now()}
+            values["revision"] = F("revision") + 1
+        expired = Run.objects.expired().filter(pk=self.pk, epoch=self.epoch)
+        return bool(expired.update(**values, epoch=F("epoch") + 1, crashes=F("crashes") + 1))
+
+    def request_cancel(self) -> bool:
+        """Cancel: a queued run at once, a running one as soon as its worker sees the flag.
+
+        Gives False if the run had ended already.
+        """
+        with transaction.atomic():
+            queued = Run.objects.filter(pk=self.pk, status=RunStatus.QUEUED).update(
+                cancel_requested=True, **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
+            )
+            flagged = queued or Run.objects.running().filter(pk=self.pk).update(
+                cancel_requested=True, revision=F("revision") + 1
+            )
+        self.refresh_from_db()
+        return bool(flagged)
+
+
+CANCELLED_SENTENCE = "The run was cancelled."
+
+
+def end_values(
+    status: RunStatus,
+    reason: EndReason,
+    sentence: str,
+    *,
+    ended_at: datetime | None = None,
+    blocking: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """The columns of a run that ends, for an UPDATE fenced by the caller."""
+    return {
+        "status": status,
+        "end_reason": reason,
+        "end_sentence": sentence,
+        "blocking_step": blocking[0] if blocking else None,
+        "blocking_attempt": blocking[1] if blocking else None,
+        "ended_at": ended_at or Now(),
+        "lease_until": None,
+        "owner": "",
+        "revision": F("revision") + 1,
+    }

@@ -1,0 +1,36 @@
+"""The model client of this installation: a real provider, or the simulated model in process."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from flows.engine.execution import Pricing
+from flows.engine.model_client import ModelClient
+from flows.engine.openai_client import OPENAI_BASE_URL, OpenAIClient, simulated_client
+from flows.engine.pricing import leave_free, leave_unpriced, price_usage
+from flows.engine.simulated_model import SimulatedModel
+from flows.examples.scripts import example_script
+
+
+SIMULATED_LATENCY = (0.4, 1.6)
+"""Seconds that the simulated model takes, so that its runs can be watched."""
+
+
+def is_simulated() -> bool:
+    """Whether outputs are invented here and nothing is billed."""
+    return bool(settings.TOOLFLOW_PROVIDER == "simulated")
+
+
+def create_client() -> ModelClient:
+    """A client for the calls of one worker process; whoever creates it closes it."""
+    if is_simulated():
+        return simulated_client(SimulatedModel(script=example_script(), latency=SIMULATED_LATENCY, keep_calls=0))
+    return OpenAIClient(api_key=settings.TOOLFLOW_OPENAI_API_KEY, base_url=settings.TOOLFLOW_OPENAI_BASE_URL)
+
+
+def choose_pricing() -> Pricing:
+    """How calls of this installation are priced: OpenAI's own by its list, others not at all."""
+    if is_simulated():
+        return leave_free
+    base_url = settings.TOOLFLOW_OPENAI_BASE_URL
+    return price_usage if not base_url or base_url.rstrip("/") == OPENAI_BASE_URL else leave_unpriced

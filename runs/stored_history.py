@@ -1,0 +1,94 @@
+"""Between rows and the engine's history: the engine's values know no storage, this module translates.
+
+Step 0 has no rows: it is the run's input.
+"""
+
+from __future__ import annotations
+
+from flows.engine import history as engine
+from flows.engine.history import AttemptError, History, Outcome
+from flows.engine.issues import Issue, Severity
+from flows.engine.usage import NO_USAGE, TokenUsage
+from runs import models
+
+
+def load_history(run: models.Run) -> History:
+    """The history of a run as the engine left it. Attempts that are still running are not part of it."""
+    rows = (
+        models.Attempt.objects.filter(step__run=run)
+        .exclude(outcome="")
+        .select_related("step", "usage")
+        .prefetch_related("issues")
+        .order_by("step__index", "number")
+    )
+    history = History.begin(run.input, run_id=str(run.pk))
+    for row in rows:
+        history = history.append(read_attempt(row))
+    return history
+
+
+def read_attempt(row: models.Attempt) -> engine.Attempt:
+    """The engine's attempt that a row holds."""
+    usage = getattr(row, "usage", None)
+    return engine.Attempt(
+        step=row.step.index,
+        number=row.number,
+        outcome=Outcome(row.outcome),
+        input=row.input,
+        output=row.output,
+        raw_output=row.raw_output,
+        issues=tuple(read_issue(issue) for issue in row.issues.all()),
+        usage=read_usage(usage) if usage else NO_USAGE,
+        request=row.request,
+        model=row.model or None,
+        response_id=row.response_id or None,
+        finish_reason=row.finish_reason or None,
+        error=AttemptError.model_validate(row.error) if row.error else None,
+        failure_reason=row.failure_reason or None,
+        plugins=row.plugins,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
+def read_issue(row: models.Issue) -> Issue:
+    """The engine's issue that a row holds, with the fields that its audit added."""
+    return Issue(
+        code=row.code,
+        severity=Severity(row.severity),
+        description=row.description,
+        audit=row.audit,
+        path=row.path,
+        context=row.context,
+        suggestions=tuple(row.suggestions),
+        **row.added_fields,
+    )
+
+
+def read_usage(row: models.TokenUsage) -> TokenUsage:
+    """The engine's usage that a row holds."""
+    return TokenUsage(**{name: getattr(row, name) for name in TokenUsage.model_fields})
+
+
+def build_issues(attempt: models.Attempt, issues: tuple[Issue, ...]) -> list[models.Issue]:
+    """The rows of an attempt's issues, not stored yet."""
+    return [
+        models.Issue(
+            attempt=attempt,
+            position=position,
+            code=issue.code,
+            severity=issue.severity.value,
+            description=issue.description,
+            audit=issue.audit,
+            path=issue.path,
+            context=issue.context,
+            suggestions=list(issue.suggestions),
+            added_fields=issue.added_fields,
+        )
+        for position, issue in enumerate(issues)
+    ]
+
+
+def build_usage(attempt: models.Attempt, usage: TokenUsage) -> models.TokenUsage:
+    """The row of an attempt's usage, not stored yet."""
+    return models.TokenUsage(attempt=attempt, **usage.model_dump())

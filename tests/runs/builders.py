@@ -1,0 +1,46 @@
+"""Rows with as little as the case at hand needs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from flows.engine.spec import FlowSpec
+from flows.models import Flow, FlowVersion
+from runs.models import Run
+from tests.engine.builders import make_flow as make_spec
+
+LEASE = timedelta(seconds=60)
+
+
+def make_version(spec: FlowSpec | None = None) -> FlowVersion:
+    """A live version of a flow with that spec, by default one model step; a flow of the same name is used again."""
+    spec = spec or make_spec()
+    flow, _ = Flow.objects.get_or_create(name=spec.name, defaults={"title": spec.title or "Example"})
+    version = FlowVersion.objects.create(
+        flow=flow, number=flow.versions.count() + 1, spec=spec.to_document(), digest=spec.digest
+    )
+    flow.make_live(version)
+    return version
+
+
+def make_run(version: FlowVersion | None = None, **fields: Any) -> Run:
+    """A queued run."""
+    version = version or make_version()
+    return Run.objects.create(
+        flow=version.flow,
+        version=version,
+        step_count=len(version.flow_spec.steps),
+        **{"input": {"topic": "tea"}, "model_settings": {"model": "gpt-5-mini"}, **fields},
+    )
+
+
+def claim_run(run: Run, owner: str = "worker-1") -> Run:
+    """The run as the worker holds it that claimed it."""
+    claimed = Run.objects.claim(free=1_000, owner=owner, lease=LEASE, is_simulated=True)
+    return next(one for one in claimed if one.pk == run.pk)
+
+
+def expire_lease(run: Run) -> None:
+    """Let the lease of a run end now, as if its worker had been silent for long."""
+    Run.objects.filter(pk=run.pk).update(lease_until="2000-01-01T00:00:00Z")

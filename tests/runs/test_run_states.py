@@ -1,0 +1,161 @@
+"""A run's way from queued to ended, and who may write to it meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+
+from flows.models import FlowVersion, ImmutableVersionError
+from runs.models import Attempt, EndReason, Run, RunStatus, Step
+from runs.models.run import MAX_CRASHES
+from runs.sweep import sweep
+from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_version
+
+pytestmark = pytest.mark.django_db
+
+
+class TestClaim:
+    def test_the_oldest_runs_are_taken_first_and_no_more_than_there_are_free_slots(self) -> None:
+        version = make_version()
+        runs = [make_run(version) for _ in range(3)]
+        claimed = Run.objects.claim(free=2, owner="worker-1", lease=LEASE, is_simulated=True)
+        assert [run.pk for run in claimed] == [run.pk for run in runs[:2]]
+
+    def test_a_claimed_run_has_an_owner_a_lease_and_the_next_epoch(self) -> None:
+        run = claim_run(make_run())
+        assert (run.status, run.owner, run.epoch) == (RunStatus.RUNNING, "worker-1", 1)
+        assert run.lease_until is not None and run.started_at is not None
+
+    def test_a_run_is_never_claimed_twice(self) -> None:
+        make_run()
+        assert Run.objects.claim(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+        assert not Run.objects.claim(free=5, owner="worker-2", lease=LEASE, is_simulated=True)
+
+    def test_a_run_that_waits_is_not_claimed_before_its_time(self) -> None:
+        run = claim_run(make_run())
+        assert run.hand_back(delay=timedelta(minutes=5))
+        assert not Run.objects.claim(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+
+    def test_renewing_says_which_runs_are_still_held(self) -> None:
+        kept, lost = make_run(), make_run()
+        claim_run(kept)
+        Run.objects.filter(pk=lost.pk).update(owner="worker-2")
+        assert Run.objects.renew(owner="worker-1", ids=[kept.pk, lost.pk], lease=LEASE) == {kept.pk}
+
+
+class TestHandBackAndReclaim:
+    def test_a_run_that_was_handed_back_is_claimed_again_with_a_new_epoch(self) -> None:
+        run = claim_run(make_run())
+        assert run.hand_back()
+        again = claim_run(run, "worker-2")
+        assert (again.owner, again.epoch, again.crashes) == ("worker-2", 2, 0)
+
+    def test_a_worker_that_lost_the_run_can_not_hand_it_back(self) -> None:
+        run = claim_run(make_run())
+        expire_lease(run)
+        sweep()
+        claim_run(run, "worker-2")
+        assert not run.hand_back()
+
+    def test_the_sweep_leaves_runs_alone_whose_worker_is_alive(self) -> None:
+        claim_run(make_run())
+        assert sweep() == 0
+
+    def test_the_sweep_queues_the_run_of_a_dead_worker_and_shows_its_attempt_as_interrupted(self) -> None:
+        run = claim_run(make_run())
+        step = Step.objects.create(run=run, index=1, name="Step 1")
+        attempt = Attempt.objects.create(step=step, number=1, request={"model": "gpt-5-mini"})
+        expire_lease(run)
+        assert sweep() == 1
+        run.refresh_from_db()
+        attempt.refresh_from_db()
+        assert (run.status, run.crashes, run.owner) == (RunStatus.QUEUED, 1, "")
+        assert (attempt.outcome, attempt.usage.reported) == ("interrupted", False)
+        assert attempt.ended_at is not None
+
+    def test_a_run_whose_worker_dies_five_times_ends_errored_and_says_so(self) -> None:
+        run = make_run()
+        for _ in range(MAX_CRASHES):
+            claim_run(run)
+            expire_lease(run)
+            sweep()
+        run.refresh_from_db()
+        assert (run.status, run.end_reason, run.crashes) == (RunStatus.ERRORED, EndReason.CRASHED, MAX_CRASHES)
+        assert "died 5 times" in run.end_sentence
+
+    def test_a_cancelled_run_of_a_dead_worker_ends_cancelled(self) -> None:
+        run = claim_run(make_run())
+        assert run.request_cancel()
+        expire_lease(run)
+        sweep()
+        run.refresh_from_db()
+        assert run.status == RunStatus.CANCELLED
+
+
+class TestCancel:
+    def test_a_queued_run_is_cancelled_at_once(self) -> None:
+        run = make_run()
+        assert run.request_cancel()
+        assert (run.status, run.end_reason) == (RunStatus.CANCELLED, EndReason.CANCELLED)
+        assert run.ended_at is not None
+
+    def test_a_running_run_is_flagged_for_its_worker(self) -> None:
+        run = claim_run(make_run())
+        assert run.request_cancel()
+        assert (run.status, run.cancel_requested) == (RunStatus.RUNNING, True)
+
+    def test_a_run_that_ended_stays_as_it_ended(self) -> None:
+        run = make_run()
+        run.request_cancel()
+        ended_at = run.ended_at
+        assert not run.request_cancel()
+        assert run.ended_at == ended_at
+
+
+class TestWhatTheDatabaseRefuses:
+    def test_a_status_that_does_not_exist(self) -> None:
+        run = make_run()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Run.objects.filter(pk=run.pk).update(status="lost")
+
+    def test_an_ended_run_without_the_time_of_its_end(self) -> None:
+        run = make_run()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Run.objects.filter(pk=run.pk).update(status=RunStatus.FAILED)
+
+    def test_a_running_run_without_a_lease(self) -> None:
+        run = make_run()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING)
+
+    def test_the_same_attempt_twice(self) -> None:
+        step = Step.objects.create(run=make_run(), index=1, name="Step 1")
+        Attempt.objects.create(step=step, number=1)
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Attempt.objects.create(step=step, number=1)
+
+
+class TestVersionsWithRuns:
+    def test_a_version_never_changes(self) -> None:
+        version = make_version()
+        version.note = "better"
+        with pytest.raises(ImmutableVersionError):
+            version.save()
+        with pytest.raises(ImmutableVersionError):
+            FlowVersion.objects.update(note="better")
+
+    def test_a_version_that_has_runs_can_not_be_deleted(self) -> None:
+        old = make_version()
+        make_run(old)
+        make_version()
+        old.flow.refresh_from_db()
+        with pytest.raises(ProtectedError):
+            FlowVersion.objects.get(pk=old.pk).delete()
+
+    def test_a_flow_that_has_runs_can_not_be_deleted(self) -> None:
+        run = make_run()
+        with pytest.raises(ProtectedError):
+            run.flow.delete()

@@ -1,0 +1,339 @@
+"""Runs as the worker executes them: a real drain, the real client, a simulated model over TCP, a real database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from flows.engine.execution import Progress, Start
+from flows.engine.history import Outcome
+from flows.engine.prompt import CURRENT_STEP_HEADING
+from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
+from flows.engine.spec import AuditSpec, FlowSpec
+from runs import worker
+from runs.models import Attempt, EndReason, Issue, Run, RunStatus
+from runs.recorder import LeaseLostError, RunRecorder
+from runs.stored_history import load_history
+from tests.engine.builders import make_flow, make_step
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import claim_run, make_run, make_version
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+LONG_ENOUGH = AuditSpec(
+    name="Long enough",
+    rule="size(output.text) >= 10",
+    message="'The text has only ' + string(size(output.text)) + ' characters.'",
+    path="'/text'",
+)
+
+
+@pytest.fixture
+def provider(model_server: ModelServer, settings: Any, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
+    """The simulated model over TCP as the installation's provider; the drain ends as soon as it is idle."""
+    settings.TOOLFLOW_PROVIDER = "openai"
+    settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
+    settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
+    monkeypatch.setattr(worker, "LINGER", 0.0)
+    return model_server
+
+
+def drain() -> None:
+    asyncio.run(worker.Drain().run())
+
+
+def run_flow(spec: FlowSpec, **fields: Any) -> Run:
+    """Run a flow through the queue's table and a drain."""
+    run = make_run(make_version(spec), **fields)
+    drain()
+    run.refresh_from_db()
+    return run
+
+
+def script(provider: ModelServer, **replies: list[Any]) -> None:
+    provider.app = SimulatedModel(script=Script(replies))
+
+
+def attempts_of(run: Run) -> list[Attempt]:
+    return list(Attempt.objects.filter(step__run=run).order_by("step__index", "number").select_related("step", "usage"))
+
+
+class TestTheMainJob:
+    def test_a_step_fails_its_audit_is_tried_again_with_its_output_and_issue_and_passes(
+        self, provider: ModelServer
+    ) -> None:
+        script(provider, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
+        run = run_flow(make_flow(make_step(audits=[LONG_ENOUGH])))
+
+        first, second = attempts_of(run)
+        assert (run.status, run.steps_passed, run.attempt_count, run.retry_count) == (RunStatus.SUCCEEDED, 1, 2, 1)
+        assert (first.outcome, first.output) == ("failed", {"text": "Tea."})
+        assert (second.outcome, second.output) == ("passed", {"text": "Tea is a warm drink."})
+
+        (issue,) = first.issues.all()
+        assert (issue.description, issue.path) == ("The text has only 4 characters.", "/text")
+        assert not second.issues.exists()
+
+        told = second.request["messages"][0]["content"].split(CURRENT_STEP_HEADING)[1]
+        assert '{"text":"Tea."}' in told and "The text has only 4 characters." in told
+
+    def test_tokens_of_every_attempt_are_kept_beside_it_and_summed_on_the_run(self, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
+        run = run_flow(make_flow(make_step(audits=[LONG_ENOUGH])))
+        usages = [attempt.usage for attempt in attempts_of(run)]
+        assert all(usage.reported and usage.total > 0 for usage in usages)
+        assert run.total_tokens == sum(usage.total for usage in usages)
+        assert run.prompt_tokens == sum(usage.prompt for usage in usages)
+        assert run.issues_critical == 1
+
+    def test_the_exact_request_is_stored_with_the_attempt(self, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": "Tea is a warm drink."}])
+        run = run_flow(make_flow(make_step()))
+        (attempt,) = attempts_of(run)
+        assert attempt.request == provider.app.calls[0].body
+
+    def test_a_step_that_never_passes_fails_the_run_which_names_the_blocking_attempt(
+        self, provider: ModelServer
+    ) -> None:
+        script(provider, tool_1=[{"text": "Tea."}])
+        run = run_flow(make_flow(make_step(audits=[LONG_ENOUGH], max_retries=1), make_step(2)))
+        assert (run.status, run.end_reason) == (RunStatus.FAILED, EndReason.STEP_FAILED)
+        assert (run.blocking_step, run.blocking_attempt) == (1, 2)
+        assert run.end_sentence.startswith("Step 1 “Step 1” did not pass in 2 attempts")
+
+    def test_a_local_step_costs_no_call_and_no_tokens(self, provider: ModelServer) -> None:
+        flow = make_flow(make_step(1, compute="{'topic': input.topic.upperAscii()}"))
+        run = run_flow(flow)
+        (attempt,) = attempts_of(run)
+        assert (attempt.output, attempt.request, attempt.usage.total) == ({"topic": "TEA"}, None, 0)
+        assert provider.app.call_count == 0
+
+    def test_fields_that_an_audit_adds_travel_to_the_row_and_back(self, provider: ModelServer) -> None:
+        audit = AuditSpec(name="Words", rule="[{'description': 'Dull.', 'severity': 'low', 'score': 0.5}]")
+        run = run_flow(make_flow(make_step(audits=[audit])))
+        (issue,) = Issue.objects.filter(attempt__step__run=run)
+        assert issue.added_fields == {"score": 0.5}
+        (stored,) = load_history(run).attempts(1)
+        assert stored.issues[0].added_fields == {"score": 0.5}
+
+    def test_many_runs_are_under_way_at_the_same_time(self, provider: ModelServer) -> None:
+        version = make_version(make_flow(make_step()))
+        runs = [make_run(version) for _ in range(20)]
+        drain()
+        assert Run.objects.filter(pk__in=[run.pk for run in runs], status=RunStatus.SUCCEEDED).count() == 20
+        assert provider.app.call_count == 20
+
+
+class TestWhatGoesWrong:
+    def test_a_wrong_key_ends_the_run_errored_at_once_and_says_what_to_mend(
+        self, provider: ModelServer, settings: Any
+    ) -> None:
+        settings.TOOLFLOW_OPENAI_API_KEY = "wrong-key-1234567890"
+        run = run_flow(make_flow(make_step()))
+        assert (run.status, run.end_reason, run.attempt_count) == (RunStatus.ERRORED, EndReason.CALL_REFUSED, 1)
+        assert "OPENAI_API_KEY" in run.end_sentence
+        assert "wrong-key-1234567890" not in run.end_sentence
+
+    def test_a_model_that_does_not_exist_ends_the_run_at_once_and_earlier_attempts_stay(
+        self, provider: ModelServer
+    ) -> None:
+        run = run_flow(make_flow(make_step(1), make_step(2, model="no-such-model")))
+        first, second = attempts_of(run)
+        assert (run.status, run.blocking_step) == (RunStatus.ERRORED, 2)
+        assert "no-such-model" in run.end_sentence
+        assert (first.outcome, second.outcome) == ("passed", "errored")
+        assert second.error["status"] == 404
+
+    def test_an_attempt_the_provider_failed_is_errored_has_no_issue_and_is_tried_again(
+        self, provider: ModelServer
+    ) -> None:
+        script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR), {"text": "Tea is a warm drink."}])
+        run = run_flow(make_flow(make_step()))
+        first, second = attempts_of(run)
+        assert (first.outcome, first.issues.count(), first.usage.reported) == ("errored", 0, False)
+        assert (second.outcome, run.status) == ("passed", RunStatus.SUCCEEDED)
+
+    @pytest.mark.parametrize(
+        ("kind", "code"),
+        [
+            (FaultKind.MALFORMED, "malformed_arguments"),
+            (FaultKind.NOT_OBJECT, "arguments_not_object"),
+            (FaultKind.TRUNCATED, "truncated"),
+            (FaultKind.WRONG_TOOL, "wrong_tool"),
+            (FaultKind.NO_TOOL, "no_tool_call"),
+            (FaultKind.REFUSAL, "refusal"),
+            (FaultKind.EMPTY_CHOICES, "empty_choices"),
+        ],
+    )
+    def test_an_answer_that_can_not_be_used_is_an_invalid_attempt_with_its_issue_and_its_tokens(
+        self, provider: ModelServer, kind: FaultKind, code: str
+    ) -> None:
+        script(provider, tool_1=[Fault(kind), {"text": "Tea is a warm drink."}])
+        run = run_flow(make_flow(make_step()))
+        first, second = attempts_of(run)
+        assert (first.outcome, [issue.code for issue in first.issues.all()]) == ("invalid", [code])
+        assert first.usage.total > 0
+        assert second.outcome == "passed"
+
+    def test_an_output_that_does_not_fit_the_schema_is_invalid_and_says_where(self, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": 5}, {"text": "Tea is a warm drink."}])
+        first, _ = attempts_of(run_flow(make_flow(make_step())))
+        (issue,) = first.issues.all()
+        assert (first.outcome, first.output, issue.code, issue.path) == (
+            "invalid",
+            {"text": 5},
+            "schema_mismatch",
+            "/text",
+        )
+
+    def test_a_flow_whose_plug_in_is_missing_here_ends_errored_and_names_it(self, provider: ModelServer) -> None:
+        audit = AuditSpec(name="Gone", rule="python:gone_audit")
+        run = run_flow(make_flow(make_step(audits=[audit])))
+        assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.CONFIGURATION)
+        assert "gone_audit" in run.end_sentence
+
+    def test_an_input_expression_that_fails_ends_the_run_errored_and_names_the_field(
+        self, provider: ModelServer
+    ) -> None:
+        run = run_flow(make_flow(make_step(input_expression="{'x': input.missing}")))
+        assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.EXPRESSION_ERROR)
+        assert "input_expression" in run.end_sentence and "missing" in run.end_sentence
+
+
+class TestResume:
+    def test_a_run_goes_on_from_its_last_stored_attempt_and_no_stored_call_is_paid_again(
+        self, provider: ModelServer
+    ) -> None:
+        run = make_run(make_version(make_flow(make_step(1), make_step(2))))
+        drain()
+        calls = provider.app.call_count
+        # As if the worker had died during step 2: the run is queued, step 2's attempt was interrupted.
+        last = Attempt.objects.get(step__run=run, step__index=2)
+        last.usage.delete()
+        last.issues.all().delete()
+        last.end_without_output(Outcome.INTERRUPTED)
+        Run.objects.filter(pk=run.pk).update(status=RunStatus.QUEUED, ended_at=None)
+        drain()
+        run.refresh_from_db()
+        assert run.status == RunStatus.SUCCEEDED
+        assert provider.app.call_count == calls + 1
+        outcomes = [(a.step.index, a.number, a.outcome) for a in attempts_of(run)]
+        assert outcomes == [(1, 1, "passed"), (2, 1, "interrupted"), (2, 2, "passed")]
+        assert run.retry_count == 0
+
+    def test_stored_history_equals_live_history(self, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
+        flow = make_flow(make_step(audits=[LONG_ENOUGH]), make_step(2))
+        run = run_flow(flow)
+        stored = load_history(run)
+        assert [a.output for a in stored] == [run.input, *[a.output for a in attempts_of(run)]]
+        assert all(a.started_at and a.ended_at and a.ended_at >= a.started_at for a in list(stored)[1:])
+
+    def test_a_worker_that_lost_its_run_writes_nothing_more(self, provider: ModelServer) -> None:
+        run = make_run(make_version(make_flow(make_step())))
+        stale = claim_run(run)
+        Run.objects.filter(pk=run.pk).update(epoch=stale.epoch + 1, owner="worker-2")
+        recorder = RunRecorder(stale, stale.version.flow_spec, load_history(stale))
+        start = Start(1, 1, {}, None, stale.started_at)
+        with pytest.raises(LeaseLostError):
+            recorder.record(Progress(begun=start))
+        assert not Attempt.objects.exists()
+
+
+class TestCancel:
+    def test_a_call_in_flight_is_cut_and_the_run_ends_cancelled_with_its_attempt(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(worker, "FLAG_CHECK", 0.0)
+        run = make_run(make_version(make_flow(make_step(1), make_step(2))))
+
+        def cancel() -> None:
+            Run.objects.get(pk=run.pk).request_cancel()
+            connection.close()
+
+        def cancel_and_hang(request: dict[str, Any], step_input: Any) -> Fault:
+            # The server's thread has an event loop, where Django refuses its database.
+            somebody = threading.Thread(target=cancel)
+            somebody.start()
+            somebody.join()
+            return Fault(FaultKind.HANG)
+
+        script(provider, tool_1=[cancel_and_hang])
+        drain()
+        run.refresh_from_db()
+        (attempt,) = attempts_of(run)
+        assert (run.status, run.end_reason) == (RunStatus.CANCELLED, EndReason.CANCELLED)
+        assert (attempt.outcome, attempt.usage.reported) == ("cancelled", False)
+        assert provider.app.call_count == 1
+
+
+class TestHostileOutputs:
+    """Whatever a model gives back is stored, or refused with an issue, on either database."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "x" * 5_000_000,
+            "<script>alert(1)</script>",
+            "NUL \0 here",
+            "lone \ud800 surrogate",
+            "\u202eright to left",
+            "\x1b[31mred",
+        ],
+        ids=["5 MB", "html", "nul", "surrogate", "bidi", "ansi"],
+    )
+    def test_any_text_is_stored(self, provider: ModelServer, text: str) -> None:
+        script(provider, tool_1=[{"text": text}])
+        run = run_flow(make_flow(make_step(max_retries=0)))
+        (attempt,) = attempts_of(run)
+        assert run.status == RunStatus.SUCCEEDED
+        assert len(attempt.output["text"]) == len(text)
+        assert "\0" not in attempt.output["text"]
+
+    @pytest.mark.parametrize(
+        "arguments",
+        ['{"text": NaN}', '{"text": ' + "[" * 100_000, '{"text": ' + "[" * 150 + "]" * 150 + "}", '{"text": 1e999}'],
+        ids=["nan", "unclosed depth", "deep", "overflow"],
+    )
+    def test_what_is_no_usable_json_is_refused_with_an_issue(self, provider: ModelServer, arguments: str) -> None:
+        provider.app = RawArguments(arguments)  # type: ignore[assignment]  # any ASGI app answers
+        run = run_flow(make_flow(make_step(max_retries=0)))
+        (attempt,) = attempts_of(run)
+        assert (run.status, attempt.outcome) == (RunStatus.FAILED, "invalid")
+        assert [issue.severity for issue in attempt.issues.all()] == ["critical"]
+
+
+class RawArguments:
+    """An ASGI app whose tool call has just these arguments."""
+
+    def __init__(self, arguments: str) -> None:
+        self._arguments = arguments
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = {
+            "id": "chatcmpl-1",
+            "model": "gpt-4.1",
+            "choices": [
+                {
+                    "finish_reason": "stop",
+                    "message": {
+                        "role": "assistant",
+                        "tool_calls": [
+                            {"type": "function", "function": {"name": "tool_1", "arguments": self._arguments}}
+                        ],
+                    },
+                }
+            ],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        }
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(body).encode()})
