@@ -1,0 +1,59 @@
+"""How numbers read on pages: tokens, money and durations."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+
+NOTHING = "—"
+"""Stands where a number is unknown or doesn't apply."""
+
+GROUP = "\N{NARROW NO-BREAK SPACE}"
+_SMALLEST_COST = Decimal("0.0001")
+
+
+def format_count(count: int) -> str:
+    """A whole number in groups of three: ``29 895``."""
+    return f"{count:,}".replace(",", GROUP)
+
+
+def format_short_count(count: int) -> str:
+    """A whole number in the least room, for charts: ``812``, ``4.1k``, ``2.4M``."""
+    if count < 1_000:
+        return str(count)
+    # 999,950 and more would round to "1000.0k".
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+def format_cost(cost: Decimal | None, unpriced: int = 0) -> str:
+    """US dollars: ``$0.0724``, ``$4.10``; ``≥`` before a sum that misses ``unpriced`` attempts; ``—`` if unknown."""
+    if cost is None:
+        return NOTHING
+    if 0 < cost < _SMALLEST_COST:
+        text = f"${_SMALLEST_COST}"
+        return f"≥ {text}" if unpriced else f"< {text}"
+    places = Decimal("0.01") if cost == 0 or cost >= 1 else _SMALLEST_COST
+    text = f"${cost.quantize(places, rounding=ROUND_HALF_UP):,}".replace(",", GROUP)
+    return f"≥ {text}" if unpriced else text
+
+
+def format_duration(seconds: float | None) -> str:
+    """A length of time: ``240 ms``, ``6.4 s``, ``1 min 08 s``, ``2 h 05 min``, ``3 d 04 h``; ``—`` if unknown."""
+    if seconds is None:
+        return NOTHING
+    seconds = max(seconds, 0.0)
+    if seconds < 0.9995:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = whole // 60
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes // (24 * 60)} d {minutes // 60 % 24:02d} h"
+
+
+def format_plural(count: int, noun: str) -> str:
+    """A count and its noun: ``1 attempt``, ``2 attempts``."""
+    return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}s"

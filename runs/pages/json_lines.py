@@ -1,0 +1,169 @@
+"""JSON values as numbered lines, and which line a JSON pointer means.
+
+A page shows an output as lines beside its issues; an issue's pointer leads to its line. What is too long is cut
+while it is written, so that a value of any size or depth costs a bounded amount of work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.engine.json_value import format_pointer
+
+MAX_LINES = 2_000
+MAX_CHARACTERS = 200_000
+"""A listing that reaches one of the two is cut; JSON indented by levels counts its indent."""
+
+_INDENT = 2
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""Characters that change how text around them looks (direction marks, escapes) or that can't be sent at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: ``indent`` spaces, a ``key`` with its quotes (or none), and what follows it."""
+
+    number: int
+    indent: int
+    key: str
+    value: str
+    pointer: str | None
+    """JSON pointer of what begins on this line; None on lines of plain text and on closing brackets."""
+
+    @property
+    def text(self) -> str:
+        """The whole line as it would stand in a file."""
+        return " " * self.indent + (f"{self.key}: " if self.key else "") + self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pointer leads: ``is_exact`` is False where the value is missing and the line is its parent's."""
+
+    line: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A value as lines. ``is_cut`` says that more follows."""
+
+    lines: tuple[Line, ...]
+    is_cut: bool
+    _numbers: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def find(self, pointer: str | None) -> Place | None:
+        """The line of a JSON pointer, or of its nearest parent where nothing stands there.
+
+        None for no pointer, for ``""`` (the whole value), for text that is no pointer, and where the line was cut.
+        """
+        if not pointer or not pointer.startswith("/"):
+            return None
+        number = self._numbers.get(pointer)
+        if number is not None:
+            return Place(number, is_exact=True)
+        if self.is_cut:
+            return None
+        parent = pointer
+        while parent:
+            parent = parent.rpartition("/")[0]
+            number = self._numbers.get(parent)
+            if number is not None:
+                return Place(number, is_exact=False)
+        return None
+
+
+def list_json(value: Any, *, max_lines: int = MAX_LINES, max_characters: int = MAX_CHARACTERS) -> Listing:
+    """Lay out a JSON value as indented lines, one scalar a line."""
+    return _collect(_write_value(value, max_characters), max_lines, max_characters)
+
+
+def list_text(text: str, *, max_lines: int = MAX_LINES, max_characters: int = MAX_CHARACTERS) -> Listing:
+    """Lay out plain text as lines; invisible characters are shown by their code."""
+    shown = text[: max_characters + 1].expandtabs(4).replace("\r\n", "\n")
+    rows = ((0, "", show_invisible(row), None) for row in shown.split("\n"))
+    return _collect(rows, max_lines, max_characters)
+
+
+_Row = tuple[int, str, str, str | None]
+
+
+def _collect(rows: Iterator[_Row], max_lines: int, max_characters: int) -> Listing:
+    lines: list[Line] = []
+    numbers: dict[str, int] = {}
+    room = max_characters
+    for indent, key, value, pointer in rows:
+        if len(lines) == max_lines:
+            return Listing(tuple(lines), True, numbers)
+        number = len(lines) + 1
+        if pointer is not None:
+            numbers[pointer] = number
+        length = indent + len(key) + len(value)
+        if length > room:
+            shown = value[: max(room - indent - len(key), 0)] + "…"
+            lines.append(Line(number, indent, key, shown, pointer))
+            return Listing(tuple(lines), True, numbers)
+        lines.append(Line(number, indent, key, value, pointer))
+        room -= length
+    return Listing(tuple(lines), False, numbers)
+
+
+def _write_value(value: Any, max_characters: int) -> Iterator[_Row]:
+    """Write rows with a stack of open containers: nesting may be deeper than Python recurses."""
+
+    def scalar(item: Any) -> str:
+        if isinstance(item, str) and len(item) > max_characters:
+            item = item[: max_characters + 1]
+        return show_invisible(json.dumps(item, ensure_ascii=False))
+
+    def entries(container: Any, pointer: str) -> Iterator[tuple[str, Any, str]]:
+        if isinstance(container, dict):
+            for name, item in container.items():
+                yield scalar(name), item, pointer + format_pointer([name])
+        else:
+            for index, item in enumerate(container):
+                yield "", item, f"{pointer}/{index}"
+
+    def brackets(container: Any) -> str:
+        return "{}" if isinstance(container, dict) else "[]"
+
+    if not isinstance(value, dict | list) or not value:
+        yield 0, "", brackets(value) if isinstance(value, dict | list) else scalar(value), ""
+        return
+    yield 0, "", brackets(value)[0], ""
+    stack = [(entries(value, ""), brackets(value)[1], len(value))]
+    while stack:
+        remaining, closing, left = stack.pop()
+        entry = next(remaining, None)
+        if entry is None:
+            comma = "," if stack and stack[-1][2] else ""
+            yield len(stack) * _INDENT, "", closing + comma, None
+            continue
+        key, item, pointer = entry
+        left -= 1
+        stack.append((remaining, closing, left))
+        indent = len(stack) * _INDENT
+        if isinstance(item, dict | list) and item:
+            yield indent, key, brackets(item)[0], pointer
+            stack.append((entries(item, pointer), brackets(item)[1], len(item)))
+        else:
+            text = brackets(item) if isinstance(item, dict | list) else scalar(item)
+            yield indent, key, text + ("," if left else ""), pointer
+
+
+def show_invisible(text: str) -> str:
+    """``text`` with characters that would change how the text around them looks written as ``\\u202e``.
+
+    In JSON text that is the same value. Line breaks and tabs stay.
+    """
+    return _INVISIBLE.sub(_show_code, text)
+
+
+def _show_code(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

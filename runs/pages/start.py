@@ -1,0 +1,169 @@
+"""Pages that start and cancel runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from flows.engine.errors import InputError, Problem
+from flows.engine.json_value import dump_json, parse_object
+from flows.models import Flow
+from runs.models import Run
+from runs.pages.access import require_permission
+from runs.pages.badges import STATES
+from runs.pages.input_fields import InputField, build_fields, default_input, example_input
+from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
+from runs.pages.json_lines import show_invisible
+from runs.submission import NotRunnableError, submit_run
+
+FORM, JSON = "form", "json"
+"""The two views of one input."""
+
+_NO_FORM = "The form can’t show this input exactly: it has parts that no field stands for. It stays as JSON."
+
+
+@require_GET
+@require_permission("runs.add_run")
+def choose_flow(request: HttpRequest) -> HttpResponse:
+    """All flows that can be run."""
+    flows = Flow.objects.runnable().select_related("live_version").defer("input_schema", "live_version__spec")
+    return render(request, "runs/choose_flow.html", {"flows": flows})
+
+
+@dataclass
+class _Draft:
+    """An input that is being written: as fields or as JSON, with what is wrong with it."""
+
+    fields: tuple[InputField, ...]
+    view: str
+    texts: dict[str, str] = field(default_factory=dict)
+    json: str = ""
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_value(cls, fields: tuple[InputField, ...], value: Any, *, view: str = FORM) -> _Draft:
+        """A draft that holds ``value``, as JSON if the fields can't show it."""
+        json = show_invisible(dump_json(value, indent=2))
+        if view == FORM and can_show(fields, value):
+            return cls(fields, FORM, texts=write_texts(fields, value), json=json)
+        return cls(fields, JSON, json=json)
+
+    @classmethod
+    def from_post(cls, fields: tuple[InputField, ...], request: HttpRequest) -> _Draft:
+        """A draft as it was typed."""
+        view = FORM if fields and request.POST.get("view") == FORM else JSON
+        texts = {name: str(text) for name, text in request.POST.items() if name.startswith("input/")}
+        return cls(fields, view, texts=texts, json=request.POST.get("json", "").replace("\r\n", "\n"))
+
+    def read(self) -> Any:
+        """The input that was typed; what can't be read goes to ``problems``."""
+        if self.view == FORM:
+            value, self.problems = read_value(self.fields, self.texts)
+            return value
+        try:
+            return parse_object(self.json)
+        except ValueError as error:
+            self.problems = [Problem("", str(error))]
+            return None
+
+    def switch_view(self) -> None:
+        """Go over to the other view with everything that was typed; stay if that isn't possible."""
+        value = self.read()
+        if self.view == FORM:
+            self.view, self.json, self.problems = JSON, show_invisible(dump_json(value, indent=2)), []
+        elif not self.problems and can_show(self.fields, value):
+            self.view, self.texts = FORM, write_texts(self.fields, value)
+        elif not self.problems:
+            self.notes.append(_NO_FORM)
+
+
+@require_http_methods(["GET", "POST"])
+@require_permission("runs.add_run")
+def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
+    """The input of a new run, as a form or as JSON; sending it starts the run."""
+    flow = Flow.objects.select_related("live_version").filter(name=flow_name).first()
+    if flow is None:
+        raise Http404
+    if flow.live_version is None or flow.is_archived:
+        return render(request, "runs/not_runnable.html", {"flow": flow}, status=409)
+    schema = flow.live_version.flow_spec.input_schema
+    fields = build_fields(schema)
+    if request.method == "GET":
+        draft = _prefill(request, flow, fields, schema)
+        return _render_draft(request, flow, draft, has_example=example_input(schema) is not None)
+    draft = _Draft.from_post(fields, request)
+    if "switch" in request.POST:
+        draft.switch_view()
+    else:
+        value = draft.read()
+        if not draft.problems:
+            try:
+                run = submit_run(flow=flow, input=value, started_by=request.user if request.user.pk else None)
+            except InputError as error:
+                draft.problems = list(error.problems)
+            except NotRunnableError as error:
+                draft.notes.append(str(error))
+            else:
+                return redirect("runs:page", run_id=run.pk)
+    return _render_draft(request, flow, draft, has_example=False)
+
+
+def _prefill(request: HttpRequest, flow: Flow, fields: tuple[InputField, ...], schema: dict[str, Any] | None) -> _Draft:
+    value: Any = default_input(schema)
+    notes = []
+    view = JSON if request.GET.get("view") == JSON else FORM
+    if source := request.GET.get("from"):
+        number = int(source) if source.isascii() and source.isdigit() and len(source) < 19 else 0
+        run = Run.objects.filter(pk=number, flow=flow).only("input").first()
+        if run is None or not request.user.has_perm("runs.view_run"):
+            notes.append(f"There is no run #{source[:20]} of this flow whose input could be filled in.")
+        else:
+            value = run.input
+    elif "example" in request.GET:
+        value = example_input(schema) or value
+    elif fields and view == FORM:
+        # Defaults seldom make a whole input: the rest is what the form asks for.
+        return _Draft(fields, FORM, texts=write_texts(fields, value))
+    draft = _Draft.from_value(fields, value, view=view)
+    if fields and view == FORM and draft.view == JSON:
+        notes.append(_NO_FORM)
+    draft.notes += notes
+    return draft
+
+
+def _render_draft(request: HttpRequest, flow: Flow, draft: _Draft, *, has_example: bool) -> HttpResponse:
+    bound, placed = bind_fields(draft.fields, draft.texts, draft.problems)
+    context = {
+        "flow": flow,
+        "draft": draft,
+        "fields": bound,
+        "problems": placed,
+        "has_example": has_example,
+        "rows": min(max(draft.json.count("\n") + 2, 12), 40),
+    }
+    return render(request, "runs/start_run.html", context, status=422 if draft.problems else 200)
+
+
+@require_http_methods(["GET", "POST"])
+@require_permission("runs.change_run")
+def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Ask whether to cancel a run, and do it. One that has ended meanwhile stays as it is, with a sentence."""
+    run = Run.objects.select_related("flow").filter(pk=run_id).first()
+    if run is None:
+        raise Http404
+    if request.method == "POST":
+        if run.request_cancel():
+            messages.success(request, "The run is being cancelled." if not run.has_ended else "The run is cancelled.")
+        else:
+            messages.info(request, f"The run had ended already: {STATES[run.status].word.lower()}.")
+        return redirect("runs:page", run_id=run_id)
+    if run.has_ended:
+        messages.info(request, f"The run has ended already: {STATES[run.status].word.lower()}.")
+        return redirect("runs:page", run_id=run_id)
+    return render(request, "runs/cancel_run.html", {"run": run})

@@ -1,0 +1,188 @@
+"""Template tags and filters of the pages: icons, badges, figures and listings.
+
+Tags build small HTML in Python where a page repeats them by the hundred; all of it goes through ``format_html``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+
+from django import template
+from django.conf import settings
+from django.utils import timezone
+from django.utils.html import escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from heroicons.templatetags.heroicons import heroicon_mini
+
+from runs.pages import figures
+from runs.pages.attempt_view import IssueMark
+from runs.pages.badges import SEVERITIES, STATES, Badge
+from runs.pages.json_lines import Line, Listing, show_invisible
+
+register = template.Library()
+
+TALL = 80
+"""Lines; a longer listing is not shown at its full height."""
+
+
+@register.simple_tag
+@cache
+def icon(name: str, size: int = 16) -> SafeString:
+    """A solid heroicon that assistive technology passes over; words always stand beside it."""
+    # The package parses and copies XML for each icon: too slow for one in every cell of a list.
+    svg = heroicon_mini(name, size=size, aria_hidden="true", **{"class": f"icon icon-{name}"})
+    return mark_safe(svg)  # noqa: S308  # SVG from an installed package, nothing else in it
+
+
+@register.simple_tag
+def state(name: str, *, chip: bool = False) -> SafeString:
+    """Icon and word of a status or an outcome; with ``chip`` on a tinted ground."""
+    return _badge(STATES[name], "chip" if chip else "state")
+
+
+@register.simple_tag
+def severity_icon(name: str) -> SafeString:
+    """The icon of a severity alone, where its word stands beside it."""
+    badge = SEVERITIES[name]
+    return format_html('<span class="tone-{}">{}</span>', badge.tone, icon(badge.icon))
+
+
+@register.simple_tag
+def issue_counts(counts: Iterable[tuple[str, int]]) -> SafeString:
+    """How many issues of each severity there are; ``None`` where there are none."""
+    shown = [(SEVERITIES[name], count) for name, count in counts if count]
+    if not shown:
+        return format_html('<span class="quiet">{}</span>', "None")
+    return format_html_join(
+        " ",
+        '<span class="count tone-{}" title="{}">{}<span class="count-number">{}</span>'
+        '<span class="visually-hidden"> {}</span></span>',
+        (
+            (badge.tone, f"{count} {badge.word.lower()}", icon(badge.icon), count, badge.word.lower())
+            for badge, count in shown
+        ),
+    )
+
+
+def _badge(badge: Badge, css_class: str) -> SafeString:
+    return format_html('<span class="{} tone-{}">{}{}</span>', css_class, badge.tone, icon(badge.icon), badge.word)
+
+
+@register.filter
+def inert(text: str) -> str:
+    """Text that a model or a provider wrote, without characters that change how the text around them looks."""
+    return show_invisible(text)
+
+
+@register.filter
+def tokens(count: int) -> str:
+    """A number of tokens in groups of three."""
+    return figures.format_count(count)
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Seconds as a length of time."""
+    return figures.format_duration(seconds)
+
+
+@register.filter
+def plural(count: int, noun: str) -> str:
+    """A count with its noun."""
+    return figures.format_plural(count, noun)
+
+
+@register.filter
+def retries(count: int) -> str:
+    """``1 retry``, ``2 retries``."""
+    return "1 retry" if count == 1 else f"{figures.format_count(count)} retries"
+
+
+@register.simple_tag
+def cost(amount: Decimal | None, unpriced: int = 0) -> str:
+    """US dollars, or a dash."""
+    return figures.format_cost(amount, unpriced)
+
+
+@register.simple_tag
+def moment(value: datetime | None) -> SafeString:
+    """A point in time with its zone: ``21 Nov 2026, 02:14:09 UTC``."""
+    if value is None:
+        return format_html("{}", figures.NOTHING)
+    local = timezone.localtime(value)
+    text = f"{local.day} {local:%b %Y, %H:%M:%S} {local.tzname()}"
+    return format_html('<time datetime="{}">{}</time>', value.isoformat(timespec="milliseconds"), text)
+
+
+@register.simple_tag
+def clock(value: datetime) -> SafeString:
+    """The time of day of a moment: ``02:14:09``."""
+    return format_html('<time datetime="{}">{}</time>', value.isoformat(), f"{timezone.localtime(value):%H:%M:%S}")
+
+
+@register.simple_tag
+def ago(value: datetime, now: datetime) -> SafeString:
+    """How long ago something was, in one unit; the exact time is in its title."""
+    local = timezone.localtime(value)
+    seconds = max((now - value).total_seconds(), 0)
+    if seconds < 60:
+        text = f"{int(seconds)} s ago"
+    elif seconds < 3_600:
+        text = f"{int(seconds // 60)} min ago"
+    elif seconds < 86_400:
+        text = f"{int(seconds // 3_600)} h ago"
+    elif seconds < 7 * 86_400:
+        text = f"{int(seconds // 86_400)} d ago"
+    else:
+        text = f"{local.day} {local:%b %Y}"
+    exact = f"{local.day} {local:%b %Y, %H:%M:%S} {local.tzname()}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), exact, text)
+
+
+@register.simple_tag
+def listing(lines: Listing, prefix: str = "", marks: Mapping[int, tuple[IssueMark, ...]] | None = None) -> SafeString:
+    """A listing with line numbers. Lines with ``marks`` carry a bar and lead to the first of their issues.
+
+    ``prefix`` begins the ids of marked lines. The numbers are drawn by the stylesheet, so that copied text is clean.
+    """
+    html = "".join(_listing_line(line, prefix, (marks or {}).get(line.number, ())) for line in lines.lines)
+    # A long one scrolls in its own box, which the keyboard must reach.
+    attributes = ' class="listing tall" tabindex="0"' if len(lines.lines) > TALL else ' class="listing"'
+    return mark_safe(f"<code{attributes}>{html}</code>")  # noqa: S308  # every part is escaped in _listing_line
+
+
+def _listing_line(line: Line, prefix: str, marks: tuple[IssueMark, ...]) -> str:
+    key = f'<span class="key">{escape(line.key)}</span>: ' if line.key else ""
+    text = f"{' ' * line.indent}{key}{escape(line.value)}{_swatch(line.value)}\n"
+    if not marks:
+        return f'<span class="line">{text}</span>'
+    severities = " ".join(sorted({mark.severity for mark in marks}))
+    label = "; ".join(f"{SEVERITIES[mark.severity].word}: {mark.title}" for mark in marks)
+    return format_html(
+        '<span class="line" id="{}-l{}" data-marks="{}"><a class="line-link" href="#{}" title="{}" '
+        'aria-label="Line {}: {}"></a>{}</span>',
+        *(prefix, line.number, severities, marks[0].issue_id, label, line.number, label),
+        mark_safe(text),  # noqa: S308  # escaped above
+    )
+
+
+def _swatch(value: str) -> str:
+    """A small square in the colour that a line names as ``"#rrggbb"``: what it looks like is what people check."""
+    colour = value.rstrip(",")
+    if len(colour) != 9 or not colour.startswith('"#') or not colour.endswith('"'):
+        return ""
+    if not all(character in "0123456789abcdefABCDEF" for character in colour[2:8]):
+        return ""
+    return (
+        '<svg class="swatch" width="12" height="12" aria-hidden="true">'
+        f'<rect width="12" height="12" rx="2" fill="{colour[1:8]}"/></svg>'
+    )
+
+
+@register.simple_tag
+def is_simulated_site() -> bool:
+    """Whether runs that are started now are answered by the simulated model."""
+    return bool(settings.TOOLFLOW_PROVIDER == "simulated")
