@@ -58,6 +58,8 @@ LONGEST_WAIT = 30.0
 RECORD_PATIENCE = 120.0
 """Seconds that a finished attempt is kept for a database that is away: longer than a lease."""
 
+DATABASE_ERRORS = (DatabaseError, InterfaceError)
+
 stopping = multiprocessing.get_context("fork").Event()
 """Set by the worker command when it is told to stop; forked worker processes share it."""
 
@@ -168,7 +170,7 @@ class Drain:
                 if now - last_heartbeat >= HEARTBEAT:
                     last_heartbeat = now
                     await self._renew_leases()
-            except DatabaseError as error:
+            except DATABASE_ERRORS as error:
                 # Runs under way go on, their recorders wait; claiming starts again when the database is back.
                 logger.warning("The database can't be reached: %s", error)
                 await asyncio.sleep(FLAG_CHECK)
@@ -186,7 +188,7 @@ class Drain:
             try:
                 await self._renew_leases()
                 await self._honour_cancel_flags()
-            except DatabaseError as error:
+            except DATABASE_ERRORS as error:
                 logger.warning("The database can't be reached: %s", error)
 
     async def _claim(self) -> None:
@@ -267,7 +269,7 @@ class Drain:
         outcome = Outcome.CANCELLED if status is RunStatus.CANCELLED else Outcome.INTERRUPTED
         try:
             await self.store(lambda: end_held_run(run, status, reason, sentence, outcome=outcome))
-        except (LeaseLostError, DatabaseError) as error:
+        except (LeaseLostError, *DATABASE_ERRORS) as error:
             # The lease runs out, and the sweep gives the run to a worker that can.
             logger.warning("Run %s could not be ended here: %s", run.pk, error)
 
@@ -277,8 +279,8 @@ class Drain:
         while True:
             try:
                 return await self._ask(write)
-            except DatabaseError as error:
-                if not isinstance(error, (OperationalError, InterfaceError)) or time.monotonic() > deadline:
+            except (OperationalError, InterfaceError) as error:
+                if time.monotonic() > deadline:
                     raise
                 logger.warning("A write waits for the database: %s", error)
                 await asyncio.sleep(1)

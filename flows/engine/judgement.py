@@ -65,17 +65,18 @@ async def judge_output(
 
     evaluator = Evaluator(variables.extend(output=sanitized), registry)
     if issues:
-        reason = await _explain_failure(step, issues, registry)
+        reason = await _explain_failure(step, issues, evaluator)
+        plugins.update(evaluator.plugins)
         return Judgement(Outcome.INVALID, sanitized, raw_output, issues, reason, plugins)
 
     results = [await run_type_audit(step.output_type or "", evaluator, typed)] if typed is not None else []
     results += [await run_audit(audit, evaluator, typed) for audit in step.audits]
     issues = tuple(issue for result in results for issue in result.issues)
     passed = all(result.passed for result in results)
-    plugins.update(evaluator.plugins)
     if step.pass_expression is not None:
-        passed, issues = await _apply_pass_expression(step.pass_expression, sanitized, issues, registry)
-    reason = None if passed else await _explain_failure(step, issues, registry)
+        passed, issues = await _apply_pass_expression(step.pass_expression, issues, evaluator)
+    reason = None if passed else await _explain_failure(step, issues, evaluator)
+    plugins.update(evaluator.plugins)
     outcome = Outcome.PASSED if passed else Outcome.FAILED
     return Judgement(outcome, sanitized, raw_output, issues, reason, plugins)
 
@@ -88,12 +89,11 @@ def _build_registered_type(name: str, value: Any, registry: Registry) -> tuple[B
 
 
 async def _apply_pass_expression(
-    text: str, output: Any, issues: tuple[Issue, ...], registry: Registry
+    text: str, issues: tuple[Issue, ...], evaluator: Evaluator
 ) -> tuple[bool, tuple[Issue, ...]]:
     """Whether the pass rule says yes; one that can't be evaluated says no and adds an issue."""
-    evaluator = Evaluator(Variables().extend(output=output, issues=_dump(issues)), registry)
     try:
-        passed = await evaluator.evaluate("pass_expression", text)
+        passed = await evaluator.evaluate("pass_expression", text, issues=_dump(issues))
         if not isinstance(passed, bool):
             raise ExpressionError(f"it gave {describe_type(passed)}; true or false is needed.")
     except ExpressionError as error:
@@ -101,13 +101,12 @@ async def _apply_pass_expression(
     return passed, issues
 
 
-async def _explain_failure(step: StepSpec, issues: tuple[Issue, ...], registry: Registry) -> str | None:
+async def _explain_failure(step: StepSpec, issues: tuple[Issue, ...], evaluator: Evaluator) -> str | None:
     if step.failure_reason_expression is None:
         return None
-    evaluator = Evaluator(Variables().extend(issues=_dump(issues)), registry)
     try:
         reason = clean_value(
-            await evaluator.evaluate("failure_reason_expression", step.failure_reason_expression)
+            await evaluator.evaluate("failure_reason_expression", step.failure_reason_expression, issues=_dump(issues))
         ).value
     except (ExpressionError, ValueError) as error:
         return f"The failure_reason_expression could not be evaluated: {error}"
