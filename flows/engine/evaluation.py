@@ -94,10 +94,15 @@ class Evaluator:
         self.plugins[name] = function.fingerprint
         try:
             if function.is_async:
-                return await function.call(variables)
-            return await asyncio.to_thread(function.call, variables)
+                return _exhaust(await function.call(variables))
+            return await asyncio.to_thread(lambda: _exhaust(function.call(variables)))
         except Exception as error:
             raise ExpressionError(f"“{name}” raised {type(error).__name__}: {error}") from error
+
+
+def _exhaust(value: Any) -> Any:
+    """What a function gave; a generator runs here, where what it raises is expected, and becomes a list."""
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def find_function(text: str, field: str, registry: Registry) -> PythonFunction:

@@ -12,11 +12,11 @@ from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import dump_json, parse_object
 from flows.engine.number_coercion import Coercer, build_coercer
-from flows.engine.output_type import build_type, schema_of_type
 from flows.engine.schema_check import check_input_schema
 from flows.engine.schema_mending import make_strict
 from flows.engine.schema_violations import find_violations
 from flows.engine.strict_schema import check_strict
+from flows.engine.typed_output import build_type, schema_of_type
 
 __all__ = [
     "SCHEMA_MISMATCH",

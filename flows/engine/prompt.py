@@ -43,7 +43,7 @@ def build_request(spec: FlowSpec, history: History, index: int, input: Any) -> d
     messages = []
     if system_message := build_system_message(spec, history, index):
         messages.append({"role": "system", "content": system_message})
-    messages.append({"role": "user", "content": dump_json(strip_internal(input))})
+    messages.append({"role": "user", "content": dump_visible(input)})
     request: dict[str, Any] = {
         "model": step.model,
         "messages": messages,
@@ -94,6 +94,13 @@ def select_attempts(attempts: Iterable[Attempt], minimum: Severity) -> list[tupl
     return [(attempt, issues) for attempt in attempts if (issues := filter_issues(attempt.issues, minimum))]
 
 
+def dump_visible(value: Any) -> str:
+    """The JSON text of a value as the model may see it: without internal keys."""
+    text = dump_json(value)
+    # Most values have none, and a look at the text is cheaper than a copy.
+    return dump_json(strip_internal(value)) if '"_' in text else text
+
+
 def strip_internal(value: Any) -> Any:
     """``value`` without the keys that begin with ``_``, at any depth: they never reach the model."""
     if isinstance(value, dict):
@@ -115,10 +122,10 @@ def _render_attempt(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -
 def _render_output(attempt: Attempt) -> str:
     # One line of JSON holds no line break, so that nothing a model wrote can pass for a heading.
     if attempt.output is not None:
-        return f"Output: {dump_json(strip_internal(attempt.output))}"
+        return f"Output: {dump_visible(attempt.output)}"
     if attempt.raw_output is None:
         return "Output: none"
-    raw = attempt.raw_output if isinstance(attempt.raw_output, str) else dump_json(strip_internal(attempt.raw_output))
+    raw = attempt.raw_output if isinstance(attempt.raw_output, str) else dump_visible(attempt.raw_output)
     return f"Unusable output: {dump_json(raw[:LONGEST_RAW_TEXT])}"
 
 
