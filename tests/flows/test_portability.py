@@ -1,0 +1,174 @@
+"""Loading a flow from a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from flows.engine.errors import SpecError
+from flows.engine.spec import FlowSpec
+from flows.examples import load_documents
+from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
+from flows.portability import load_flow
+
+pytestmark = pytest.mark.django_db
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"zeta": {"type": "string"}, "alpha": {"type": "number"}},
+    "required": ["zeta", "alpha"],
+    "additionalProperties": False,
+}
+
+
+def make_document(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "letters",
+        "title": "Letters",
+        "steps": [
+            {
+                "name": "Write",
+                "tool_name": "write_letter",
+                "output_schema": SCHEMA,
+                "temperature": 0.5,
+                "audits": [
+                    {"name": "Short", "rule": "size(output.zeta) < 10"},
+                    {"name": "Positive", "rule": "output.alpha > 0.0", "severity": "medium"},
+                ],
+            },
+            {"name": "Count", "compute": "{'length': size(previous.zeta)}", "include_results": [1]},
+        ],
+        **changes,
+    }
+
+
+def load_error(document: dict[str, Any]) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        load_flow(document=document)
+    return caught.value
+
+
+def test_a_loaded_flow_is_published_live_and_stands_in_the_editor_s_rows() -> None:
+    user = User.objects.create(username="ada")
+    version = load_flow(document=make_document(), by=user, note="From the archive")
+    flow = Flow.objects.get(name="letters")
+    assert flow.live_version == version
+    assert (version.number, version.note, version.created_by) == (1, "From the archive", user)
+    write, count = flow.steps.all()
+    assert (write.name, write.temperature, write.output_schema) == ("Write", 0.5, SCHEMA)
+    assert [audit.name for audit in write.audits.all()] == ["Short", "Positive"]
+    assert (count.compute, count.include_results) == ("{'length': size(previous.zeta)}", [1])
+
+
+@pytest.mark.parametrize("name", ["colour-theme", "invoice-extraction", "support-ticket-triage"])
+def test_what_was_loaded_is_what_runs(name: str) -> None:
+    document = load_documents()[name]
+    stored = load_flow(document=document).flow_spec
+    meant = FlowSpec.from_document(document)
+    types = {step.output_type: step.output_schema for step in stored.steps if step.output_type}
+    assert all(types.values())
+    unfrozen = [step.model_copy(update={"output_schema": None}) if step.output_type else step for step in stored.steps]
+    assert stored.model_copy(update={"steps": tuple(unfrozen)}) == meant
+
+
+def test_properties_of_a_schema_keep_their_order() -> None:
+    load_flow(document=make_document())
+    schema = FlowVersion.objects.get().flow_spec.steps[0].output_schema
+    assert schema is not None
+    assert list(schema["properties"]) == ["zeta", "alpha"]
+
+
+def test_the_same_document_again_makes_no_new_version_and_keeps_the_rows() -> None:
+    first = load_flow(document=make_document())
+    keys = list(StepDefinition.objects.values_list("pk", flat=True))
+    assert load_flow(document=make_document(), note="again") == first
+    assert FlowVersion.objects.count() == 1
+    assert list(StepDefinition.objects.values_list("pk", flat=True)) == keys
+
+
+def test_a_changed_document_makes_the_next_version_and_leaves_the_live_one() -> None:
+    first = load_flow(document=make_document())
+    second = load_flow(document=make_document(description="Now with a description"))
+    assert second.number == 2
+    assert second.flow.live_version == first
+
+
+def test_steps_and_audits_that_are_gone_from_the_document_are_gone_from_the_rows() -> None:
+    load_flow(document=make_document())
+    changed = make_document()
+    changed["steps"] = [{**changed["steps"][0], "temperature": None, "audits": changed["steps"][0]["audits"][1:]}]
+    load_flow(document=changed)
+    assert StepDefinition.objects.get().temperature is None
+    assert AuditRule.objects.get().name == "Positive"
+
+
+def test_steps_that_come_first_in_a_changed_document_come_first_in_the_rows() -> None:
+    load_flow(document=make_document())
+    changed = make_document()
+    changed["steps"].insert(0, {"name": "Greet", "compute": "{'greeting': 'Hello'}"})
+    version = load_flow(document=changed)
+    assert [step.name for step in version.flow.steps.all()] == ["Greet", "Write", "Count"]
+    assert [step.name for step in version.flow_spec.steps] == ["Greet", "Write", "Count"]
+
+
+def test_an_order_that_an_editor_gave_to_the_rows_gives_way_to_the_document_s() -> None:
+    document = make_document()
+    document["steps"][1]["compute"] = "{'length': size(input.text)}"
+    flow = load_flow(document=document).flow
+    flow.steps.filter(name="Write").update(position=7)
+    assert load_flow(document=document).number == 1
+    assert [step.name for step in flow.steps.all()] == ["Write", "Count"]
+
+
+def test_a_document_without_a_title_gets_the_name_as_title() -> None:
+    document = make_document()
+    del document["title"]
+    assert load_flow(document=document).flow.title == "letters"
+    assert load_flow(document=document).number == 1
+
+
+def test_all_problems_are_told_at_once_and_nothing_is_stored() -> None:
+    document = make_document(title="T" * 201)
+    document["steps"][0]["audits"][0]["rule"] = "size(output.zeta) <"
+    document["steps"][1]["compute"] = "{'length': size(letter)}"
+    error = load_error(document)
+    assert [problem.path for problem in error.problems] == [
+        "/steps/0/audits/0/rule",
+        "/steps/1/compute",
+        "/title",
+    ]
+    assert not Flow.objects.exists()
+
+
+def test_a_bad_document_leaves_the_flow_that_is_there_untouched() -> None:
+    version = load_flow(document=make_document())
+    error = load_error(make_document(title="Changed", steps=[{"name": "Nothing"}]))
+    assert {problem.path for problem in error.problems} == {"/steps/0/tool_name", "/steps/0/output_schema"}
+    flow = Flow.objects.get()
+    assert (flow.title, flow.steps.count(), flow.live_version) == ("Letters", 2, version)
+
+
+def test_unknown_and_missing_fields_are_named() -> None:
+    error = load_error({"title": "Nameless", "step": []})
+    assert {str(problem) for problem in error.problems} == {
+        "/name: “name” is missing.",
+        "/steps: “steps” is missing.",
+        "/step: Unknown field “step”.",
+    }
+
+
+def test_a_name_that_is_not_registered_is_refused_with_those_that_are() -> None:
+    document = make_document()
+    document["steps"][0]["audits"][0]["rule"] = "python:wcag_contrat"
+    (problem,) = load_error(document).problems
+    assert problem.path == "/steps/0/audits/0/rule"
+    assert "wcag_contrast" in problem.message
+
+
+def test_a_registered_type_keeps_the_schema_that_the_document_froze() -> None:
+    frozen = {**SCHEMA, "description": "As it was then"}
+    document = make_document()
+    document["steps"][0].update(output_type="colour_suite", output_schema=frozen)
+    assert load_flow(document=document).flow_spec.steps[0].output_schema == frozen
