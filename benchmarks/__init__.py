@@ -1,0 +1,1 @@
+"""Benchmarks, run by ``make bench``. Figures are compared within one run: machines differ and are noisy."""

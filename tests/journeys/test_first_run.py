@@ -1,0 +1,113 @@
+"""The main job as a newcomer does it: a real browser, a real queue process, a model over TCP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import ConsoleMessage, Page, expect
+
+from flows.engine.prompt import CURRENT_STEP_HEADING
+from flows.engine.simulated_model import SimulatedModel
+from flows.examples import load_sample_input
+from flows.examples.scripts import example_script
+from tests.engine.model_server import ModelServer
+from tests.journeys.installation import Installation
+
+RUN_PATIENCE = 30_000
+"""Milliseconds that a run may take before the browser gives up on it."""
+
+
+@pytest.fixture
+def installation(tmp_path: Path, model_server: ModelServer) -> Iterator[Installation]:
+    """A fresh installation whose provider is the simulated model, scripted like the examples, over TCP."""
+    model_server.app = SimulatedModel(script=example_script())
+    with Installation(tmp_path, OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="right-key") as started:
+        yield started
+
+
+@pytest.fixture
+def console(page: Page) -> list[str]:
+    """What the browser complains about, violations of the content security policy among it."""
+    complaints: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(message.text)
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return complaints
+
+
+def sign_in(page: Page, installation: Installation) -> None:
+    page.goto(installation.address)
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(installation.password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+
+
+def test_from_sign_in_to_a_step_that_failed_its_audit_was_told_so_and_passed(
+    page: Page, installation: Installation, model_server: ModelServer, console: list[str]
+) -> None:
+    sign_in(page, installation)
+    page.get_by_role("link", name="Run a flow").first.click()
+    page.get_by_role("link", name="Colour theme").first.click()
+    page.get_by_text("Fill in an example").click()
+    page.get_by_role("button", name="Start run").click()
+    expect(page.get_by_role("heading", name="Colour theme #1")).to_be_visible()
+    # The page follows the run by itself.
+    expect(page.get_by_text("All steps passed.")).to_be_visible(timeout=RUN_PATIENCE)
+
+    first, second = page.locator("#s2a1"), page.locator("#s2a2")
+    expect(first.locator("summary").first).to_contain_text("Failed")
+    expect(second.locator("summary").first).to_contain_text("Passed")
+    first.locator("summary").first.click()
+    expect(first).to_contain_text("“#C8763”, which is no colour")
+    expect(first).to_contain_text('"accent": "#C8763"')
+
+    document = json.loads(page.request.get(f"{installation.address}/runs/1.json").text())
+    attempts = document["steps"][2]["attempts"]
+    assert [attempt["outcome"] for attempt in attempts] == ["failed", "passed"]
+    assert all(attempt["usage"]["total"] > 0 for attempt in attempts)
+    assert attempts[0]["issues"] and not attempts[1]["issues"]
+
+    second.get_by_text("What the model saw").click()
+    expect(second).to_contain_text("Current step attempts")
+    told = [call.body["messages"][0]["content"] for call in model_server.app.calls][2]
+    section = told.split(CURRENT_STEP_HEADING)[1]
+    assert "### Attempt 1" in section
+    assert '"accent":"#C8763"' in section
+    assert "which is no colour" in section
+    assert console == []
+
+
+def test_a_run_started_on_the_terminal_is_followed_to_its_end(installation: Installation) -> None:
+    sample = json.dumps(load_sample_input("colour-theme"))
+    done = installation.manage("run_flow", "colour-theme", "--input", "-", "--follow", input=sample)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Step 2 “Design-system colours”, attempt 1: failed" in done.stdout
+    assert "Step 2 “Design-system colours”, attempt 2: passed" in done.stdout
+    assert "Succeeded: All steps passed." in done.stdout
+
+
+def test_an_input_that_does_not_fit_is_refused_on_the_terminal_with_its_path(installation: Installation) -> None:
+    done = installation.manage("run_flow", "colour-theme", "--input", "-", input='{"brand": 5}')
+    assert done.returncode == 3
+    assert "/brand" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_ctrl_c_stops_everything_and_a_second_start_finds_what_was_there(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
+    environment = {"OPENAI_BASE_URL": model_server.base_url, "OPENAI_API_KEY": "right-key"}
+    first = Installation(tmp_path, **environment)
+    with first:
+        assert first.password
+    assert "Nothing is lost" in first.output
+    with Installation(tmp_path, **environment) as second:
+        assert not second.password
+        assert second.stop() == 0
