@@ -1,7 +1,7 @@
 """What the engine costs for one attempt, beside what a bare ``openai`` call costs.
 
-The engine's figure is all CPU of planner, step input, prompt, reading the reply, validation and audits for the attempts
-of the colour-theme example, with a model client that answers from memory. The other figure is
+The engine's figure is all CPU of planner, step input, prompt, reading the reply, validation and audits for the
+attempts of the colour-theme example, with a model client that answers from memory. The other figure is
 ``AsyncOpenAI.chat.completions.create`` with the same requests, answered from memory below its HTTP layer. Both are
 measured in turns, as CPU time of this process, and the median of all rounds is shown. Looking up what the tokens cost is
 left out: that is the price list's time, and no part of the engine.

@@ -11,7 +11,6 @@ from flows.engine.pricing import leave_free, leave_unpriced, price_usage
 from flows.engine.simulated_model import SimulatedModel
 from flows.examples.scripts import example_script
 
-
 SIMULATED_LATENCY = (0.4, 1.6)
 """Seconds that the simulated model takes, so that its runs can be watched."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from flows.engine.errors import ExpressionError
-from flows.engine.evaluation import Evaluator, find_function
+from flows.engine.evaluation import Evaluator, call_function, find_function
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.plugins import PREFIX, PythonFunction
@@ -52,7 +52,7 @@ async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: Bas
         return AuditResult((), passed=True)
     audit = AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
     try:
-        finding = await evaluator.call(type_name, PythonFunction(type_name, method), {})
+        finding = await call_function(type_name, PythonFunction(type_name, method), {})
         issues = await _make_issues(audit, evaluator, finding)
     except (ExpressionError, ValueError) as error:
         issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {error}"),)
@@ -88,9 +88,7 @@ async def _make_issues(audit: AuditSpec, evaluator: Evaluator, finding: Any) -> 
         return ()
     if finding is False:
         return (await _make_issue(audit, evaluator, None),)
-    if isinstance(finding, (str, Issue, Mapping)) or not isinstance(finding, Iterable):
-        finding = [finding]
-    elements = list(finding)
+    elements = finding if isinstance(finding, list) else [finding]
     issues = [await _make_issue(audit, evaluator, element) for element in elements[:MOST_ISSUES]]
     if (more := len(elements) - MOST_ISSUES) > 0:
         sentence = f"The audit “{audit.name}” found {more:,} more; the first {MOST_ISSUES} are kept."
@@ -101,6 +99,8 @@ async def _make_issues(audit: AuditSpec, evaluator: Evaluator, finding: Any) -> 
 async def _make_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
     if isinstance(element, Issue):
         own = element.model_dump(mode="json", exclude_unset=True)
+    elif isinstance(element, BaseModel):
+        own = element.model_dump(mode="json")
     elif isinstance(element, Mapping):
         own = dict(element)
     elif isinstance(element, str):
@@ -108,10 +108,11 @@ async def _make_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> I
     else:
         own = {}
     fields: dict[str, Any] = {"code": make_code(audit.name), "severity": audit.severity.value, "audit": audit.name}
-    fields.update((key, value) for key, value in own.items() if value is not None)
-    if not isinstance(element, (Issue, Mapping, str, type(None))):
+    # Null in a field that the audit added is a finding; in one of ours it says nothing.
+    fields.update((key, value) for key, value in own.items() if value is not None or key not in Issue.model_fields)
+    if not isinstance(element, (BaseModel, Mapping, str, type(None))):
         fields["context"] = {"item": element}
-    item = clean_value(element).value
+    item = clean_value(dict(element) if isinstance(element, Mapping) else element).value
     if audit.message is not None:
         fields["description"] = await _evaluate_text(audit, evaluator, "message", audit.message, item)
     if audit.path is not None:

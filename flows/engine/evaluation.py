@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
+
+from pydantic import BaseModel
 
 from flows.engine.errors import ExpressionError
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
 from flows.engine.history import History
-from flows.engine.plugins import PREFIX, PythonFunction, Registry
+from flows.engine.json_value import clean_value
+from flows.engine.plugins import PREFIX, PythonFunction, Registry, copy_json
 from flows.engine.spec import FlowSpec
+
+LONGEST_BLAME = 1_000
+"""Characters that are kept of what a Python function raised."""
 
 
 class Variables(Mapping[str, Any]):
@@ -83,26 +90,53 @@ class Evaluator:
         if not text.startswith(PREFIX):
             expression = parse_expression(text, variables=FIELD_VARIABLES[field])
             return await self._scope.evaluate_async(expression, **extra)
-        function = find_function(text, field, self.registry)
-        return await self.call(text, function, self.variables.extend(**extra))
+        return await self.call(text, find_function(text, field, self.registry), self.variables.extend(**extra))
 
-    async def call(self, name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
-        """Call a registered function, off the event loop unless it is a coroutine function.
+    async def call(self, text: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
+        """Call the registered function that ``text`` names, and note its fingerprint; see ``call_function``."""
+        self.plugins[text] = function.fingerprint
+        return await call_function(text, function, variables)
 
-        Raises ``ExpressionError`` for whatever it raises.
-        """
-        self.plugins[name] = function.fingerprint
-        try:
-            if function.is_async:
-                return _exhaust(await function.call(variables))
-            return await asyncio.to_thread(lambda: _exhaust(function.call(variables)))
-        except Exception as error:
-            raise ExpressionError(f"“{name}” raised {type(error).__name__}: {error}") from error
+
+async def call_function(name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
+    """Call a Python function, off the event loop unless it is a coroutine function; a generator becomes a list.
+
+    Raises ``ExpressionError`` for whatever it raises.
+    """
+    value = None if function.is_async else await asyncio.to_thread(_call_in_thread, name, function, variables)
+    with _blame(name):
+        if function.is_async:
+            value = function.call(variables)
+        if isinstance(value, Awaitable):
+            value = await value
+        if isinstance(value, AsyncIterator):
+            value = [item async for item in value]
+        # A copy: the function may keep what it gave, and change it later.
+        return copy_json(_exhaust(value))
+
+
+def _call_in_thread(name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
+    # A StopIteration that left the thread would never reach the task, which would wait for ever.
+    with _blame(name):
+        return _exhaust(function.call(variables))
 
 
 def _exhaust(value: Any) -> Any:
-    """What a function gave; a generator runs here, where what it raises is expected, and becomes a list."""
-    return list(value) if isinstance(value, Iterator) else value
+    """What a function gave; generators and the like run here, where what they raise is expected, and become lists."""
+    is_one = isinstance(value, str | bytes | Mapping | BaseModel) or not isinstance(value, Iterable)
+    return value if is_one else list(value)
+
+
+@contextmanager
+def _blame(name: str) -> Iterator[None]:
+    """Turn whatever is raised within into an ``ExpressionError`` that says who raised it and can be stored."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        words = type(error).__name__
+        with suppress(Exception):  # an error may be unable to say what it is
+            words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
+        raise ExpressionError(clean_value(f"“{name}” raised {words}").value) from error
 
 
 def find_function(text: str, field: str, registry: Registry) -> PythonFunction:

@@ -15,8 +15,8 @@ from flows.engine.errors import ExpressionError, ModelError
 from flows.engine.evaluation import Evaluator, step_variables
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import clean_value, describe_type
-from flows.engine.judgement import judge_output
+from flows.engine.json_value import clean_value
+from flows.engine.judgement import clean_output, judge_output
 from flows.engine.model_client import ModelClient
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
@@ -40,6 +40,8 @@ class Start:
     input: dict[str, Any]
     request: dict[str, Any] | None
     started_at: datetime
+    plugins: dict[str, str] = field(default_factory=dict)
+    """Fingerprints of the plug-ins that made the input, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +111,20 @@ class Execution:
         ended: Attempt | None = None
         while True:
             action = next_action(self.spec, history)
-            if ended is not None and (isinstance(action, Wait) or self.should_stop()):
+            # Asked once: what ended must be stored if the answer is yes, and it may change at any time.
+            stops = self.should_stop() and not isinstance(action, Finish)
+            if ended is not None and (stops or isinstance(action, Wait)):
                 # Nothing follows at once: what ended is stored on its own.
                 await self.recorder.record(Progress(ended=ended))
                 ended = None
             if isinstance(action, Wait):
-                if self._is_too_long(action):
+                if stops or self._is_too_long(action):
                     return ExecutionEnd(history, None, action.until)
                 await self.clock.sleep_until(action.until)
                 if self.should_stop():
                     return ExecutionEnd(history, None, action.until)
                 action = action.then
-            elif self.should_stop() and not isinstance(action, Finish):
+            elif stops:
                 return ExecutionEnd(history, None)
             following = await self._prepare(action, history)
             if isinstance(following, Finish):
@@ -141,13 +145,13 @@ class Execution:
             return action
         assert isinstance(action, (Call, Compute))
         try:
-            step_input = await prepare_input(self.spec, history, action.step, self.registry)
+            step_input, plugins = await prepare_input(self.spec, history, action.step, self.registry)
         except ExpressionError as error:
             missing = isinstance(error, MissingInputError)
             reason = EndReason.MISSING_INPUT if missing else EndReason.EXPRESSION_ERROR
             return Finish(EndStatus.ERRORED, reason, str(error), (action.step, action.number))
         request = build_request(self.spec, history, action.step, step_input) if isinstance(action, Call) else None
-        return Start(action.step, action.number, step_input, request, self.clock.now())
+        return Start(action.step, action.number, step_input, request, self.clock.now(), plugins)
 
     async def _perform(self, start: Start, history: History) -> Attempt:
         if start.request is None:
@@ -182,33 +186,31 @@ class Execution:
             return self._end(
                 start, outcome=Outcome.INVALID, raw_output=clean_value(answer.raw).value, issues=answer.issues, **meta
             )
-        return await self._judge(start, history, answer.arguments, **meta)
+        return await self._judge(start, history, *clean_output(answer.arguments), **meta)
 
     async def _compute(self, start: Start, history: History) -> Attempt:
         step = self.spec.step(start.step)
         evaluator = Evaluator(step_variables(self.spec, history, start.step), self.registry)
         try:
-            output = clean_value(await evaluator.evaluate("compute", step.compute or "")).value
-            if not isinstance(output, dict):
-                raise ExpressionError(f"it gave {describe_type(output)}; a map is needed.")
+            output, notes = clean_output(await evaluator.evaluate("compute", step.compute or ""))
         except (ExpressionError, ValueError) as error:
             issue = Issue(
                 code="compute_error", severity=Severity.CRITICAL, description=f"The step could not be computed: {error}"
             )
             return self._end(start, outcome=Outcome.INVALID, issues=(issue,), plugins=evaluator.plugins)
-        return await self._judge(start, history, output, plugins=evaluator.plugins)
+        return await self._judge(start, history, output, notes, plugins=evaluator.plugins)
 
     async def _judge(
         self,
         start: Start,
         history: History,
-        found: dict[str, Any],
+        output: dict[str, Any],
+        notes: tuple[Issue, ...],
         *,
         plugins: dict[str, str] | None = None,
         **meta: Any,
     ) -> Attempt:
         step = self.spec.step(start.step)
-        output, notes = clean_output(found)
         judgement = await judge_output(step, output, step_variables(self.spec, history, start.step), self.registry)
         return self._end(
             start,
@@ -221,12 +223,13 @@ class Execution:
             **meta,
         )
 
-    def _end(self, start: Start, **fields: Any) -> Attempt:
+    def _end(self, start: Start, *, plugins: dict[str, str] | None = None, **fields: Any) -> Attempt:
         return Attempt(
             step=start.step,
             number=start.number,
             input=start.input,
             request=start.request,
+            plugins={**start.plugins, **(plugins or {})},
             started_at=start.started_at,
             ended_at=self.clock.now(),
             **fields,
@@ -236,13 +239,3 @@ class Execution:
         if not self.track_usage:
             return NO_USAGE
         return self.price(model, usage)
-
-
-def clean_output(found: dict[str, Any]) -> tuple[dict[str, Any], tuple[Issue, ...]]:
-    """What can be stored of an output, with a low issue for each place that had to be changed.
-
-    History must equal what is stored, so this comes before the output is judged or appended.
-    """
-    cleaned = clean_value(found)
-    notes = tuple(Issue(code="cleaned_output", severity=Severity.LOW, description=note) for note in cleaned.notes)
-    return cleaned.value, notes

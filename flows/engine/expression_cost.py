@@ -18,6 +18,11 @@ MAX_INLINE_MICROSECONDS = 20_000
 MAX_INLINE_RESULT = 2_000_000
 """Values and characters that an evaluation may bring about in this process."""
 
+CHARACTERS_A_VALUE = 16
+"""Characters that a value of a small variable may have on average."""
+MAX_SMALL_COUNT = 2_048
+"""Values that a small variable holds at most."""
+
 MAX_VALUE_DEPTH = 110
 """A JSON value has at most 100 levels; ``steps`` adds a few around it."""
 
@@ -148,6 +153,50 @@ def is_cheap(scan: Scan, text_length: int, size: Size, unconverted: int) -> bool
     text = (size.text + text_length) * growth
     time += _estimate_time(scan, stretched, values * growth, part * growth, text)
     return time <= MAX_INLINE_MICROSECONDS
+
+
+def find_small_count(scan: Scan, text_length: int) -> int:
+    """How many values the variables of an expression may hold together for it to be cheap without an estimate.
+
+    Their characters may be ``CHARACTERS_A_VALUE`` times as many. 0 if there is no such number.
+    """
+    small = 0
+    for exponent in range(4, MAX_SMALL_COUNT.bit_length()):
+        count = 1 << exponent
+        characters = count * CHARACTERS_A_VALUE
+        if not is_cheap(scan, text_length, Size(count, characters, count, 1, count, characters), count):
+            break
+        small = count
+    return small
+
+
+def count_if_small(value: Any) -> int | None:
+    """How many values a small JSON value holds, counting its characters as ``find_small_count`` does; None if it holds
+    more than ``MAX_SMALL_COUNT`` or is nested too deeply.
+
+    Raises ``TypeError`` for a map with keys that are no text.
+    """
+    values = characters = 0
+    level = [value]
+    for _ in range(MAX_VALUE_DEPTH):
+        below: list[Any] = []
+        values += len(level)
+        if values > MAX_SMALL_COUNT:
+            return None
+        for item in level:
+            kind = type(item)
+            if kind is str:
+                characters += len(item)
+            elif kind is dict:
+                characters += len("".join(item))
+                below.extend(item.values())
+            elif kind is list or kind is tuple:
+                below.extend(item)
+        if not below:
+            count = max(values, -(-characters // CHARACTERS_A_VALUE))
+            return count if count <= MAX_SMALL_COUNT else None
+        level = below
+    return None
 
 
 def _longest_literal(scan: Scan) -> int:

@@ -248,9 +248,9 @@ def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
         except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError) as error:
             reason = str(error) if isinstance(error, LookupError) else "the values are not what it takes"
-            evaluation.fault = f"“{usage}” can't be worked out: {reason}"
+            evaluation.fault = f"“{usage}” can't be worked out: {reason}."
         except ValueError as error:
-            evaluation.fault = f"“{usage}” can't be worked out: {error}"
+            evaluation.fault = f"“{usage}” can't be worked out: {error}."
         return None
 
     return call

@@ -248,4 +248,4 @@ def describe_failure(error: BaseException, tokens: list[Token]) -> str:
             f"{_MIXED[0].upper()}{_MIXED[1:]}; "
             "null, text and numbers have no keys, and conditions must be true or false."
         )
-    return f"The expression can't be evaluated: {message[:200].splitlines()[0] if message else type(error).__name__}"
+    return f"The expression can't be evaluated: {message[:200].splitlines()[0] if message else type(error).__name__}."

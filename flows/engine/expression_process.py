@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -63,6 +62,9 @@ def evaluate_in_process(text: str, variables: Mapping[str, Any], *, timeout: flo
 
 
 def _serve() -> None:
+    # POSIX only, and the engine must be importable elsewhere.
+    import resource
+
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     request = json.load(sys.stdin)
     # Should the parent die, nobody is left to kill us.

@@ -18,6 +18,8 @@ from cel import OptionalValue
 from flows.engine.errors import ExpressionError
 from flows.engine.json_value import MAX_DEPTH
 
+_PLAIN = frozenset({bool, str, int})
+
 
 @dataclass
 class KeyIndex:
@@ -68,9 +70,9 @@ def to_json(value: Any, order: Callable[[Sequence[str]], list[str]], depth: int 
 
     Raises ``ExpressionError`` for bytes, NaN and infinities, and for nesting deeper than ``MAX_DEPTH``.
     """
+    if value is None or type(value) in _PLAIN:
+        return value
     match value:
-        case None | bool() | str() | int():
-            return value
         case float():
             if math.isfinite(value):
                 return value

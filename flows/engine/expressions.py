@@ -10,13 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import cel
 
 from flows.engine.errors import ExpressionError
-from flows.engine.expression_cost import MAX_VALUE_DEPTH, Size, add_sizes, is_cheap, measure
+from flows.engine.expression_cost import (
+    MAX_VALUE_DEPTH,
+    Size,
+    add_sizes,
+    count_if_small,
+    find_small_count,
+    is_cheap,
+    measure,
+)
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, Evaluation, current
 from flows.engine.expression_messages import check_names, describe_failure, fail_at, fail_syntax
 from flows.engine.expression_process import evaluate_in_process
@@ -51,6 +59,8 @@ class CompiledExpression:
     text: str
     variables: frozenset[str]
     """The variables that it reads."""
+    small_count: int
+    """Its variables may hold so many values together before what it costs has to be estimated."""
     scan: Scan = field(repr=False, compare=False)
     program: cel.Program = field(repr=False, compare=False)
 
@@ -74,7 +84,7 @@ def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpress
     check_names(text, found, variables)
     used = frozenset(name for name, _, _ in found.names if name in variables)
     rewritten = _rewrite(text, found)
-    return CompiledExpression(text, used, found, _compile(rewritten) if rewritten != text else _compile(text))
+    return CompiledExpression(text, used, find_small_count(found, len(text)), found, _compile(rewritten))
 
 
 def _compile(text: str) -> cel.Program:
@@ -116,11 +126,15 @@ class Scope:
     def __init__(self, variables: Mapping[str, Any], *, timeout: float = TIMEOUT) -> None:
         self._variables = variables
         self._timeout = timeout
-        self._context = cel.Context(functions=IMPLEMENTATIONS)
         self._values: dict[str, Any] = {}
+        self._small_counts: dict[str, int | None] = {}
         self._sizes: dict[str, Size] = {}
         self._converted: dict[str, Any] = {}
         self._key_indexes: dict[str, KeyIndex] = {}
+
+    @cached_property
+    def _context(self) -> cel.Context:
+        return cel.Context(functions=IMPLEMENTATIONS)
 
     def evaluate(self, expression: CompiledExpression, **extra: Any) -> Any:
         """The value of an expression as a JSON value of its own, over the variables and ``extra``.
@@ -146,7 +160,7 @@ class Scope:
         return self._execute(expression)
 
     def _read(self, expression: CompiledExpression, extra: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that the expression names; those that are new here are measured."""
+        """The values that the expression names; those that are new here are looked through."""
         values: dict[str, Any] = {}
         for name in expression.variables:
             try:
@@ -155,16 +169,23 @@ class Scope:
                 raise ExpressionError(f"The variable “{name}” has no value here.") from None
             if name not in self._values or self._values[name] is not value:
                 try:
-                    size = measure(value)
+                    self._small_counts[name] = count_if_small(value)
                 except TypeError:
                     raise ExpressionError(f"The variable “{name}” holds a map with keys that are no text.") from None
-                if size.depth > MAX_VALUE_DEPTH:
+                if self._small_counts[name] is None and measure(value).depth > MAX_VALUE_DEPTH:
                     raise ExpressionError(f"The variable “{name}” is nested too deeply for an expression.")
-                self._values[name], self._sizes[name] = value, size
+                self._values[name] = value
+                self._sizes.pop(name, None)
                 self._key_indexes.pop(name, None)
         return values
 
     def _is_cheap(self, expression: CompiledExpression) -> bool:
+        counts = [self._small_counts[name] for name in expression.variables]
+        if expression.small_count and None not in counts and sum(filter(None, counts)) <= expression.small_count:
+            return True
+        for name in expression.variables:
+            if name not in self._sizes:
+                self._sizes[name] = measure(self._values[name])
         size = add_sizes(self._sizes[name] for name in expression.variables)
         new = sum(
             self._sizes[name].values

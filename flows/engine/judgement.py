@@ -12,7 +12,7 @@ from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import Evaluator, Variables
 from flows.engine.history import Outcome
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import clean_value, describe_type
+from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.output_schema import build_type, coerce_numbers, validate_output
 from flows.engine.plugins import Registry
 from flows.engine.spec import StepSpec
@@ -39,19 +39,19 @@ async def judge_output(
     ``arguments`` are clean JSON. Never raises for what a model, a rule or a plug-in did: that becomes issues.
     """
     plugins: dict[str, str] = {}
-    sanitized: Any = arguments
+    sanitized = arguments
     raw_output: Any = None
+    notes: tuple[Issue, ...] = ()
     if step.output_sanitizer is not None:
         sanitizing = Evaluator(Variables().extend(value=arguments), registry)
         try:
-            sanitized = clean_value(await sanitizing.evaluate("output_sanitizer", step.output_sanitizer)).value
-            if not isinstance(sanitized, dict):
-                raise ExpressionError(f"it gave {describe_type(sanitized)}; a map is needed.")
+            sanitized, notes = clean_output(await sanitizing.evaluate("output_sanitizer", step.output_sanitizer))
         except (ExpressionError, ValueError) as error:
             issue = _critical("sanitizer_error", f"The output_sanitizer could not be applied: {error}")
             return Judgement(Outcome.INVALID, arguments, None, (issue,), plugins=sanitizing.plugins)
         plugins.update(sanitizing.plugins)
-        raw_output = arguments if sanitized != arguments else None
+        # As text: to Python 1, 1.0 and true are equal.
+        raw_output = arguments if dump_json(sanitized) != dump_json(arguments) else None
 
     typed: BaseModel | None = None
     issues: tuple[Issue, ...] = ()
@@ -60,14 +60,14 @@ async def judge_output(
         issues = validate_output(sanitized, step.output_schema)
     if step.output_type is not None and not issues:
         typed, issues = _build_registered_type(step.output_type, sanitized, registry)
-        if typed is not None:
+        if step.output_type in registry.output_types:
             plugins[step.output_type] = registry.output_types[step.output_type].fingerprint
 
     evaluator = Evaluator(variables.extend(output=sanitized), registry)
     if issues:
         reason = await _explain_failure(step, issues, evaluator)
         plugins.update(evaluator.plugins)
-        return Judgement(Outcome.INVALID, sanitized, raw_output, issues, reason, plugins)
+        return Judgement(Outcome.INVALID, sanitized, raw_output, (*notes, *issues), reason, plugins)
 
     results = [await run_type_audit(step.output_type or "", evaluator, typed)] if typed is not None else []
     results += [await run_audit(audit, evaluator, typed) for audit in step.audits]
@@ -78,7 +78,20 @@ async def judge_output(
     reason = None if passed else await _explain_failure(step, issues, evaluator)
     plugins.update(evaluator.plugins)
     outcome = Outcome.PASSED if passed else Outcome.FAILED
-    return Judgement(outcome, sanitized, raw_output, issues, reason, plugins)
+    return Judgement(outcome, sanitized, raw_output, (*notes, *issues), reason, plugins)
+
+
+def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:
+    """What can be stored of an output, with a low issue for each place that had to be changed.
+
+    History must equal what is stored, so this comes before an output is judged or appended. Raises
+    ``ExpressionError`` for what is no map and ``ValueError`` for what has no JSON form.
+    """
+    cleaned = clean_value(found)
+    if not isinstance(cleaned.value, dict):
+        raise ExpressionError(f"it gave {describe_type(cleaned.value)}; a map is needed.")
+    notes = tuple(Issue(code="cleaned_output", severity=Severity.LOW, description=note) for note in cleaned.notes)
+    return cleaned.value, notes
 
 
 def _build_registered_type(name: str, value: Any, registry: Registry) -> tuple[BaseModel | None, tuple[Issue, ...]]:

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -18,11 +18,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from flows.engine.errors import PluginError
+from flows.engine.json_value import MAX_DEPTH
 
 PREFIX = "python:"
 """What marks a field of a flow as the name of a registered function or audit instead of a CEL expression."""
 
 ENTRY_POINT_GROUP = "toolflow.plugins"
+
+MAX_NAME_LENGTH = 100
+"""Characters of the name of a plug-in: issues carry it as the name of their audit."""
 
 _Type = TypeVar("_Type", bound=type[BaseModel])
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -72,19 +76,43 @@ class PythonFunction:
         ]
 
     def call(self, variables: Mapping[str, Any]) -> Any:
-        """Call the function with the variables that it names. A coroutine comes back not awaited."""
+        """Call the function with the variables that it names. A coroutine comes back not awaited.
+
+        It gets copies of JSON values: whatever it does to them, history stays as it is.
+        """
         named, takes_all = self._parameters
-        if takes_all:
-            return self.function(**variables)
-        return self.function(**{name: variables[name] for name in named if name in variables})
+        wanted = variables if takes_all else [name for name in named if name in variables]
+        return self.function(**{name: copy_json(variables[name]) for name in wanted})
+
+
+def copy_json(value: Any, depth: int = 0) -> Any:
+    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object."""
+    if depth < MAX_DEPTH:
+        if type(value) is dict:
+            return {key: copy_json(item, depth + 1) for key, item in value.items()}
+        if type(value) is list:
+            return [copy_json(item, depth + 1) for item in value]
+    return value
+
+
+def _find_origin(thing: Any) -> Any:
+    """The function or class whose source and name say what ``thing`` is: callable objects have neither."""
+    while isinstance(thing, partial):
+        thing = thing.func
+    return thing if hasattr(thing, "__qualname__") else type(thing)
+
+
+def _name(thing: Any) -> str:
+    origin = _find_origin(thing)
+    return f"{origin.__module__}.{origin.__qualname__}"
 
 
 def _fingerprint(thing: Any) -> str:
     try:
-        source = inspect.getsource(thing)
+        source = inspect.getsource(_find_origin(thing))
     except (OSError, TypeError):
         # Typed at a prompt or built at run time: its name is all that is known.
-        source = f"{thing.__module__}.{thing.__qualname__}"
+        source = _name(thing)
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
@@ -102,8 +130,10 @@ class Registry:
         A method ``audit(self)`` on it, if there is one, is run on every output; it gives issues as a registered
         audit does.
         """
+        _check_name(name, "output_type")
 
         def register(model: _Type) -> _Type:
+            _check_model(name, model)
             self._add(self.output_types, OutputType(name, model), model)
             return model
 
@@ -111,8 +141,10 @@ class Registry:
 
     def audit(self, name: str) -> Callable[[_Function], _Function]:
         """Register the decorated function as an audit: it names the variables that it wants and gives issues."""
+        _check_name(name, "audit")
 
         def register(function: _Function) -> _Function:
+            _check_parameters(name, function)
             self._add(self.audits, PythonFunction(name, function), function)
             return function
 
@@ -120,8 +152,10 @@ class Registry:
 
     def function(self, name: str) -> Callable[[_Function], _Function]:
         """Register the decorated function for use in place of an expression."""
+        _check_name(name, "function")
 
         def register(function: _Function) -> _Function:
+            _check_parameters(name, function)
             self._add(self.functions, PythonFunction(name, function), function)
             return function
 
@@ -133,12 +167,39 @@ class Registry:
         if known is not None:
             other = known.model if isinstance(known, OutputType) else known.function
             # Importing a module a second time under its own name is no clash.
-            if (other.__module__, other.__qualname__) != (thing.__module__, thing.__qualname__):
+            if _name(other) != _name(thing):
                 raise PluginError(
-                    f"“{entry.name}” is registered twice: by {other.__module__}.{other.__qualname__} "
-                    f"and by {thing.__module__}.{thing.__qualname__}. Give one of them another name."
+                    f"“{entry.name}” is registered twice: by {_name(other)} and by {_name(thing)}. "
+                    "Give one of them another name."
                 )
         kind[entry.name] = entry
+
+
+def _check_name(name: Any, decorator: str) -> None:
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:
+        raise PluginError(
+            f'Write @{decorator}("name"), with a name of 1 to {MAX_NAME_LENGTH} characters that flows refer to.'
+        )
+
+
+def _check_model(name: str, model: Any) -> None:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise PluginError(f"The output type “{name}” must be a class derived from pydantic's BaseModel.")
+
+
+def _check_parameters(name: str, function: Callable[..., Any]) -> None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise PluginError(
+            f"“{name}” can't be registered: Python can't tell its parameters. Wrap it in a function of your own."
+        ) from None
+    for parameter in parameters:
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise PluginError(
+                f"“{name}” takes “{parameter.name}” by position only, and variables are passed by name. "
+                "Take the “/” out of its parameters."
+            )
 
 
 registry = Registry()

@@ -7,11 +7,12 @@ import uuid
 from typing import Any
 
 from flows.engine.clock import Clock, SystemClock
+from flows.engine.errors import InputError, Problem
 from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
 from flows.engine.history import History
-from flows.engine.json_value import clean_value
+from flows.engine.json_value import clean_value, describe_type
 from flows.engine.model_client import ModelClient
-from flows.engine.output_schema import validate_input
+from flows.engine.output_schema import coerce_numbers, validate_input
 from flows.engine.plugins import Registry
 from flows.engine.plugins import registry as default_registry
 from flows.engine.pricing import price_usage
@@ -45,9 +46,6 @@ async def run_flow(
     ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result.
     """
     spec = prepare_spec(flow, registry=registry, defaults=defaults or ModelSettings(model=DEFAULT_MODEL))
-    input = clean_value(input).value
-    if spec.input_schema is not None:
-        validate_input(input, spec.input_schema)
     execution = Execution(
         spec=spec,
         client=client,
@@ -58,7 +56,8 @@ async def run_flow(
         price=price,
         track_usage=include_token_usage,
     )
-    end = await execution.execute(History.begin(input, run_id=uuid.uuid4().hex))
+    history = History.begin(check_input(input, spec.input_schema), run_id=uuid.uuid4().hex)
+    end = await execution.execute(history)
     assert end.finish is not None, "an execution that nobody stops ends with a finish"
     return RunResult.of(
         end.history,
@@ -67,6 +66,25 @@ async def run_flow(
         include_all_attempts=include_all_attempts,
         include_token_usage=include_token_usage,
     )
+
+
+def check_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The input of a run as it can be stored, with the numbers that ``schema`` names: expressions don't mix the two.
+
+    Raises ``InputError`` with all that is wrong with it.
+    """
+    try:
+        cleaned = clean_value(input)
+    except ValueError as error:
+        raise InputError([Problem("", str(error))]) from error
+    if not isinstance(cleaned.value, dict):
+        raise InputError([Problem("", f"The input must be a JSON object, got {describe_type(cleaned.value)}.")])
+    if cleaned.notes:
+        raise InputError([Problem("", note) for note in cleaned.notes])
+    if schema is None:
+        return cleaned.value
+    validate_input(cleaned.value, schema)
+    return coerce_numbers(cleaned.value, schema)  # type: ignore[no-any-return]  # a map stays a map
 
 
 def run_flow_sync(flow: FlowSpec, input: dict[str, Any], **options: Any) -> RunResult:

@@ -128,13 +128,13 @@ class _Mender:
             if guessed is not None:
                 mended["type"] = guessed
         declared = mended.get("type")
-        types = set(declared) if isinstance(declared, list) else {declared}
-        if not types <= set(TYPES):
+        types = declared if isinstance(declared, list) else [declared]
+        if not all(name in TYPES for name in types):
             return
         if node.get("nullable") is True and "null" not in types:
             mended.update(_allow_null(mended))
         for keyword, wanted in KEYWORDS_OF_TYPE.items():
-            if not wanted & types:
+            if not wanted.intersection(types):
                 mended.pop(keyword, None)
         if mended.get("format") not in FORMATS:
             mended.pop("format", None)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.evaluation import find_function
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.json_value import dump_json, format_pointer
+from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
@@ -35,13 +35,22 @@ def parse_document(kind: type[_Spec], document: Any) -> _Spec:
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        problems = [Problem(format_pointer(details["loc"]), _explain(dict(details))) for details in error.errors()]
+        problems = [
+            Problem(format_pointer(details["loc"]), _explain(dict(details)))
+            for details in error.errors()
+            # Entries that are wrong themselves are no missing entries.
+            if not (details["type"] == "too_short" and details["input"])
+        ]
         raise SpecError(problems) from error
 
 
 def _explain(details: dict[str, Any]) -> str:
-    name = details["loc"][-1] if details["loc"] else "document"
+    name = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "document")
     match details["type"]:
+        case "model_type":
+            return f"“{name}” must be an object, got {describe_type(details['input'])}."
+        case "tuple_type":
+            return f"“{name}” must be a list, got {describe_type(details['input'])}."
         case "extra_forbidden":
             return f"Unknown field “{name}”."
         case "missing":
@@ -87,7 +96,7 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
         Problem(f"/input_schema{problem.path}", problem.message)
         for problem in (check_input_schema(spec.input_schema) if spec.input_schema is not None else [])
     ]
-    problems += _check_characters(spec.to_document())
+    problems += _check_characters(spec)
     problems += _check_unique(spec, "name", "name")
     problems += _check_unique(spec, "tool_name", "tool name")
     for index, step in enumerate(spec.steps, start=1):
@@ -98,10 +107,18 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
     return problems
 
 
-def _check_characters(document: dict[str, Any]) -> Iterator[Problem]:
-    text = dump_json(document)
-    if "\\u0000" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        yield Problem("", "The flow holds NUL characters or lone surrogates, which can't be stored. Take them out.")
+def _check_characters(spec: FlowSpec) -> Iterator[Problem]:
+    # Schemas have a check of their own, and are the only part that may hold what has no JSON form.
+    document = spec.model_dump(mode="json", exclude={"input_schema": True, "steps": {"__all__": {"output_schema"}}})
+    stack: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
+    while stack:
+        value, path = stack.pop()
+        if isinstance(value, str) and clean_value(value).notes:
+            message = "There are NUL characters or lone surrogates here, which can't be stored. Take them out."
+            yield Problem(format_pointer(path), message)
+        if isinstance(value, dict | list):
+            entries = value.items() if isinstance(value, dict) else enumerate(value)
+            stack.extend((entry, (*path, key)) for key, entry in entries)
 
 
 def _check_unique(spec: FlowSpec, field: str, words: str) -> Iterator[Problem]:
@@ -203,7 +220,9 @@ def find_doubts(spec: FlowSpec) -> list[Problem]:
                     "this shows the model nothing; use the input_expression to hand it data of the input.",
                 )
             )
-        for position, audit in enumerate(step.audits):
+        # A local step tells no model anything, and with a pass_expression no fail_at counts.
+        audits = () if step.is_local or step.pass_expression is not None else step.audits
+        for position, audit in enumerate(audits):
             if not audit.fail_at.at_least(step.issue_severity_filter):
                 doubts.append(
                     Problem(

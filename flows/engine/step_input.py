@@ -16,14 +16,19 @@ class MissingInputError(ExpressionError):
     """A step without an ``input_expression`` follows a step that left no usable output."""
 
 
-async def prepare_input(spec: FlowSpec, history: History, index: int, registry: Registry) -> dict[str, Any]:
+async def prepare_input(
+    spec: FlowSpec, history: History, index: int, registry: Registry
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The input of step ``index``: its ``input_expression``, else the previous output; then its ``input_sanitizer``.
+
+    Beside it stand the fingerprints of the plug-ins that it used, by name.
 
     Raises ``ExpressionError`` with a sentence that names step and field, ``MissingInputError`` where nothing is there.
     """
     step = spec.step(index)
     where = f"Step {index} “{step.name}”"
     evaluator = Evaluator(step_variables(spec, history, index), registry)
+    plugins = evaluator.plugins
     if step.input_expression is None:
         value = evaluator.variables["previous"]
         if value is None:
@@ -36,7 +41,8 @@ async def prepare_input(spec: FlowSpec, history: History, index: int, registry: 
     if step.input_sanitizer is not None:
         sanitizing = Evaluator(Variables().extend(value=value), registry)
         value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where)
-    return value  # type: ignore[no-any-return]  # outputs in a history are maps
+        plugins = {**plugins, **sanitizing.plugins}
+    return value, plugins
 
 
 async def _evaluate_map(evaluator: Evaluator, field: str, text: str, where: str) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flows.engine.errors import ModelErrorCode
+from flows.engine.execution import Progress
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.spec import FlowSpec, StepSpec
@@ -68,3 +70,46 @@ def make_usage(total: int = 30, **fields: Any) -> TokenUsage:
 
 def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)
+
+
+class FakeClock:
+    """A clock that stands still until somebody sleeps; nobody has to wait for it."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self._now = now
+        self.slept_until: list[datetime] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    async def sleep_until(self, moment: datetime) -> None:
+        self.slept_until.append(moment)
+        self._now = max(self._now, moment)
+
+
+class MemoryRecorder:
+    """Keeps what it is told, as a store would."""
+
+    def __init__(self) -> None:
+        self.records: list[Progress] = []
+
+    async def record(self, progress: Progress) -> None:
+        self.records.append(progress)
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The attempts that were recorded as ended."""
+        return [progress.ended for progress in self.records if progress.ended is not None]
+
+    def describe(self) -> list[str]:
+        """Each record in words: ``"1.1 failed, 1.2 begins"``."""
+        return [", ".join(_describe(progress)) for progress in self.records]
+
+
+def _describe(progress: Progress) -> Iterator[str]:
+    if (ended := progress.ended) is not None:
+        yield f"{ended.step}.{ended.number} {ended.outcome}"
+    if (begun := progress.begun) is not None:
+        yield f"{begun.step}.{begun.number} begins"
+    if (finish := progress.finish) is not None:
+        yield f"run {finish.status}"

@@ -102,7 +102,7 @@ class TestReading:
         except ValueError as error:
             sentence = str(error)
         else:
-            sentence = "" if isinstance(value, dict) else "no object"
+            sentence = "" if type(value) is dict else "no object"
         assert not sentence or re.search(r"(Line \d+, column \d+: |expected|number|key|integer).*\.$", sentence)
 
     @given(st.dictionaries(st.text(), VALUES, max_size=4))

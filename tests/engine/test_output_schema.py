@@ -184,7 +184,10 @@ class TestMakeStrict:
         make_strict(loose)
         assert repr(loose) == before
 
-    @pytest.mark.parametrize("value", [None, [], 5, "x", {"type": 5}, {"properties": []}, {"anyOf": 1}, {"$ref": 1}])
+    @pytest.mark.parametrize(
+        "value",
+        [None, [], 5, "x", {"type": 5}, {"type": {}}, {"type": [[]]}, {"properties": []}, {"anyOf": 1}, {"$ref": 1}],
+    )
     def test_what_is_no_schema_is_neither_mended_nor_a_crash(self, value: Any) -> None:
         assert check_strict(make_strict(value))
 

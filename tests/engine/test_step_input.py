@@ -1,0 +1,247 @@
+"""The input of a step: rule 3."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import ExpressionError
+from flows.engine.history import History
+from flows.engine.plugins import Registry
+from flows.engine.prompt import build_request
+from flows.engine.spec import FlowSpec
+from flows.engine.step_input import MissingInputError, prepare_input
+from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
+
+
+async def find_input(flow: FlowSpec, history: History, step: int = 2, registry: Registry | None = None) -> Any:
+    value, _ = await prepare_input(flow, history, step, registry or Registry())
+    return value
+
+
+def second_step(**fields: Any) -> FlowSpec:
+    """A flow whose second step has these fields."""
+    return make_flow(make_step(1), make_step(2, **fields))
+
+
+class TestWithoutExpression:
+    FLOW = make_flow(make_step(1), make_step(2))
+
+    async def test_the_first_step_works_on_the_input_of_the_run(self) -> None:
+        assert await find_input(self.FLOW, make_history(input={"topic": "tea"}), 1) == {"topic": "tea"}
+
+    async def test_a_later_step_works_on_the_output_of_the_step_before(self) -> None:
+        assert await find_input(self.FLOW, make_history(make_attempt(output={"text": "Tea."}))) == {"text": "Tea."}
+
+    async def test_it_is_the_output_of_the_final_attempt(self) -> None:
+        history = make_history(
+            make_attempt(1, 1, "failed", output={"text": "first"}),
+            make_attempt(1, 2, output={"text": "second"}),
+            make_attempt(1, 3, "interrupted"),
+        )
+        assert await find_input(self.FLOW, history) == {"text": "second"}
+
+    async def test_an_output_that_audits_refused_is_worked_on_where_the_flow_goes_on(self) -> None:
+        history = make_history(make_attempt(outcome="failed", output={"text": "weak"}))
+        assert await find_input(self.FLOW, history) == {"text": "weak"}
+
+    @pytest.mark.parametrize(
+        "attempt",
+        [make_attempt(outcome="invalid", output={"wrong": 1}), make_attempt(outcome="errored")],
+        ids=["invalid", "errored"],
+    )
+    async def test_a_step_before_that_left_nothing_usable_is_an_error_that_says_what_to_do(self, attempt: Any) -> None:
+        with pytest.raises(MissingInputError) as caught:
+            await find_input(self.FLOW, make_history(attempt))
+        assert str(caught.value) == (
+            "Step 2 “Step 2” has no input: the step before it left no usable output. "
+            "Give it an input_expression, or let the step before it stop the flow on failure."
+        )
+
+
+class TestInputExpression:
+    async def test_it_sees_the_input_and_all_previous_results(self) -> None:
+        flow = make_flow(
+            make_step(1),
+            make_step(2),
+            make_step(
+                3,
+                input_expression="{'topic': input.topic, 'first': steps[1].output.text, "
+                "'second': steps[2].output.text, 'last': previous.text}",
+            ),
+        )
+        history = make_history(make_attempt(1), make_attempt(2))
+        assert await find_input(flow, history, 3) == {"topic": "tea", "first": "s1a1", "second": "s2a1", "last": "s2a1"}
+
+    async def test_index_0_is_the_input(self) -> None:
+        flow = second_step(input_expression="steps[0]")
+        assert await find_input(flow, make_history(make_attempt())) == {
+            "name": "Initial input",
+            "output": {"topic": "tea"},
+            "issues": [],
+            "passed": True,
+        }
+
+    async def test_each_step_has_its_name_output_issues_and_verdict(self) -> None:
+        flow = second_step(input_expression="steps[1]")
+        issue = make_issue("high", "Too short.", path="/text", audit="Length", words=2)
+        history = make_history(make_attempt(outcome="failed", output={"text": "Tea."}, issues=(issue,)))
+        step = await find_input(flow, history)
+        assert (step["name"], step["output"], step["passed"]) == ("Step 1", {"text": "Tea."}, False)
+        (seen,) = step["issues"]
+        assert (seen["severity"], seen["description"], seen["path"], seen["audit"]) == (
+            "high",
+            "Too short.",
+            "/text",
+            "Length",
+        )
+        assert seen["words"] == 2, "fields that an audit added are there too"
+
+    async def test_only_final_attempts_stand_in_steps(self) -> None:
+        flow = second_step(input_expression="{'texts': steps.map(s, s.output)}")
+        history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2))
+        assert await find_input(flow, history) == {"texts": [{"topic": "tea"}, {"text": "s1a2"}]}
+
+    async def test_the_current_step_is_not_in_steps_and_not_the_previous_one(self) -> None:
+        flow = second_step(input_expression="{'count': size(steps), 'previous': previous}")
+        history = make_history(make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2, "failed"))
+        assert await find_input(flow, history) == {"count": 2, "previous": {"text": "s1a1"}}
+
+    async def test_a_retry_works_on_the_same_input_as_the_first_try(self) -> None:
+        flow = second_step(input_expression="{'steps': steps, 'previous': previous, 'input': input}")
+        first = make_history(make_attempt(1))
+        assert await find_input(flow, first) == await find_input(flow, first.append(make_attempt(2, 1, "failed")))
+
+    async def test_an_output_that_broke_its_schema_is_null_to_expressions(self) -> None:
+        flow = second_step(input_expression="{'known': steps[1].output == null && previous == null}")
+        history = make_history(make_attempt(outcome="invalid", output={"wrong": 1}))
+        assert await find_input(flow, history) == {"known": True}
+
+    async def test_a_python_function_is_called_with_the_variables_that_it_names(self) -> None:
+        registry = Registry()
+
+        @registry.function("combine")
+        def combine(previous: Any, input: Any) -> Any:
+            return {"words": [input["topic"], previous["text"]]}
+
+        @registry.function("combine_later")
+        async def combine_later(**variables: Any) -> Any:
+            return {"names": sorted(variables)}
+
+        history = make_history(make_attempt())
+        flow = second_step(input_expression="python:combine")
+        assert await find_input(flow, history, registry=registry) == {"words": ["tea", "s1a1"]}
+        flow = second_step(input_expression="python:combine_later")
+        assert await find_input(flow, history, registry=registry) == {"names": ["input", "previous", "steps"]}
+
+    async def test_plug_ins_that_made_the_input_are_named_with_their_fingerprints(self) -> None:
+        registry = Registry()
+        registry.function("pick")(lambda previous: previous)
+        registry.function("tidy")(lambda value: value)
+        flow = second_step(input_expression="python:pick", input_sanitizer="python:tidy")
+        _, plugins = await prepare_input(flow, make_history(make_attempt()), 2, registry)
+        assert plugins == {f"python:{name}": registry.functions[name].fingerprint for name in ("pick", "tidy")}
+
+    async def test_what_cannot_be_stored_is_cleaned_before_it_is_an_input(self) -> None:
+        registry = Registry()
+        registry.function("dirty")(lambda: {"text": "a\0b\ud800", "pair": (1, 2)})
+        flow = second_step(input_expression="python:dirty")
+        found = await find_input(flow, make_history(make_attempt()), registry=registry)
+        assert found == {"text": "a\ufffdb\ufffd", "pair": [1, 2]}
+
+
+class TestSanitizer:
+    async def test_it_gets_what_the_expression_gave(self) -> None:
+        flow = second_step(
+            input_expression="{'text': ' ' + previous.text + ' '}", input_sanitizer="{'text': value.text.trim()}"
+        )
+        assert await find_input(flow, make_history(make_attempt())) == {"text": "s1a1"}
+
+    async def test_without_an_expression_it_gets_the_output_of_the_step_before(self) -> None:
+        flow = second_step(input_sanitizer="{'text': value.text + '!'}")
+        assert await find_input(flow, make_history(make_attempt())) == {"text": "s1a1!"}
+
+    async def test_one_that_changes_its_value_in_place_leaves_history_as_it_was(self) -> None:
+        registry = Registry()
+
+        @registry.function("spoil")
+        def spoil(value: Any) -> Any:
+            value["text"] = "spoiled"
+            value["tags"].append("spoiled")
+            return value
+
+        flow = second_step(input_sanitizer="python:spoil")
+        history = make_history(make_attempt(output={"text": "good", "tags": []}))
+        found = await find_input(flow, history, registry=registry)
+        assert found == {"text": "spoiled", "tags": ["spoiled"]}
+        final = history.final(1)
+        assert final is not None and final.output == {"text": "good", "tags": []}
+
+    async def test_what_it_gave_can_be_changed_afterwards_without_harm(self) -> None:
+        registry, kept = Registry(), {"texts": ["first"]}
+        registry.function("share")(lambda value: kept)
+        flow = second_step(input_sanitizer="python:share")
+        found = await find_input(flow, make_history(make_attempt()), registry=registry)
+        kept["texts"].append("second")
+        assert found == {"texts": ["first"]}
+
+
+class TestInternalKeys:
+    async def test_keys_that_begin_with_an_underscore_are_for_expressions_and_never_reach_the_model(self) -> None:
+        flow = second_step(input_expression="{'text': input._draft, '_draft': input._draft, 'deep': [input.deep]}")
+        history = make_history(make_attempt(), input={"_draft": "secret", "deep": {"_key": "hidden", "shown": 1}})
+        found = await find_input(flow, history)
+        assert found["_draft"] == "secret"
+        (message,) = build_request(flow, history, 2, found)["messages"]
+        assert json.loads(message["content"]) == {"text": "secret", "deep": [{"shown": 1}]}
+
+
+class TestFailures:
+    @staticmethod
+    def make_registry() -> Registry:
+        registry = Registry()
+        registry.function("raises")(lambda: 1 // 0)
+        registry.function("gives_none")(lambda: None)
+        registry.function("gives_object")(lambda: {"thing": object()})
+        return registry
+
+    @pytest.mark.parametrize("field", ["input_expression", "input_sanitizer"])
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("{'a': 1 / 0}", "zero"),
+            ("[1]", "it gave a list; a map is needed."),
+            ("'text'", "it gave text; a map is needed."),
+            ("python:gives_none", "it gave null; a map is needed."),
+            ("python:raises", "“python:raises” raised ZeroDivisionError: integer division or modulo by zero"),
+            ("python:gives_object", "/thing: a value of type “object” has no JSON form."),
+            ("python:missing", "No function is registered as “missing”."),
+        ],
+    )
+    async def test_a_failing_expression_is_told_with_step_and_field(self, field: str, text: str, words: str) -> None:
+        flow = second_step(**{field: text})
+        with pytest.raises(ExpressionError) as caught:
+            await find_input(flow, make_history(make_attempt()), registry=self.make_registry())
+        assert str(caught.value).startswith(f"Step 2 “Step 2”, {field}: ")
+        assert words in str(caught.value)
+
+    async def test_a_key_that_is_not_there_is_named(self) -> None:
+        with pytest.raises(ExpressionError, match=r"^Step 2 “Step 2”, input_expression: .*missing"):
+            await find_input(second_step(input_expression="{'a': input.missing}"), make_history(make_attempt()))
+
+    async def test_what_a_function_raises_can_be_stored(self) -> None:
+        registry = Registry()
+
+        @registry.function("raises")
+        def fail() -> None:
+            raise RuntimeError("bad \0 \ud800 " + "x" * 100_000)
+
+        with pytest.raises(ExpressionError) as caught:
+            await find_input(
+                second_step(input_expression="python:raises"), make_history(make_attempt()), registry=registry
+            )
+        sentence = str(caught.value)
+        assert "raised RuntimeError: bad \ufffd \ufffd x" in sentence
+        assert len(sentence) < 2_000
