@@ -47,13 +47,17 @@ def index_keys(value: Any) -> KeyIndex:
     return index
 
 
-def sort_keys(keys: Sequence[str], indexes: Sequence[KeyIndex], literals: Sequence[str]) -> list[str]:
+def sort_keys(
+    keys: Sequence[str], list_indexes: Callable[[], Sequence[KeyIndex]], literals: Sequence[str]
+) -> list[str]:
     """The keys of a map in the order of a literal in the expression, else of a map in the variables that has just these
     keys, else of the variables as a whole; what is in none of them comes last, by the alphabet.
     """
     wanted = frozenset(keys)
     if literals and wanted <= frozenset(literals):
         return list(dict.fromkeys(key for key in literals if key in wanted))
+    # Making the indexes means walking all variables: only where the literals don't say it.
+    indexes = list_indexes()
     for index in indexes:
         shape = index.shapes.get(wanted)
         if shape is not None:

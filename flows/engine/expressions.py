@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import cel
@@ -197,14 +197,15 @@ class Scope:
     def _execute(self, expression: CompiledExpression) -> Any:
         for name in expression.variables:
             self._convert(name)
-        evaluation = Evaluation(lambda keys: sort_keys(keys, self._list_key_indexes(expression), ()))
+        list_indexes = partial(self._list_key_indexes, expression)
+        evaluation = Evaluation(lambda keys: sort_keys(keys, list_indexes, ()))
         current.evaluation = evaluation
         try:
             result = expression.program.execute(self._context)
             if evaluation.fault is None:
                 return to_json(
                     result,
-                    lambda keys: sort_keys(keys, self._list_key_indexes(expression), expression.scan.literal_keys),
+                    lambda keys: sort_keys(keys, list_indexes, expression.scan.literal_keys),
                 )
         except ExpressionError:
             raise
