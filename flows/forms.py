@@ -67,7 +67,7 @@ class StepNumbersField(forms.Field):
         if text.startswith("["):
             return self._read_list(text)
         numbers = []
-        for part in re.split(r"[\s,]+", text) if text else []:
+        for part in filter(None, re.split(r"[\s,]+", text)):
             if not re.fullmatch(r"-?[0-9]{1,6}", part):
                 raise ValidationError(f"“{part[:40]}” is no number of a step. {self._expected}")
             numbers.append(int(part))

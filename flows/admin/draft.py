@@ -1,0 +1,210 @@
+"""A whole flow as it was posted: checked before anything is stored, its problems shown where they are, then saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.db import models
+
+from flows.admin.formsets import RowFormSet, StepFormSet
+from flows.engine.errors import Problem, SpecError
+from flows.engine.json_value import format_pointer, parse_pointer
+from flows.forms import FlowForm, JsonObjectField
+from flows.models import AuditRule, Flow, StepDefinition
+from flows.publishing import build_spec
+
+MOST_SHOWN = 10
+"""Problems of one field that are shown; of more their number is told."""
+
+# Stand-in names must clash with none that somebody gave.
+_NOBODY_TYPES = "\N{SYMBOL FOR NULL}"
+
+_Row = TypeVar("_Row", bound=models.Model)
+
+
+@dataclass(frozen=True, slots=True)
+class StepDraft:
+    """A step that stays, and its audits that stay, in the order that was posted."""
+
+    form: Any
+    audits: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FormError:
+    """One error of the page: where it is in words, what it says, and the id of the element to go to."""
+
+    place: str
+    message: str
+    anchor: str
+
+
+class EditedFlowForm(FlowForm):
+    """The flow's own fields in the editor. Valid only if the whole flow is, with its steps and audits.
+
+    The admin makes the formsets of the steps before it validates this form, and hangs them on its instance.
+    """
+
+    draft: FlowDraft | None = None
+
+    def full_clean(self) -> None:
+        """Validate all forms of the page, then the flow that they make up."""
+        super().full_clean()
+        steps = getattr(self.instance, "step_formset", None)
+        if self.is_bound and steps is not None:
+            self.draft = FlowDraft(self, steps)
+            self.draft.check()
+
+
+class FlowDraft:
+    """What the forms of one page make of a flow."""
+
+    def __init__(self, form: FlowForm, step_formset: StepFormSet) -> None:
+        """Validate the forms one by one, and put them in order."""
+        self._form = form
+        self._step_formset = step_formset
+        self._formsets: list[RowFormSet] = [step_formset]
+        for step in step_formset.forms:
+            self._formsets += getattr(step, "nested_formsets", [])
+        for formset in self._formsets:
+            formset.is_valid()
+        self.steps = [
+            StepDraft(step, [audit for nested in getattr(step, "nested_formsets", []) for audit in _list_kept(nested)])
+            for step in _list_kept(step_formset)
+        ]
+
+    def check(self) -> None:
+        """Add everything that keeps the flow from running to the fields that it is about.
+
+        What forms found out themselves is not told twice: a field that can't be read counts as not filled in, and
+        problems of that field are dropped.
+        """
+        if any(formset.non_form_errors() for formset in self._formsets):
+            return
+        if self._find_lost_rows():
+            return
+        try:
+            build_spec(
+                _read_row(Flow, self._form, {"name": "unnamed"}),
+                [
+                    (
+                        _read_row(StepDefinition, step.form, {"name": f"{_NOBODY_TYPES}{index}", "compute": "{}"}),
+                        [
+                            _read_row(AuditRule, audit, {"name": f"{_NOBODY_TYPES}{position}", "rule": "true"})
+                            for position, audit in enumerate(step.audits)
+                        ],
+                    )
+                    for index, step in enumerate(self.steps)
+                ],
+            )
+        except SpecError as error:
+            self._show_problems(error.problems)
+
+    def save(self, flow: Flow) -> None:
+        """Store the steps and audits of a checked draft; rows that the editor removed are deleted."""
+        steps, audits = [], []
+        for position, step in enumerate(self.steps):
+            row = step.form.instance
+            row.flow, row.position = flow, position
+            row.save()
+            steps.append(row.pk)
+            for audit_position, form in enumerate(step.audits):
+                audit = form.instance
+                audit.step, audit.position = row, audit_position
+                audit.save()
+                audits.append(audit.pk)
+        AuditRule.objects.filter(step__flow=flow).exclude(pk__in=audits).delete()
+        StepDefinition.objects.filter(flow=flow).exclude(pk__in=steps).delete()
+
+    def list_errors(self) -> Iterator[FormError]:
+        """Every error of the page, from top to bottom."""
+        yield from _list_form_errors(self._form, "Flow")
+        for formset in self._formsets:
+            for message in formset.non_form_errors():
+                yield FormError("Steps" if formset is self._step_formset else "Audits", str(message), "steps-group")
+        for index, step in enumerate(self.steps, start=1):
+            place = f"Step {index}{_quote_name(step.form)}"
+            yield from _list_form_errors(step.form, place)
+            for position, audit in enumerate(step.audits, start=1):
+                yield from _list_form_errors(audit, f"{place}, audit {position}{_quote_name(audit)}")
+
+    def _find_lost_rows(self) -> bool:
+        """Refuse a page that leaves out stored rows (added meanwhile) or names one twice; saving it would lose them."""
+        steps = _list_keys(self._step_formset)
+        audits = [key for formset in self._formsets[1:] for key in _list_keys(formset)]
+        missing = [
+            *(row for key, row in self._step_formset.rows.items() if key not in steps),
+            *(row for key, row in self._step_formset.audit_rows.items() if key not in audits),
+        ]
+        if missing:
+            self._form.add_error(
+                None,
+                f"Somebody added “{missing[0]}” to this flow after you opened the page. Open the flow in another "
+                "tab to see what is there now, then reload this page and make your changes again.",
+            )
+        elif len(set(steps)) < len(steps) or len(set(audits)) < len(audits):
+            self._form.add_error(None, "The page names one step or audit twice. Reload it and try again.")
+        else:
+            return False
+        return True
+
+    def _show_problems(self, problems: Sequence[Problem]) -> None:
+        messages: dict[tuple[Any, str | None], list[str]] = {}
+        for problem in problems:
+            form, rest = self._find_form(parse_pointer(problem.path))
+            field = rest[0] if rest and rest[0] in form.fields else None
+            if field is not None and field in form.errors:
+                continue
+            deeper = rest[1:] if field and isinstance(form.fields[field], JsonObjectField) else ()
+            message = f"{format_pointer(deeper)}: {problem.message}" if deeper else problem.message
+            messages.setdefault((form, field), []).append(message)
+        for (form, field), lines in messages.items():
+            more = len(lines) - MOST_SHOWN
+            form.add_error(field, lines[:MOST_SHOWN] + ([f"{more} more problems follow."] if more > 0 else []))
+
+    def _find_form(self, parts: Sequence[str]) -> tuple[Any, Sequence[str]]:
+        """The form that a JSON pointer into the flow's document leads to, and what follows of the pointer."""
+        match parts:
+            case ["steps", index, "audits", position, *rest]:
+                return self.steps[int(index)].audits[int(position)], rest
+            case ["steps", index, *rest]:
+                return self.steps[int(index)].form, rest
+            case _:
+                return self._form, parts
+
+
+def _list_kept(formset: RowFormSet) -> list[Any]:
+    kept = [form for form in formset.forms if not formset.is_removed(form)]
+    # Forms stay where they are if a position was tampered with; that is an error of theirs already.
+    return sorted(kept, key=lambda form: form.cleaned_data.get("position", 0))
+
+
+def _list_keys(formset: RowFormSet) -> list[str]:
+    return [str(form.instance.pk) for form in formset.forms if form.instance.pk is not None]
+
+
+def _read_row(model: type[_Row], form: Any, stand_ins: Mapping[str, str]) -> _Row:
+    """A row, not to be stored, of the form's fields that are valid; stand-ins where a spec can't do without."""
+    row = model()
+    for name in form._meta.fields:
+        if name in form.cleaned_data:
+            setattr(row, name, form.cleaned_data[name])
+        elif name in stand_ins:
+            setattr(row, name, stand_ins[name])
+    return row
+
+
+def _list_form_errors(form: Any, place: str) -> Iterator[FormError]:
+    for name, errors in form.errors.items():
+        bound = form[name] if name in form.fields else None
+        words = f"{place}, {bound.label.lower()}" if bound is not None and not bound.is_hidden else place
+        anchor = bound.id_for_label if bound is not None and not bound.is_hidden else form.prefix or ""
+        for message in errors:
+            yield FormError(words, str(message), anchor)
+
+
+def _quote_name(form: Any) -> str:
+    name = str(form["name"].value() or "").strip()
+    return f" “{name[:60]}”" if name else ""

@@ -1,0 +1,48 @@
+"""What must be kept is not deleted, and whoever tries is told why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import messages
+from django.db import models
+from django.db.models import ProtectedError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from flows.models import ImmutableVersionError
+
+
+def is_referred_to(row: models.Model) -> bool:
+    """Whether rows that protect this one, such as runs, refer to it. Asks for one row, however many there are."""
+    return any(
+        relation.on_delete is models.PROTECT
+        and relation.related_model._default_manager.filter(**{relation.field.name: row}).exists()
+        for relation in row._meta.related_objects
+    )
+
+
+class ProtectedDeletionMixin:
+    """For a ``ModelAdmin`` whose rows may have runs: refuses to delete those with a sentence."""
+
+    def find_obstacle(self, row: Any) -> str | None:
+        """Why ``row`` can't be deleted; None if it can."""
+        raise NotImplementedError
+
+    def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> Any:
+        """What deleting would take along; where something stands in the way, only that."""
+        obstacles = [obstacle for row in objs if (obstacle := self.find_obstacle(row))]
+        if obstacles:
+            return [], {}, set(), obstacles
+        return super().get_deleted_objects(objs, request)  # type: ignore[misc]  # a mixin
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Ask, and delete. A run that is started in between wins."""
+        try:
+            return super().delete_view(request, object_id, extra_context)  # type: ignore[misc, no-any-return]  # a mixin
+        except (ProtectedError, ImmutableVersionError):
+            messages.error(request, "Not deleted: it was put to use just now.")
+            options = self.model._meta  # type: ignore[attr-defined]  # a mixin
+            name = f"admin:{options.app_label}_{options.model_name}_change"
+            return HttpResponseRedirect(reverse(name, args=[object_id]))

@@ -1,0 +1,12 @@
+"""What the tests of the flow editor share."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+
+@pytest.fixture
+def editor(client: Client, db: None) -> Client:
+    """A browser in which somebody is signed in who may do everything."""
+    client.force_login(User.objects.create_superuser("ada", password="secret"))
+    return client
