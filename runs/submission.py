@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.db import transaction
 
-from flows.engine.errors import InputError, Problem
-from flows.engine.json_value import clean_value, describe_type
-from flows.engine.output_schema import validate_input
+from flows.engine.running import check_input
 from flows.engine.spec import ModelSettings
 from flows.models import Flow, FlowVersion
 from runs.models import Run
@@ -54,21 +52,6 @@ def submit_run(
         run.save(force_insert=True)
         wake_worker()
     return run
-
-
-def check_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
-    """The input as it can be stored. Raises ``InputError`` with all that is wrong with it."""
-    if not isinstance(input, dict):
-        raise InputError([Problem("", f"The input must be a JSON object, got {describe_type(input)}.")])
-    try:
-        cleaned = clean_value(input)
-    except ValueError as error:
-        raise InputError([Problem("", str(error))]) from error
-    if cleaned.notes:
-        raise InputError([Problem("", note) for note in cleaned.notes])
-    if schema is not None:
-        validate_input(cleaned.value, schema)
-    return cleaned.value  # type: ignore[no-any-return]  # a cleaned map is a map
 
 
 def default_model_settings() -> ModelSettings:

@@ -125,9 +125,6 @@ AUTH_PASSWORD_VALIDATORS = [
 LANGUAGE_CODE = "en"
 USE_I18N = False
 USE_TZ = True
-# Of the admin; our own pages name the zone as well.
-DATE_FORMAT = "j M Y"
-DATETIME_FORMAT = "j M Y, H:i:s"
 TIME_ZONE = environment.read_time_zone("TOOLFLOW_TIME_ZONE", "UTC")
 
 STATIC_URL = "/static/"
