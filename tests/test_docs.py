@@ -155,7 +155,7 @@ def test_the_reference_has_every_field_with_its_default(heading: str, model: typ
         f"{strict_schema.MAX_ENUM_VALUES:,} values",
         f"{strict_schema.MAX_NAME_CHARACTERS:,} characters",
         f"at most {MOST_ISSUES} issues",
-        *(f"`{name}`" for name in (*strict_schema.TYPES, *strict_schema.FORMATS)),
+        *(f"`{name}`" for name in sorted({*strict_schema.TYPES, *strict_schema.FORMATS})),
     ],
 )
 def test_the_reference_has_the_limits_that_hold(text: str) -> None:

@@ -41,7 +41,9 @@ def _rename_definitions(value: Any, depth: int = 0) -> Any:
         return value
     renamed = {key: _rename_definitions(item, depth + 1) for key, item in value.items()}
     if depth == 0 and isinstance(renamed.get("definitions"), dict):
-        renamed["$defs"] = {**renamed.pop("definitions"), **renamed.get("$defs", {})}
+        definitions = renamed.pop("definitions")
+        present = renamed.get("$defs", {})
+        renamed["$defs"] = {**definitions, **present} if isinstance(present, dict) else definitions
     if isinstance(renamed.get("$ref"), str):
         renamed["$ref"] = renamed["$ref"].replace("#/definitions/", "#/$defs/", 1)
     return renamed
@@ -99,28 +101,12 @@ class _Mender:
         ref = node["$ref"]
         siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
         target = follow_ref(self._root, ref)
-        # What refers to itself can't be written out; the words beside the reference are given up.
-        if not siblings or not isinstance(target, dict) or ref in inlined or self._is_recursive(ref):
+        # What refers to itself is written out once; the words beside the inner references are given up.
+        if not siblings or not isinstance(target, dict) or ref in inlined:
             return {"$ref": ref}
-        mended: dict[str, Any] = self._mend({**target, **siblings}, inlined | {ref}, depth + 1)
+        written_out = {key: value for key, value in target.items() if key != "$defs"}
+        mended: dict[str, Any] = self._mend({**written_out, **siblings}, inlined | {ref}, depth + 1)
         return mended
-
-    def _is_recursive(self, ref: str) -> bool:
-        seen: set[str] = set()
-        stack = [follow_ref(self._root, ref)]
-        while stack:
-            value = stack.pop()
-            if isinstance(value, dict):
-                inner = value.get("$ref")
-                if inner == ref or inner == "#":
-                    return True
-                if isinstance(inner, str) and inner not in seen:
-                    seen.add(inner)
-                    stack.append(follow_ref(self._root, inner))
-                stack.extend(value.values())
-            elif isinstance(value, list):
-                stack.extend(value)
-        return ref == "#"
 
     def _mend_type(self, mended: dict[str, Any], node: dict[str, Any]) -> None:
         if "type" not in mended:
