@@ -151,7 +151,8 @@ def is_cheap(scan: Scan, text_length: int, size: Size, unconverted: int) -> bool
         return False
     stretched = _stretch(scan, longest, values, characters, growth)
     text = (size.text + text_length) * growth
-    time += _estimate_time(scan, stretched, values * growth, part * growth, text)
+    # What ``lists.range`` and ``split`` make is in no variable.
+    time += _estimate_time(scan, stretched, values * growth + stretched, part * growth + stretched, text)
     return time <= MAX_INLINE_MICROSECONDS
 
 

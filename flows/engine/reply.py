@@ -219,6 +219,8 @@ def _cut_raw(raw: str | None) -> str | None:
 
 def _quote(text: str) -> str:
     """``text`` on one line, short, and safe to store, for use inside a sentence."""
+    if len(text) <= _LONGEST_QUOTE and text.isascii() and text.isprintable():
+        return text
     line = " ".join(text[: 4 * _LONGEST_QUOTE].split())
     line = line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"
     return str(clean_value(line).value)
@@ -234,7 +236,8 @@ def _read_count(value: Any) -> int | None:
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    # What JSON gives is a dict; asking for that first is far cheaper.
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def _first_mapping(value: Any) -> Mapping[str, Any]:

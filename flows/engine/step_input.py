@@ -26,6 +26,11 @@ async def prepare_input(
     Raises ``ExpressionError`` with a sentence that names step and field, ``MissingInputError`` where nothing is there.
     """
     step = spec.step(index)
+    if earlier := history.attempts(index):
+        # All tries of a step work on the same input: nothing that it is made of changes between them.
+        used = (step.input_expression, step.input_sanitizer)
+        plugins = {name: fingerprint for name, fingerprint in earlier[-1].plugins.items() if name in used}
+        return earlier[-1].input, plugins
     where = f"Step {index} “{step.name}”"
     evaluator = Evaluator(step_variables(spec, history, index), registry)
     plugins = evaluator.plugins

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from itertools import combinations
 from typing import Annotated, Any
 
@@ -132,6 +133,7 @@ def is_hex(value: Any) -> bool:
     return isinstance(value, str) and HEX.match(value) is not None
 
 
+@lru_cache(maxsize=4096)
 def measure_luminance(colour: str) -> float:
     """The relative luminance of a hex colour as WCAG defines it: 0 for black, 1 for white."""
     red, green, blue = bytes.fromhex(colour[1:])
