@@ -26,7 +26,8 @@ async def prepare_input(
     Raises ``ExpressionError`` with a sentence that names step and field, ``MissingInputError`` where nothing is there.
     """
     step = spec.step(index)
-    if earlier := history.attempts(index):
+    earlier = history.attempts(index)
+    if earlier and earlier[-1].input is not None:
         # All tries of a step work on the same input: nothing that it is made of changes between them.
         used = (step.input_expression, step.input_sanitizer)
         plugins = {name: fingerprint for name, fingerprint in earlier[-1].plugins.items() if name in used}
