@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Takes the pictures in docs/images from an installation in a temporary folder: the example flows, run for real.
+
+Start it as ``.venv/bin/python scripts/take_screenshots.py``. It needs Chromium; outputs come from the simulated model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "docs" / "images"
+WIDTH = 1360
+RUN_PATIENCE = 60_000
+"""Milliseconds that a run may take."""
+
+
+@contextmanager
+def start_installation(folder: str) -> Iterator[tuple[str, str]]:
+    """Run ``manage.py up`` with all its data in ``folder``; gives its address and the password of “admin”."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ours = ("TOOLFLOW_", "OPENAI_", "DATABASE_URL")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    environment |= {"TOOLFLOW_DATA_DIR": folder, "TOOLFLOW_ENV_FILE": os.devnull, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "up", "--port", str(port)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        password = ""
+        for line in process.stdout or ():
+            if found := re.search("with the password (\\S+)", line):
+                password = found[1]
+            if "Stop with Ctrl-C" in line:
+                break
+        if not password:
+            raise SystemExit("The installation did not start; its last lines above say why.")
+        yield f"http://127.0.0.1:{port}", password
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+
+
+def open_page(browser: Browser, address: str, password: str, scheme: str = "light") -> Page:
+    """A window in which the admin is signed in. Animations stand still, so that pictures don't depend on the moment."""
+    page = browser.new_context(
+        base_url=address,
+        viewport={"width": WIDTH, "height": 900},
+        color_scheme="dark" if scheme == "dark" else "light",
+        reduced_motion="reduce",
+    ).new_page()
+    page.goto("/")
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+    return page
+
+
+def start_run(page: Page, flow: str) -> str:
+    """Start a flow with its example; gives the address of the run's page."""
+    page.goto(f"/runs/new/{flow}/?example=1")
+    page.get_by_role("button", name="Start run").click()
+    page.wait_for_url(re.compile(r"/runs/\d+/$"))
+    return page.url
+
+
+def follow_run(page: Page, address: str) -> None:
+    """Watch a run until all its steps have passed."""
+    page.goto(address)
+    expect(page.get_by_text("All steps passed.")).to_be_visible(timeout=RUN_PATIENCE)
+
+
+def show_run(page: Page, address: str) -> None:
+    """Open a run that has ended, with step 2's first attempt unfolded and everything around it folded away."""
+    page.goto(address)
+    for attempt in ("#s0a1", "#s1a1", "#s2a1", "#s2a2"):
+        page.locator(f"{attempt} > summary").click()
+    expect(page.locator("#s2a1 .issue").first).to_be_visible()
+
+
+def show_flow(page: Page, title: str) -> None:
+    """Open a flow's editor at its second step."""
+    page.set_viewport_size({"width": WIDTH, "height": 1560})
+    page.goto("/admin/flows/flow/")
+    page.get_by_role("link", name=title).click()
+    for step in ("#steps-0", "#steps-1"):
+        page.locator(f"{step} summary").first.click()
+    # Small enough for the audits to be in the picture, as if drawn so by its handle.
+    page.locator("#id_steps-1-output_schema").evaluate("(field) => { field.style.height = '150px' }")
+    page.locator("#steps-group").evaluate("(steps) => scrollTo(0, steps.getBoundingClientRect().top + scrollY - 20)")
+
+
+def save_picture(page: Page, name: str, *, through: str = "") -> None:
+    """Save the page from its top through the element ``through``; without one, the window as it stands."""
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    path = IMAGES / f"{name}.png"
+    if through:
+        page.evaluate("scrollTo(0, 0)")
+        box = page.locator(through).bounding_box()
+        assert box is not None, f"There is no {through} on the page."
+        clip = {"x": 0.0, "y": 0.0, "width": float(WIDTH), "height": box["y"] + box["height"] + 24}
+        page.screenshot(path=path, clip=clip, full_page=True)  # type: ignore[arg-type]  # a mapping with all four sides
+    else:
+        page.screenshot(path=path)
+    sys.stdout.write(f"docs/images/{name}.png: {path.stat().st_size / 1000:.0f} kB\n")
+
+
+def take_screenshots(browser: Browser, address: str, password: str) -> None:
+    """Run the examples and take all pictures."""
+    page = open_page(browser, address, password)
+    for flow in ("invoice-extraction", "support-ticket-triage"):
+        follow_run(page, start_run(page, flow))
+    run = start_run(page, "colour-theme")
+    follow_run(page, run)
+    show_run(page, run)
+    save_picture(page, "run-page", through="#s2")
+    page.goto("/runs/new/colour-theme/?example=1")
+    save_picture(page, "start-run", through="form.start")
+    page.goto(start_run(page, "support-ticket-triage") + "cancel/")
+    page.get_by_role("button", name="Cancel the run").click()
+    start_run(page, "colour-theme")
+    expect(page.locator("#s2a1")).to_be_visible(timeout=RUN_PATIENCE)
+    page.goto("/runs/")
+    save_picture(page, "runs", through=".table-box")
+    show_flow(page, "Colour theme")
+    save_picture(page, "flow-editor")
+
+    dark = open_page(browser, address, password, scheme="dark")
+    show_run(dark, run)
+    save_picture(dark, "run-page-dark", through="#s2")
+
+
+def main() -> None:
+    """Take the pictures; stops with a sentence if there is no Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        raise SystemExit("Chromium is not installed; “make services” sees to that.")
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="toolflow-pictures-") as folder,
+        start_installation(folder) as (address, password),
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
+        take_screenshots(browser, address, password)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What a model, a provider or a flow may write: shown as it is, and inert."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from runs.models import Run
+from tests.browser.widths import assert_fits, open_all_folds
+from tests.engine.builders import make_attempt, make_error, make_issue, make_step
+from tests.runs.pages.history_builders import make_page_flow, make_stored_run
+from tests.runs.pages.reading import run_address
+
+NAME = '<script>alert("script")</script><img src=x onerror=alert(1)>'
+"""Short enough for names."""
+HOSTILE = (
+    f'</code></details>{NAME}<a href="javascript:alert(2)">x</a>'
+    '<div hx-get="/runs/" hx-trigger="load" style="position:fixed;inset:0">\'"&amp;'
+)
+RIGHT_TO_LEFT = "abc\u202edlrow\u202c \u05d0\u05d1\u05d2"
+ONE_MEGABYTE = "word " * 100_000 + "x" * 500_000
+
+
+def nest(depth: int) -> Any:
+    value: Any = "the innermost"
+    for level in range(depth):
+        value = {"level": value} if level % 2 else [value]
+    return value
+
+
+def make_hostile_run() -> Run:
+    """A run in which everything that others write is hostile."""
+    spec = make_page_flow(make_step(1, name=NAME, system_message=HOSTILE), title=NAME)
+    issue = make_issue(
+        "critical",
+        HOSTILE,
+        code=NAME,
+        audit=NAME,
+        path=f"/{HOSTILE.replace('~', '~0').replace('/', '~1')}",
+        suggestions=(HOSTILE, RIGHT_TO_LEFT),
+        context={HOSTILE: HOSTILE},
+        vendor=HOSTILE,
+    )
+    request = {"model": HOSTILE, "messages": [{"role": HOSTILE, "content": HOSTILE}], "tools": [{"type": HOSTILE}]}
+    shared: dict[str, Any] = {"request": request, "model": NAME, "input": {HOSTILE: HOSTILE}}
+    return make_stored_run(
+        make_attempt(1, 1, "failed", output={HOSTILE: HOSTILE}, raw_output=HOSTILE, issues=(issue,), **shared),
+        make_attempt(1, 2, "errored", error=make_error(message=HOSTILE), failure_reason=HOSTILE, **shared),
+        make_attempt(1, 3, "invalid", output=None, raw_output=HOSTILE, **shared),
+        make_attempt(1, 4, output={"text": RIGHT_TO_LEFT}, **shared),
+        spec=spec,
+        end_sentence=HOSTILE,
+        input={HOSTILE: HOSTILE},
+    )
+
+
+def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Page) -> None:
+    run = make_hostile_run()
+    admin_page.set_viewport_size({"width": 390, "height": 800})
+    asked: set[str] = set()
+    admin_page.on("request", lambda request: asked.add(request.url.rpartition("/")[2]))
+    for address in (run_address(run), "/runs/", f"{run_address(run)}steps/1/attempts/1/request/", "/runs/new/"):
+        admin_page.goto(address)
+        open_all_folds(admin_page)
+        main = admin_page.locator("main")
+        expect(main).to_contain_text(NAME)
+        expect(main.locator("script, img, iframe, [style], [onerror], [hx-get='/runs/']")).to_have_count(0)
+        expect(admin_page.locator("a[href^='javascript:' i]")).to_have_count(0)
+        assert_fits(admin_page)
+    assert "x" not in asked
+
+
+def test_marks_that_turn_text_around_are_shown_by_their_code(admin_page: Page) -> None:
+    admin_page.goto(run_address(make_hostile_run()))
+    open_all_folds(admin_page)
+    line = admin_page.locator("#s1a4 .attempt-output .line", has_text="abc")
+    expect(line).to_contain_text("\\u202e")
+    assert "\u202e" not in admin_page.content()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        pytest.param({"text": ONE_MEGABYTE}, id="a string of a megabyte"),
+        pytest.param({"deep": nest(97)}, id="a hundred levels"),
+        pytest.param({"x" * 5_000: "y" * 5_000}, id="a word without a break"),
+        pytest.param({"rows": [{"a": 1, "b": 2}] * 2_000}, id="thousands of lines"),
+    ],
+)
+def test_an_output_of_any_size_or_depth_keeps_the_page_in_its_window(admin_page: Page, output: dict[str, Any]) -> None:
+    issue = make_issue("high", "Look at this.", path="/" + next(iter(output)))
+    admin_page.goto(run_address(make_stored_run(make_attempt(1, 1, "failed", output=output, issues=(issue,)))))
+    expect(admin_page.get_by_text("Look at this.")).to_be_visible()
+    for width in (1_280, 390):
+        admin_page.set_viewport_size({"width": width, "height": 800})
+        assert_fits(admin_page)
