@@ -6,7 +6,7 @@ from django.conf import settings
 
 class FlowsConfig(AppConfig):
     name = "flows"
-    verbose_name = "Flows"
+    verbose_name = "Definitions"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

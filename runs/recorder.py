@@ -90,7 +90,12 @@ class RunRecorder:
             run_id=self._run_id, index=start.step, defaults={"name": self._step_names[start.step]}
         )
         return Attempt.objects.create(
-            step=step, number=start.number, input=start.input, request=start.request, started_at=start.started_at
+            step=step,
+            number=start.number,
+            input=start.input,
+            request=start.request,
+            plugins=start.plugins,
+            started_at=start.started_at,
         )
 
     def _end_attempt(self, ended: engine.Attempt) -> None:

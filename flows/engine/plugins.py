@@ -218,10 +218,12 @@ def load_plugins(modules: list[str]) -> None:
     for name in modules:
         try:
             import_module(name)
-        except Exception as error:
-            raise PluginError(f"Plug-in module “{name}” can't be imported: {error}") from error
+        except (Exception, SystemExit) as error:
+            reason = str(error) or type(error).__name__
+            raise PluginError(f"Plug-in module “{name}” can't be imported: {reason}") from error
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         try:
             entry.load()
-        except Exception as error:
-            raise PluginError(f"Plug-in “{entry.name}” ({entry.value}) can't be imported: {error}") from error
+        except (Exception, SystemExit) as error:
+            reason = str(error) or type(error).__name__
+            raise PluginError(f"Plug-in “{entry.name}” ({entry.value}) can't be imported: {reason}") from error

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import ExpressionError
+from flows.engine.evaluation import step_variables
 from flows.engine.history import History
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
@@ -105,14 +106,27 @@ class TestInputExpression:
         assert await find_input(flow, history) == {"texts": [{"topic": "tea"}, {"text": "s1a2"}]}
 
     async def test_the_current_step_is_not_in_steps_and_not_the_previous_one(self) -> None:
-        flow = second_step(input_expression="{'count': size(steps), 'previous': previous}")
         history = make_history(make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2, "failed"))
-        assert await find_input(flow, history) == {"count": 2, "previous": {"text": "s1a1"}}
+        variables = step_variables(second_step(), history, 2)
+        assert [step["output"] for step in variables["steps"]] == [{"topic": "tea"}, {"text": "s1a1"}]
+        assert variables["previous"] == {"text": "s1a1"}
 
-    async def test_a_retry_works_on_the_same_input_as_the_first_try(self) -> None:
-        flow = second_step(input_expression="{'steps': steps, 'previous': previous, 'input': input}")
+    async def test_all_tries_of_a_step_work_on_the_same_input(self) -> None:
+        registry, draws = Registry(), iter(range(10))
+        registry.function("draw")(lambda: {"draw": next(draws)})
+        registry.function("keep")(lambda value: value)
+        flow = second_step(input_expression="python:draw", input_sanitizer="python:keep")
         first = make_history(make_attempt(1))
-        assert await find_input(flow, first) == await find_input(flow, first.append(make_attempt(2, 1, "failed")))
+        found, plugins = await prepare_input(flow, first, 2, registry)
+        assert found == {"draw": 0}
+        for outcome in ("failed", "interrupted"):
+            attempt = make_attempt(2, 1, outcome, input=found, plugins={**plugins, "python:audit": "f"})
+            assert await prepare_input(flow, first.append(attempt), 2, registry) == (found, plugins)
+
+    async def test_it_is_made_anew_where_an_attempt_kept_none(self) -> None:
+        flow = second_step(input_expression="{'text': previous.text}")
+        history = make_history(make_attempt(1), make_attempt(2, 1, "interrupted"))
+        assert await find_input(flow, history) == {"text": "s1a1"}
 
     async def test_an_output_that_broke_its_schema_is_null_to_expressions(self) -> None:
         flow = second_step(input_expression="{'known': steps[1].output == null && previous == null}")
