@@ -1,0 +1,299 @@
+"""The execution shell: what is done, in which order, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import ModelErrorCode
+from flows.engine.execution import Progress
+from flows.engine.history import Attempt, Outcome
+from flows.engine.issues import Severity
+from flows.engine.openai_client import simulated_client
+from flows.engine.planner import EndReason, EndStatus
+from flows.engine.plugins import Registry
+from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
+from flows.engine.spec import AuditSpec
+from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_attempt, make_flow, make_history, make_step
+from tests.engine.executions import LONG, SHORT, audited, execute, make_execution, outcomes, simulate
+
+
+class TestRecords:
+    FLOW = make_flow(audited(1), audited(2))
+    APP = {"tool_1": [SHORT, LONG], "tool_2": [LONG]}
+
+    async def test_an_attempts_end_and_the_next_start_are_one_record(self) -> None:
+        recorder = MemoryRecorder()
+        end = await execute(self.FLOW, simulate(**self.APP), recorder=recorder)
+        assert recorder.describe() == [
+            "1.1 begins",
+            "1.1 failed, 1.2 begins",
+            "1.2 passed, 2.1 begins",
+            "2.1 passed, run succeeded",
+        ]
+        assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
+        assert recorder.attempts == [*end.history][1:]
+
+    async def test_a_call_is_made_only_after_its_start_was_recorded(self) -> None:
+        app = simulate(**self.APP)
+        calls_before: list[int] = []
+
+        class Recorder(MemoryRecorder):
+            async def record(self, progress: Progress) -> None:
+                await asyncio.sleep(0)
+                calls_before.append(app.call_count)
+
+        await execute(self.FLOW, app, recorder=Recorder())
+        assert calls_before == [0, 1, 2, 3]
+
+    async def test_a_start_says_what_it_works_on_and_exactly_what_is_sent(self) -> None:
+        app, recorder = simulate(**self.APP), MemoryRecorder()
+        await execute(self.FLOW, app, recorder=recorder)
+        starts = [progress.begun for progress in recorder.records if progress.begun is not None]
+        assert [start.input for start in starts] == [{"topic": "tea"}, {"topic": "tea"}, LONG]
+        assert [start.request for start in starts] == [call.body for call in app.calls]
+
+    async def test_an_attempt_keeps_its_request_input_times_and_what_the_provider_said(self) -> None:
+        app = simulate(**self.APP)
+        end = await execute(self.FLOW, app)
+        attempt = end.history.attempts(1)[1]
+        assert attempt.request == app.calls[1].body
+        assert (attempt.input, attempt.output, attempt.raw_output) == ({"topic": "tea"}, LONG, None)
+        assert (attempt.model, attempt.finish_reason) == ("gpt-4.1", "stop")
+        assert attempt.response_id
+        assert (attempt.started_at, attempt.ended_at) == (NOON, NOON)
+
+    async def test_the_second_try_is_told_what_was_produced_and_what_was_wrong(self) -> None:
+        app = simulate(**self.APP)
+        await execute(self.FLOW, app)
+        system = app.calls[1].body["messages"][0]["content"]
+        assert 'Output: {"text":"Tea."}' in system
+        assert "- critical: Write more than Tea." in system
+        assert "Tea." not in json.dumps(app.calls[0].body["messages"])
+
+    async def test_a_failed_run_ends_with_the_last_attempt_in_one_record(self) -> None:
+        recorder = MemoryRecorder()
+        end = await execute(make_flow(audited(max_retries=1)), simulate(tool_1=[SHORT]), recorder=recorder)
+        assert recorder.describe()[-1] == "1.2 failed, run failed"
+        assert end.finish is not None
+        assert (end.finish.reason, end.finish.blocking) == (EndReason.STEP_FAILED, (1, 2))
+
+    async def test_a_run_that_had_ended_is_only_told_so_again(self) -> None:
+        recorder, app = MemoryRecorder(), SimulatedModel()
+        history = make_history(make_attempt(1), make_attempt(2))
+        await execute(self.FLOW, app, history, recorder=recorder)
+        assert (recorder.describe(), app.call_count) == (["run succeeded"], 0)
+
+    @pytest.mark.parametrize("failing", [0, 1, 2, 3])
+    async def test_what_the_recorder_raises_comes_out_and_nothing_more_is_called(self, failing: int) -> None:
+        app = simulate(**self.APP)
+
+        class LostError(Exception):
+            pass
+
+        class Recorder(MemoryRecorder):
+            async def record(self, progress: Progress) -> None:
+                if len(self.records) == failing:
+                    raise LostError
+                await super().record(progress)
+
+        with pytest.raises(LostError):
+            await execute(self.FLOW, app, recorder=Recorder())
+        assert app.call_count == failing
+
+
+class TestIdempotencyKeys:
+    async def test_each_attempt_has_one_of_run_step_and_number(self) -> None:
+        app = simulate(tool_1=[SHORT, LONG], tool_2=[LONG])
+        await execute(make_flow(audited(1), audited(2)), app, make_history(run_id="r7"))
+        assert [call.idempotency_key for call in app.calls] == ["r7-1-1", "r7-1-2", "r7-2-1"]
+
+    async def test_an_attempt_that_is_sent_again_after_a_crash_has_the_same(self) -> None:
+        app, flow = simulate(tool_1=[LONG]), make_flow(audited(1))
+        for _ in range(2):
+            await execute(flow, app, make_history(run_id="r7"))
+        assert [call.idempotency_key for call in app.calls] == ["r7-1-1", "r7-1-1"]
+
+    async def test_the_timeout_of_a_call_is_handed_to_the_client(self) -> None:
+        timeouts: list[float] = []
+
+        class Client:
+            async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
+                timeouts.append(timeout)
+                return await simulated_client(SimulatedModel()).complete(
+                    request, idempotency_key=idempotency_key, timeout=timeout
+                )
+
+            async def close(self) -> None: ...
+
+        await execute(make_flow(), client=Client(), call_timeout=7.5)
+        assert timeouts == [7.5]
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("model", "options", "code", "words"),
+        [
+            ("gpt-4.1", {"api_keys": ["another"]}, ModelErrorCode.UNAUTHORIZED, "key"),
+            ("no-such-model", {}, ModelErrorCode.NOT_FOUND, "no-such-model"),
+        ],
+    )
+    async def test_what_trying_again_cannot_mend_ends_the_run_at_once_and_earlier_attempts_stay(
+        self, model: str, options: dict[str, Any], code: ModelErrorCode, words: str
+    ) -> None:
+        flow = make_flow(audited(1), audited(2, model=model, stop_on_failure=False), audited(3))
+        app, clock = SimulatedModel(script=Script({"tool_2": [LONG]}), **options), FakeClock()
+        history = make_history(make_attempt(1, output=LONG))
+        end = await execute(flow, app, history, clock=clock)
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.CALL_REFUSED)
+        assert end.finish.sentence.startswith("Step 2 “Step 2”, attempt 1: ")
+        assert words in end.finish.sentence
+        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
+        error = end.history.attempts(2)[0].error
+        assert error is not None and error.code is code
+        assert (app.call_count, clock.slept_until) == (1, [])
+
+    async def test_transport_errors_use_up_the_tries_and_the_run_is_errored_not_failed(self) -> None:
+        end = await execute(make_flow(audited(max_retries=2)), simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]))
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR)
+        assert outcomes(end.history) == ["errored"] * 3
+
+    async def test_a_failing_input_expression_ends_the_run_errored_and_names_step_and_field(self) -> None:
+        recorder, app = MemoryRecorder(), simulate(tool_1=[LONG])
+        flow = make_flow(audited(1), audited(2, input_expression="{'a': steps[1].output.missing}"))
+        end = await execute(flow, app, recorder=recorder)
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.EXPRESSION_ERROR)
+        assert end.finish.sentence.startswith("Step 2 “Step 2”, input_expression: ")
+        assert end.finish.blocking == (2, 1)
+        assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
+        assert app.call_count == 1
+
+    async def test_so_does_a_step_without_an_input_and_whatever_the_steps_say_about_failure(self) -> None:
+        flow = make_flow(audited(1, max_retries=0, stop_on_failure=False), audited(2, stop_on_failure=False))
+        end = await execute(flow, simulate(tool_1=[Fault(FaultKind.REFUSAL)]))
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.MISSING_INPUT)
+        assert "Step 2 “Step 2” has no input" in end.finish.sentence
+
+    async def test_a_step_that_failed_without_stopping_hands_its_output_on_and_the_run_fails_in_the_end(self) -> None:
+        flow = make_flow(audited(1, max_retries=0, stop_on_failure=False), audited(2))
+        app = simulate(tool_1=[SHORT], tool_2=[LONG])
+        end = await execute(flow, app)
+        assert json.loads(app.calls[1].body["messages"][-1]["content"]) == SHORT
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.blocking) == (EndStatus.FAILED, (1, 1))
+
+
+class TestCancelling:
+    async def test_in_the_middle_of_a_call_it_comes_out_and_nothing_more_is_recorded(self) -> None:
+        entered = asyncio.Event()
+
+        async def hang(_: float) -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+        app, recorder = SimulatedModel(latency=1.0, sleep=hang), MemoryRecorder()
+        task = asyncio.create_task(execute(make_flow(audited()), app, recorder=recorder))
+        await asyncio.wait_for(entered.wait(), timeout=10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (recorder.describe(), app.call_count) == (["1.1 begins"], 1)
+
+    async def test_so_it_does_in_the_middle_of_a_wait(self) -> None:
+        waiting = asyncio.Event()
+
+        class Clock(FakeClock):
+            async def sleep_until(self, moment: datetime) -> None:
+                waiting.set()
+                await asyncio.Event().wait()
+
+        app, recorder = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), MemoryRecorder()
+        task = asyncio.create_task(execute(make_flow(audited()), app, recorder=recorder, clock=Clock()))
+        await asyncio.wait_for(waiting.wait(), timeout=10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert recorder.describe() == ["1.1 begins", "1.1 errored"]
+
+
+class TestOutputsThatCannotBeStored:
+    async def test_they_are_cleaned_before_they_are_history_and_a_low_issue_says_where(self) -> None:
+        app = simulate(tool_1=[{"text": "a\0b\ud800c"}])
+        end = await execute(make_flow(make_step()), app)
+        (attempt,) = end.history.attempts(1)
+        assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"text": "a\ufffdb\ufffdc"})
+        (issue,) = attempt.issues
+        assert (issue.code, issue.severity) == ("cleaned_output", Severity.LOW)
+        assert issue.description.startswith("/text: ")
+
+    async def test_so_are_those_of_a_local_step(self) -> None:
+        registry = Registry()
+        registry.function("measure")(lambda: {"ratio": float("nan"), "pair": (1, 2)})
+        end = await execute(make_flow(make_step(compute="python:measure")), registry=registry)
+        (attempt,) = end.history.attempts(1)
+        assert attempt.output == {"ratio": None, "pair": [1, 2]}
+        assert [issue.code for issue in attempt.issues] == ["cleaned_output"]
+
+    async def test_an_output_of_5_mb_with_html_in_it_is_kept_as_it_came(self) -> None:
+        text = "<script>alert(1)</script>" * 200_000
+        end = await execute(make_flow(audited()), simulate(tool_1=[{"text": text}]))
+        (attempt,) = end.history.attempts(1)
+        assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"text": text})
+
+
+class TestPlugins:
+    async def test_an_attempt_names_all_plug_ins_that_took_part_in_it(self) -> None:
+        registry = Registry()
+        registry.function("pick")(lambda input: input)
+        registry.function("tidy")(lambda value: value)
+        registry.audit("check")(lambda output: None)
+        step = make_step(
+            input_expression="python:pick",
+            output_sanitizer="python:tidy",
+            audits=(AuditSpec(name="Check", rule="python:check"),),
+        )
+        end = await execute(make_flow(step), registry=registry)
+        (attempt,) = end.history.attempts(1)
+        assert attempt.plugins == {
+            "python:pick": registry.functions["pick"].fingerprint,
+            "python:tidy": registry.functions["tidy"].fingerprint,
+            "python:check": registry.audits["check"].fingerprint,
+        }
+
+    async def test_audits_that_change_what_they_see_change_no_history(self) -> None:
+        registry = Registry()
+
+        @registry.audit("vandal")
+        def spoil(output: Any, input: Any, steps: Any) -> None:
+            output.clear()
+            input.clear()
+            steps[0]["output"].clear()
+
+        step = make_step(audits=(AuditSpec(name="Vandal", rule="python:vandal"),))
+        end = await execute(make_flow(step), simulate(tool_1=[LONG]), registry=registry)
+        assert end.history.initial_input == {"topic": "tea"}
+        assert end.history.attempts(1)[0].output == LONG
+
+
+class TestHistoryIsTheOnlyState:
+    async def test_one_execution_runs_many_histories_at_once(self) -> None:
+        execution = make_execution(make_flow(audited()), simulate(tool_1=[SHORT, LONG]))
+        histories = [make_history(run_id=f"r{number}") for number in range(20)]
+        ends = await asyncio.gather(*(execution.execute(history) for history in histories))
+        assert {tuple(outcomes(end.history)) for end in ends} == {("failed", "passed")}
+
+    async def test_the_history_that_was_given_stays_as_it_was(self) -> None:
+        history = make_history()
+        await execute(make_flow(audited()), simulate(tool_1=[SHORT, LONG]), history)
+        assert [*history] == [
+            Attempt(step=0, number=1, outcome=Outcome.PASSED, input={"topic": "tea"}, output={"topic": "tea"})
+        ]

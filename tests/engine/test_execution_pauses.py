@@ -1,0 +1,233 @@
+"""Waits, stops and restarts: a run may be left at any boundary and goes on from what was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.execution import ExecutionEnd
+from flows.engine.history import History
+from flows.engine.planner import Wait, next_action
+from flows.engine.plugins import Registry
+from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
+from flows.engine.spec import AuditSpec
+from tests.engine.builders import (
+    NOON,
+    FakeClock,
+    MemoryRecorder,
+    make_attempt,
+    make_flow,
+    make_history,
+    make_step,
+    seconds,
+)
+from tests.engine.executions import LENGTH, LONG, SHORT, audited, cut, execute, make_execution, outcomes, simulate
+
+
+class TestWaits:
+    FLOW = make_flow(audited(1))
+    BUSY = Fault(FaultKind.RATE_LIMITED, retry_after=7)
+
+    async def test_a_transport_error_is_followed_by_sleep_until_the_moment_the_planner_names(self) -> None:
+        clock, recorder = FakeClock(), MemoryRecorder()
+        end = await execute(self.FLOW, simulate(tool_1=[self.BUSY, LONG]), clock=clock, recorder=recorder)
+        wait = next_action(self.FLOW, cut(end.history, 1))
+        assert isinstance(wait, Wait)
+        assert clock.slept_until == [wait.until]
+        assert NOON + seconds(7) <= wait.until <= NOON + seconds(7.7)
+        assert end.history.attempts(1)[1].started_at == wait.until
+
+    async def test_what_ended_is_recorded_before_the_wait(self) -> None:
+        recorder = MemoryRecorder()
+        seen: list[list[str]] = []
+
+        class Clock(FakeClock):
+            async def sleep_until(self, moment: datetime) -> None:
+                seen.append(recorder.describe())
+                await super().sleep_until(moment)
+
+        await execute(self.FLOW, simulate(tool_1=[self.BUSY, LONG]), clock=Clock(), recorder=recorder)
+        assert seen == [["1.1 begins", "1.1 errored"]]
+        assert recorder.describe() == ["1.1 begins", "1.1 errored", "1.2 begins", "1.2 passed, run succeeded"]
+
+    async def test_audit_failures_do_not_wait(self) -> None:
+        clock = FakeClock()
+        await execute(self.FLOW, simulate(tool_1=[SHORT, SHORT, LONG]), clock=clock)
+        assert clock.slept_until == []
+
+    async def test_a_wait_longer_than_the_longest_pauses_with_the_moment_to_resume_at(self) -> None:
+        clock, recorder = FakeClock(), MemoryRecorder()
+        app = simulate(tool_1=[self.BUSY, LONG])
+        end = await execute(self.FLOW, app, clock=clock, recorder=recorder, longest_wait=6.9)
+        wait = next_action(self.FLOW, end.history)
+        assert isinstance(wait, Wait)
+        assert (end.finish, end.resume_at, clock.slept_until) == (None, wait.until, [])
+        assert recorder.describe() == ["1.1 begins", "1.1 errored"]
+        # When the moment has come, the run goes on from what was stored.
+        end = await execute(self.FLOW, app, end.history, clock=FakeClock(wait.until), longest_wait=6.9)
+        assert outcomes(end.history) == ["errored", "passed"]
+
+    async def test_a_wait_that_is_not_longer_is_sat_out(self) -> None:
+        script = {"tool_1": [self.BUSY, LONG]}
+        paused = await execute(self.FLOW, simulate(**script), longest_wait=0)
+        assert paused.resume_at is not None
+        clock, just = FakeClock(), (paused.resume_at - NOON).total_seconds()
+        end = await execute(self.FLOW, simulate(**script), clock=clock, longest_wait=just)
+        assert (clock.slept_until, outcomes(end.history)) == ([paused.resume_at], ["errored", "passed"])
+
+    async def test_only_what_is_left_of_a_wait_counts(self) -> None:
+        history = make_history(make_attempt(outcome="errored"))
+        later = FakeClock(NOON + seconds(3600))
+        end = await execute(self.FLOW, simulate(tool_1=[LONG]), history, clock=later, longest_wait=0)
+        assert outcomes(end.history) == ["errored", "passed"]
+
+    async def test_local_steps_never_wait_but_their_retries_are_tries(self) -> None:
+        clock = FakeClock()
+        flow = make_flow(make_step(compute="{'text': 'Tea.'}", audits=(LENGTH,)))
+        end = await execute(flow, clock=clock)
+        assert (outcomes(end.history), clock.slept_until) == (["failed"] * 4, [])
+
+
+class TestStopping:
+    FLOW = make_flow(audited(1), audited(2))
+    APP = {"tool_1": [SHORT, LONG], "tool_2": [LONG]}
+
+    @staticmethod
+    def stop_after(app: SimulatedModel, calls: int) -> Callable[[], bool]:
+        return lambda: app.call_count >= calls
+
+    async def test_it_hands_back_at_the_boundary_with_what_ended_recorded_first(self) -> None:
+        app, recorder = simulate(**self.APP), MemoryRecorder()
+        end = await execute(self.FLOW, app, recorder=recorder, should_stop=self.stop_after(app, 1))
+        assert (end.finish, end.resume_at, app.call_count) == (None, None, 1)
+        assert recorder.describe() == ["1.1 begins", "1.1 failed"]
+        assert recorder.attempts == [*end.history][1:]
+
+    async def test_a_stop_from_the_start_does_nothing_at_all(self) -> None:
+        app, recorder = simulate(**self.APP), MemoryRecorder()
+        end = await execute(self.FLOW, app, recorder=recorder, should_stop=lambda: True)
+        assert (end.finish, app.call_count, recorder.records) == (None, 0, [])
+
+    async def test_a_run_whose_last_attempt_ended_still_ends_and_in_one_record(self) -> None:
+        app, recorder = simulate(**self.APP), MemoryRecorder()
+        end = await execute(self.FLOW, app, recorder=recorder, should_stop=self.stop_after(app, 3))
+        assert end.finish is not None
+        assert recorder.describe()[-1] == "2.1 passed, run succeeded"
+
+    async def test_it_does_not_begin_a_wait_that_it_would_have_to_sit_out(self) -> None:
+        app, clock, recorder = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), FakeClock(), MemoryRecorder()
+        stop = self.stop_after(app, 1)
+        end = await execute(self.FLOW, app, clock=clock, recorder=recorder, should_stop=stop)
+        assert (clock.slept_until, end.finish) == ([], None)
+        wait = next_action(self.FLOW, end.history)
+        assert isinstance(wait, Wait) and end.resume_at == wait.until
+        assert recorder.describe() == ["1.1 begins", "1.1 errored"]
+
+    async def test_a_stop_during_a_wait_hands_back_with_the_moment_to_resume_at(self) -> None:
+        app, clock = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR), LONG]), FakeClock()
+        end = await execute(self.FLOW, app, clock=clock, should_stop=lambda: bool(clock.slept_until))
+        assert (end.finish, [end.resume_at]) == (None, clock.slept_until)
+        assert app.call_count == 1
+
+    @given(answers=st.lists(st.booleans(), max_size=12))
+    async def test_whenever_the_answer_changes_no_ended_attempt_is_lost_and_the_end_is_the_same(
+        self, answers: list[bool]
+    ) -> None:
+        script: dict[str, list[Any]] = {"tool_1": [Fault(FaultKind.SERVER_ERROR), SHORT, LONG], "tool_2": [LONG]}
+        whole = await execute(self.FLOW, simulate(**script))
+        app, recorder, clock = simulate(**script), MemoryRecorder(), FakeClock()
+        sequence = iter(answers)
+        history, end = make_history(), None
+        while end is None or end.finish is None:
+            execution = make_execution(
+                self.FLOW, app, recorder=recorder, clock=clock, should_stop=lambda: next(sequence, False)
+            )
+            end = await execution.execute(history)
+            history = end.history
+            assert recorder.attempts == [*history][1:]
+        assert (end.history, end.finish) == (whole.history, whole.finish)
+
+
+class TestResuming:
+    @staticmethod
+    def make_registry() -> Registry:
+        registry = Registry()
+
+        @registry.function("count")
+        async def count(steps: Any, previous: Any) -> Any:
+            return {"words": len(previous["text"].split()), "issues": len(steps[1]["issues"])}
+
+        @registry.audit("dull")
+        def find_dull(output: Any) -> Any:
+            output["text"] = output["text"].upper()
+            if "TEA TEA" in output["text"]:
+                yield {"description": "Dull.", "severity": "medium", "repeated": "tea"}
+
+        return registry
+
+    FLOW = make_flow(
+        make_step(1, audits=(LENGTH, AuditSpec(name="Dull", rule="python:dull")), output_sanitizer="value"),
+        make_step(2, compute="python:count", audits=(AuditSpec(name="Words", rule="output.words > 2"),)),
+        make_step(3, include_results=[1], input_expression="{'words': steps[2].output.words}", audits=(LENGTH,)),
+        make_step(4, max_retries=1, stop_on_failure=False, audits=(LENGTH,)),
+        make_step(5),
+    )
+    SCRIPT: dict[str, list[Any]] = {
+        "tool_1": [
+            Fault(FaultKind.RATE_LIMITED, retry_after=7),
+            SHORT,
+            Fault(FaultKind.MALFORMED),
+            {"text": "Tea tea tea."},
+        ],
+        "tool_3": [Fault(FaultKind.SERVER_ERROR), Fault(FaultKind.RESET), LONG],
+        "tool_4": [SHORT],
+        "tool_5": [{"text": "a\0b\ud800"}],
+    }
+
+    async def run(self, history: History, clock: FakeClock | None = None) -> ExecutionEnd:
+        return await execute(
+            self.FLOW, simulate(**self.SCRIPT), history, registry=self.make_registry(), clock=clock or FakeClock()
+        )
+
+    async def test_from_any_point_of_a_stored_history_the_end_is_the_same(self) -> None:
+        whole = await self.run(make_history())
+        attempts = [*whole.history]
+        assert [(a.step, a.outcome.value) for a in attempts[1:]] == [
+            (1, "errored"),
+            (1, "failed"),
+            (1, "invalid"),
+            (1, "passed"),
+            (2, "passed"),
+            (3, "errored"),
+            (3, "errored"),
+            (3, "passed"),
+            (4, "failed"),
+            (4, "failed"),
+            (5, "passed"),
+        ]
+        for count in range(len(attempts)):
+            stored = History.model_validate_json(cut(whole.history, count).model_dump_json())
+            resumed = await self.run(stored, FakeClock(attempts[count].ended_at or NOON))
+            assert resumed.history == whole.history, f"resumed after {count} attempts"
+            assert resumed.finish == whole.finish
+
+    async def test_stored_history_equals_live_history(self) -> None:
+        live = (await self.run(make_history())).history
+        assert History.model_validate_json(live.model_dump_json()) == live
+
+    async def test_no_stored_attempt_is_called_or_computed_again(self) -> None:
+        whole = await self.run(make_history())
+        app, recorder = simulate(**self.SCRIPT), MemoryRecorder()
+        await execute(self.FLOW, app, cut(whole.history, 5), registry=self.make_registry(), recorder=recorder)
+        assert recorder.describe()[0] == "3.1 begins"
+        assert app.call_count == 6
+
+    async def test_an_attempt_whose_worker_died_is_made_up_for_and_counts_as_no_retry(self) -> None:
+        flow = make_flow(audited(max_retries=1))
+        history = make_history(make_attempt(1, 1, "interrupted"))
+        end = await execute(flow, simulate(tool_1=[SHORT, LONG]), history)
+        assert outcomes(end.history) == ["interrupted", "failed", "passed"]

@@ -1,0 +1,290 @@
+"""Plug-ins: registering, loading and telling one state of their source from another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows.engine.errors import PluginError
+from flows.engine.plugins import ENTRY_POINT_GROUP, Registry, load_plugins
+from flows.engine.plugins import registry as shared_registry
+
+WriteModule = Callable[[str, str], str]
+
+
+@pytest.fixture
+def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteModule]:
+    """Writes a module that can be imported, and gives its name. What it registers is gone after the test."""
+    for kind in ("output_types", "audits", "functions"):
+        monkeypatch.setattr(shared_registry, kind, {})
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def write(name: str, source: str) -> str:
+        (tmp_path / f"{name}.py").write_text(source)
+        return name
+
+    yield write
+    for name in set(sys.modules) - before:
+        if (file := getattr(sys.modules[name], "__file__", None)) and Path(file).is_relative_to(tmp_path):
+            del sys.modules[name]
+
+
+class Report(BaseModel):
+    title: str
+
+
+class TestRegistering:
+    def test_what_is_decorated_stays_what_it_was(self) -> None:
+        registry = Registry()
+
+        @registry.audit("polite")
+        def check(output: Any) -> bool:
+            return bool(output)
+
+        assert check(1) is True
+        assert registry.output_type("report")(Report) is Report
+        assert registry.audits["polite"].call({"output": 0}) is False
+
+    @pytest.mark.parametrize("kind", ["audit", "function", "output_type"])
+    def test_a_name_that_is_taken_is_refused_and_both_owners_are_named(self, kind: str) -> None:
+        class Other(BaseModel):
+            title: str
+
+        def first() -> None: ...
+        def second() -> None: ...
+
+        registry = Registry()
+        one, two = (Report, Other) if kind == "output_type" else (first, second)
+        decorate: Any = getattr(registry, kind)("report")
+        decorate(one)
+        with pytest.raises(PluginError) as caught:
+            decorate(two)
+        sentence = str(caught.value)
+        assert sentence.startswith("“report” is registered twice: by ")
+        assert f"{one.__module__}.{one.__qualname__}" in sentence
+        assert f"{two.__module__}.{two.__qualname__}" in sentence
+        assert sentence.endswith("Give one of them another name.")
+
+    def test_importing_a_module_again_is_no_clash(self) -> None:
+        registry = Registry()
+
+        def make() -> Callable[..., Any]:
+            def check() -> None: ...
+
+            return check
+
+        registry.audit("check")(make())
+        again = make()
+        registry.audit("check")(again)
+        assert registry.audits["check"].function is again
+
+    def test_an_audit_and_a_function_may_share_a_name(self) -> None:
+        registry = Registry()
+        registry.audit("same")(lambda output: True)
+        registry.function("same")(lambda value: value)
+        assert (list(registry.audits), list(registry.functions)) == (["same"], ["same"])
+
+    @pytest.mark.parametrize("kind", ["audit", "function", "output_type"])
+    @pytest.mark.parametrize("name", [lambda output: True, "", "x" * 101, None])
+    def test_a_decorator_without_a_name_is_refused_and_not_taken_for_one(self, kind: str, name: Any) -> None:
+        with pytest.raises(PluginError) as caught:
+            getattr(Registry(), kind)(name)
+        assert str(caught.value).startswith(f'Write @{kind}("name")')
+
+    @pytest.mark.parametrize("thing", [dict, lambda: None, {"title": "text"}])
+    def test_an_output_type_is_a_pydantic_model(self, thing: Any) -> None:
+        with pytest.raises(PluginError, match=r"^The output type “report” must be a class derived from pydantic's"):
+            Registry().output_type("report")(thing)
+
+    def test_a_function_must_tell_its_parameters_and_take_them_by_name(self) -> None:
+        def positional(value: Any, /) -> Any:
+            return value
+
+        with pytest.raises(PluginError, match="“tidy” takes “value” by position only"):
+            Registry().function("tidy")(positional)
+        with pytest.raises(PluginError, match="“largest” can't be registered: Python can't tell its parameters"):
+            Registry().function("largest")(max)
+
+
+class TestCalling:
+    @staticmethod
+    def call(function: Callable[..., Any], **variables: Any) -> Any:
+        registry = Registry()
+        registry.function("f")(function)
+        return registry.functions["f"].call(variables)
+
+    def test_a_function_gets_the_variables_that_it_names(self) -> None:
+        def tell(b: Any, *, a: Any, c: Any = 3) -> Any:
+            return (a, b, c)
+
+        assert self.call(tell, a=1, b=2, d=4) == (1, 2, 3)
+        assert self.call(tell, a=1, b=2, c=5) == (1, 2, 5)
+
+    def test_one_with_double_asterisk_gets_them_all(self) -> None:
+        assert self.call(lambda **everything: everything, a=1, b=2) == {"a": 1, "b": 2}
+
+    def test_what_it_gets_is_its_own(self) -> None:
+        given = {"a": {"list": [1]}}
+
+        def spoil(a: Any) -> None:
+            a["list"].append(2)
+            a["more"] = True
+
+        self.call(spoil, **given)
+        assert given == {"a": {"list": [1]}}
+
+    def test_objects_of_registered_types_are_handed_over_as_they_are(self) -> None:
+        report = Report(title="Tea")
+        assert self.call(lambda output: output, output=report) is report
+
+
+class TestFingerprints:
+    SOURCE = """
+from pydantic import BaseModel
+from flows.engine.plugins import audit, function, output_type
+
+@audit("polite")
+def check(output):
+    return "please" in output["text"]
+
+@function("tidy")
+async def tidy(value):
+    return value
+
+@output_type("report")
+class Report(BaseModel):
+    title: str
+    def audit(self):
+        return self.title != ""
+"""
+
+    def fingerprints(self) -> dict[str, str]:
+        registered: dict[str, Any] = {
+            **shared_registry.audits,
+            **shared_registry.functions,
+            **shared_registry.output_types,
+        }
+        return {name: entry.fingerprint for name, entry in registered.items()}
+
+    def load(self, write_module: WriteModule, name: str, source: str) -> dict[str, str]:
+        for kind in (shared_registry.audits, shared_registry.functions, shared_registry.output_types):
+            kind.clear()
+        load_plugins([write_module(name, source)])
+        return self.fingerprints()
+
+    def test_the_same_source_has_the_same_one_wherever_it_stands(self, write_module: WriteModule) -> None:
+        first = self.load(write_module, "plugins_one", self.SOURCE)
+        second = self.load(write_module, "plugins_two", "# moved\n\n" + self.SOURCE)
+        assert first.keys() == {"polite", "tidy", "report"}
+        assert first == second
+
+    @pytest.mark.parametrize(
+        ("old", "new", "changed"),
+        [
+            ('"please" in', '"thanks" in', "polite"),
+            ("    return value", "    return dict(value)", "tidy"),
+            ("title: str", "title: str | None", "report"),
+            ('self.title != ""', 'self.title != "x"', "report"),
+        ],
+    )
+    def test_a_change_of_its_source_changes_it_and_no_other(
+        self, write_module: WriteModule, old: str, new: str, changed: str
+    ) -> None:
+        before = self.load(write_module, "plugins_before", self.SOURCE)
+        after = self.load(write_module, "plugins_after", self.SOURCE.replace(old, new))
+        assert {name for name in before if before[name] != after[name]} == {changed}
+
+    def test_partial_functions_and_callable_objects_have_those_of_their_source(self) -> None:
+        registry = Registry()
+
+        class Limit:
+            def __call__(self, output: Any) -> bool:
+                return bool(output)
+
+        def check(output: Any, limit: int) -> bool:
+            return bool(output < limit)
+
+        registry.audit("object")(Limit())
+        registry.audit("partial")(partial(check, limit=3))
+        registry.audit("plain")(check)
+        assert registry.audits["partial"].fingerprint == registry.audits["plain"].fingerprint
+        assert registry.audits["object"].fingerprint != registry.audits["plain"].fingerprint
+
+    def test_what_has_no_source_has_one_all_the_same(self) -> None:
+        registry = Registry()
+        space: dict[str, Any] = {"__name__": "typed"}
+        exec("def check(output): return True", space)  # noqa: S102  # as if typed at a prompt
+        registry.audit("typed")(space["check"])
+        assert len(registry.audits["typed"].fingerprint) == 16
+
+
+class TestLoading:
+    def test_modules_register_what_they_hold(self, write_module: WriteModule) -> None:
+        load_plugins([write_module("company_plugins", TestFingerprints.SOURCE)])
+        assert shared_registry.audits.keys() == {"polite"}
+
+    def test_loading_twice_is_no_clash(self, write_module: WriteModule) -> None:
+        name = write_module("company_plugins", TestFingerprints.SOURCE)
+        load_plugins([name, name])
+        del sys.modules[name]
+        load_plugins([name])
+
+    @pytest.mark.parametrize(
+        ("source", "words"),
+        [
+            (None, "No module named 'broken_plugins'"),
+            ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
+            ("def check(:", "invalid syntax"),
+            ("raise RuntimeError('no licence')", "no licence"),
+            ("assert False", "AssertionError"),
+            ("raise SystemExit(3)", "3"),
+            (
+                "from flows.engine.plugins import audit\n@audit\ndef check(output): ...",
+                'Write @audit("name")',
+            ),
+            (
+                "from flows.engine.plugins import audit as a\n@a('same')\ndef one(): ...\n@a('same')\ndef two(): ...",
+                "“same” is registered twice: by broken_plugins.one and by broken_plugins.two.",
+            ),
+        ],
+        ids=["missing", "import", "syntax", "raises", "assert", "exit", "no name", "twice"],
+    )
+    def test_one_that_cannot_be_imported_is_named_with_the_reason(
+        self, write_module: WriteModule, source: str | None, words: str
+    ) -> None:
+        if source is not None:
+            write_module("broken_plugins", source)
+        with pytest.raises(PluginError) as caught:
+            load_plugins(["broken_plugins"])
+        assert str(caught.value).startswith("Plug-in module “broken_plugins” can't be imported: ")
+        assert words in str(caught.value)
+
+    def test_packages_can_name_theirs_as_entry_points(self, write_module: WriteModule, tmp_path: Path) -> None:
+        write_module("packaged_plugins", TestFingerprints.SOURCE)
+        self.install(tmp_path, "packaged = packaged_plugins")
+        load_plugins([])
+        assert shared_registry.audits.keys() == {"polite"}
+
+    def test_an_entry_point_that_cannot_be_imported_is_named_too(
+        self, write_module: WriteModule, tmp_path: Path
+    ) -> None:
+        self.install(tmp_path, "packaged = nowhere_to_be_found:plugins")
+        with pytest.raises(PluginError) as caught:
+            load_plugins([])
+        assert str(caught.value) == (
+            "Plug-in “packaged” (nowhere_to_be_found:plugins) can't be imported: No module named 'nowhere_to_be_found'"
+        )
+
+    @staticmethod
+    def install(place: Path, entry_point: str) -> None:
+        info = place / "packaged_plugins-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged-plugins\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{entry_point}\n")

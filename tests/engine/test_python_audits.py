@@ -1,0 +1,258 @@
+"""Audits in Python: registered functions, and the method ``audit`` of a registered type."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows.engine.audits import AuditResult, run_audit, run_type_audit
+from flows.engine.issues import Issue, Severity
+from flows.engine.plugins import Registry
+from flows.engine.spec import AuditSpec
+from tests.engine.audit_parts import OUTPUT, make_evaluator, run_python, run_rule, the_issue
+
+
+class TestPythonAudits:
+    @pytest.mark.parametrize("finding", [None, True, [], (), "generator"])
+    async def test_nothing_found_passes(self, finding: Any) -> None:
+        def check(output: Any) -> Any:
+            return iter(()) if finding == "generator" else finding
+
+        assert await run_python(check) == AuditResult((), passed=True)
+
+    async def test_false_is_one_issue(self) -> None:
+        assert the_issue(await run_python(lambda output: False)).description == "The audit “Cheap lines” did not pass."
+
+    async def test_text_is_a_description_even_if_it_is_empty(self) -> None:
+        assert the_issue(await run_python(lambda output: "Too cheap.")).description == "Too cheap."
+        assert the_issue(await run_python(lambda output: "")).description == ""
+
+    async def test_a_dictionary_is_an_issue_with_these_fields(self) -> None:
+        issue = the_issue(await run_python(lambda output: {"path": "/title", "severity": "low", "words": 1}))
+        assert (issue.path, issue.severity, issue.added_fields) == ("/title", Severity.LOW, {"words": 1})
+
+    async def test_any_mapping_will_do(self) -> None:
+        issue = the_issue(await run_python(lambda output: MappingProxyType({"description": "Odd.", "words": 1})))
+        assert (issue.description, issue.added_fields) == ("Odd.", {"words": 1})
+
+    async def test_an_issue_is_that_issue_under_the_name_of_the_audit(self) -> None:
+        own = Issue.model_validate(
+            {"code": "vat", "severity": "low", "description": "No VAT.", "rate": 19, "near": None}
+        )
+        issue = the_issue(await run_python(lambda output: own))
+        assert issue == own.model_copy(update={"audit": "Cheap lines"})
+        assert issue.added_fields == {"rate": 19, "near": None}
+
+    async def test_an_object_of_pydantic_is_read_like_a_dictionary(self) -> None:
+        class Finding(BaseModel):
+            description: str
+            line: int
+
+        for finding in (Finding(description="Odd.", line=2), [Finding(description="Odd.", line=2)]):
+            issue = the_issue(await run_python(lambda output, finding=finding: finding))
+            assert (issue.description, issue.added_fields) == ("Odd.", {"line": 2})
+
+    @pytest.mark.parametrize("kind", [list, tuple, deque, iter, lambda items: dict.fromkeys(items).keys()])
+    async def test_whatever_can_be_gone_through_is_one_issue_for_each(self, kind: Any) -> None:
+        result = await run_python(lambda output: kind(["One.", "Two."]))
+        assert [issue.description for issue in result.issues] == ["One.", "Two."]
+
+    async def test_a_mixed_list_is_read_element_by_element(self) -> None:
+        own = Issue(code="own", severity=Severity.LOW, description="Issue.")
+        result = await run_python(lambda output: ["Text.", {"description": "Map."}, own, 7, None])
+        assert [issue.description for issue in result.issues] == [
+            "Text.",
+            "Map.",
+            "Issue.",
+            "The audit “Cheap lines” found 7.",
+            "The audit “Cheap lines” did not pass.",
+        ]
+
+    async def test_a_generator_is_run_where_the_audit_runs_off_the_event_loop(self) -> None:
+        threads = set()
+
+        def check(output: Any) -> Iterator[str]:
+            threads.add(threading.get_ident())
+            yield "One."
+            threads.add(threading.get_ident())
+            yield "Two."
+
+        assert len((await run_python(check)).issues) == 2
+        assert len(threads) == 1 and threading.get_ident() not in threads
+
+    async def test_a_plain_function_leaves_the_event_loop_alone(self) -> None:
+        loop_went_on = threading.Event()
+
+        def check(output: Any) -> bool:
+            return loop_went_on.wait(timeout=10)
+
+        asyncio.get_running_loop().call_soon(loop_went_on.set)
+        assert (await run_python(check)).passed
+
+    async def test_a_coroutine_function_is_awaited_on_the_event_loop(self) -> None:
+        async def check(output: Any) -> Any:
+            await asyncio.sleep(0)
+            return [str(asyncio.get_running_loop() is loop)]
+
+        loop = asyncio.get_running_loop()
+        assert the_issue(await run_python(check)).description == "True"
+
+    async def test_asynchronous_generators_are_read_to_their_end(self) -> None:
+        async def check(output: Any) -> AsyncIterator[str]:
+            yield "One."
+            await asyncio.sleep(0)
+            yield "Two."
+
+        assert [issue.description for issue in (await run_python(check)).issues] == ["One.", "Two."]
+
+    async def test_a_function_that_hands_back_a_coroutine_is_awaited_too(self) -> None:
+        async def look_up() -> str:
+            return "Later."
+
+        assert the_issue(await run_python(lambda output: look_up())).description == "Later."
+
+    async def test_partial_functions_and_callable_objects_are_audits_like_others(self) -> None:
+        def check(output: Any, limit: int) -> bool:
+            return len(output["lines"]) <= limit
+
+        class Limit:
+            def __call__(self, output: Any) -> bool:
+                return len(output["lines"]) <= 2
+
+        assert (await run_python(partial(check, limit=3))).passed
+        assert not (await run_python(partial(check, limit=2))).passed
+        assert not (await run_python(Limit())).passed
+
+    async def test_it_is_called_with_the_variables_that_it_names(self) -> None:
+        def check(steps: Any, input: Any, limit: int = 3) -> str:
+            return f"{input['plan']} {len(steps)} {limit}"
+
+        assert the_issue(await run_python(check)).description == "team 1 3"
+
+    async def test_settings_of_the_flow_count_for_python_audits_too(self) -> None:
+        result = await run_python(
+            lambda output: [{"line": 2, "description": "own"}],
+            severity="medium",
+            fail_at="medium",
+            message="'Line ' + string(item.line)",
+            path="'/lines/' + string(item.line)",
+        )
+        issue = the_issue(result)
+        assert (issue.description, issue.path, issue.severity) == ("Line 2", "/lines/2", Severity.MEDIUM)
+        assert not result.passed
+
+    async def test_one_that_changes_what_it_is_given_changes_nothing(self) -> None:
+        def check(output: Any, input: Any, steps: Any) -> bool:
+            output["lines"].clear()
+            input["plan"] = "free"
+            steps.append("more")
+            return True
+
+        registry = Registry()
+        registry.audit("check")(check)
+        evaluator = make_evaluator(registry, {"lines": [1, 2]})
+        await run_audit(AuditSpec(name="a", rule="python:check"), evaluator, None)
+        assert evaluator.variables["output"] == {"lines": [1, 2]}
+        assert evaluator.variables["input"] == {"plan": "team"}
+        assert len(evaluator.variables["steps"]) == 1
+
+    async def test_fingerprints_are_noted_by_name(self) -> None:
+        registry = Registry()
+        registry.audit("check")(lambda output: ["x"])
+        registry.function("say")(lambda item: "Said.")
+        evaluator = make_evaluator(registry)
+        result = await run_audit(AuditSpec(name="a", rule="python:check", message="python:say"), evaluator, None)
+        assert the_issue(result).description == "Said."
+        assert evaluator.plugins == {
+            "python:check": registry.audits["check"].fingerprint,
+            "python:say": registry.functions["say"].fingerprint,
+        }
+
+
+class Line(BaseModel):
+    text: str
+    amount: float
+
+
+class Invoice(BaseModel):
+    title: str
+    lines: list[Line]
+
+
+class TestTypedOutput:
+    INVOICE = Invoice.model_validate(OUTPUT)
+
+    async def test_a_python_audit_gets_an_instance_of_the_registered_type(self) -> None:
+        def check(output: Invoice) -> Any:
+            return [f"{line.text} is cheap." for line in output.lines if line.amount < 5]
+
+        assert the_issue(await run_python(check, typed=self.INVOICE)).description == "Tape is cheap."
+
+    async def test_parts_of_it_that_are_raised_become_fields_of_issues_as_with_cel(self) -> None:
+        def check(output: Invoice) -> Any:
+            return (line for line in output.lines if line.amount < 5)
+
+        in_python = await run_python(check, typed=self.INVOICE)
+        in_cel = await run_rule("output.lines.filter(line, line.amount < 5.0)")
+        assert in_python == in_cel
+        assert the_issue(in_python).added_fields == {"text": "Tape", "amount": 3.0}
+
+    async def test_cel_and_functions_still_see_plain_json(self) -> None:
+        registry = Registry()
+        registry.audit("check")(lambda output: [output.lines[2].text])
+        registry.function("say")(lambda output, item: f"{item}: {output['lines'][2]['amount']}")
+        result = await run_rule("python:check", registry=registry, typed=self.INVOICE, message="python:say")
+        assert the_issue(result).description == "Tape: 3.0"
+        assert (await run_rule("output.lines[2].amount == 3.0", typed=self.INVOICE)).passed
+
+
+class TestAuditOfAType:
+    async def run(self, audit: Callable[[Any], Any] | None, name: str = "invoice") -> AuditResult:
+        members = {"__annotations__": {"title": str}, "__module__": __name__} | ({"audit": audit} if audit else {})
+        model = type("Checked", (BaseModel,), members)
+        return await run_type_audit(name, make_evaluator(), model(title="October"))
+
+    async def test_its_issues_stand_under_the_name_of_the_type(self) -> None:
+        result = await self.run(lambda self: [f"{self.title} is no year.", {"severity": "low", "description": "Odd."}])
+        assert [(issue.audit, issue.code, issue.severity.value, issue.description) for issue in result.issues] == [
+            ("invoice", "invoice", "critical", "October is no year."),
+            ("invoice", "invoice", "low", "Odd."),
+        ]
+        assert not result.passed
+
+    async def test_it_fails_at_critical_only(self) -> None:
+        assert (await self.run(lambda self: {"severity": "high"})).passed
+
+    async def test_it_may_be_a_coroutine_or_a_generator(self) -> None:
+        async def audit_later(self: Any) -> list[str]:
+            return ["Later."]
+
+        def audit_lazily(self: Any) -> Iterator[str]:
+            yield "Lazily."
+
+        assert the_issue(await self.run(audit_later)).description == "Later."
+        assert the_issue(await self.run(audit_lazily)).description == "Lazily."
+
+    async def test_a_type_without_one_passes(self) -> None:
+        assert await self.run(None) == AuditResult((), passed=True)
+
+    async def test_a_field_called_audit_is_no_audit(self) -> None:
+        class Report(BaseModel):
+            audit: str
+
+        assert (await run_type_audit("report", make_evaluator(), Report(audit="clean"))).passed
+
+    async def test_one_that_raises_is_a_critical_issue(self) -> None:
+        result = await self.run(lambda self: self.missing)
+        issue = the_issue(result)
+        assert (issue.code, issue.severity, issue.audit) == ("audit_error", Severity.CRITICAL, "invoice")
+        assert "'Checked' object has no attribute 'missing'" in issue.description
+        assert not result.passed

@@ -1,0 +1,99 @@
+"""Outputs of registered types: built from what came back, or an issue that says why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field, field_validator
+
+from flows.engine.history import Outcome
+from flows.engine.issues import Severity
+from flows.engine.judgement import Judgement
+from flows.engine.plugins import Registry
+from flows.engine.typed_output import schema_of_type
+from tests.engine.audit_parts import judge, rules
+
+
+class Colour(BaseModel):
+    name: str
+    hex: str = Field(pattern="^#[0-9A-F]{6}$")
+
+
+class Palette(BaseModel):
+    colours: list[Colour]
+
+    @field_validator("colours")
+    @classmethod
+    def refuse_twins(cls, colours: list[Colour]) -> list[Colour]:
+        if len({colour.name for colour in colours}) < len(colours):
+            raise ValueError("two colours have one name")
+        return colours
+
+    def audit(self) -> Any:
+        return [f"{colour.name} is grey." for colour in self.colours if colour.name == "Ash"]
+
+
+class TestRegisteredType:
+    @staticmethod
+    def make_registry() -> Registry:
+        registry = Registry()
+        registry.output_type("palette")(Palette)
+        registry.audit("few")(lambda output: [f"{len(output.colours)} colours"] if len(output.colours) > 1 else None)
+        return registry
+
+    async def judge(self, *names: str, hex: str = "#1F4E5F", **fields: Any) -> Judgement:
+        output = {"colours": [{"name": name, "hex": hex} for name in names]}
+        options = {"output_type": "palette", "output_schema": schema_of_type(Palette), "registry": self.make_registry()}
+        return await judge(output, **{**options, **fields})
+
+    async def test_its_own_audit_runs_before_those_of_the_flow_and_gets_the_typed_output(self) -> None:
+        verdict = await self.judge("Fjord", "Ash", audits=rules("python:few", severity="low"))
+        assert verdict.outcome is Outcome.FAILED
+        assert [(issue.audit, issue.description) for issue in verdict.issues] == [
+            ("palette", "Ash is grey."),
+            ("Rule 1", "2 colours"),
+        ]
+
+    async def test_the_output_stays_json(self) -> None:
+        assert (await self.judge("Fjord")).output == {"colours": [{"name": "Fjord", "hex": "#1F4E5F"}]}
+
+    async def test_a_validator_that_refuses_makes_it_invalid_with_a_critical_issue_that_names_the_field(self) -> None:
+        verdict = await self.judge("Fjord", "Fjord", audits=rules("false"))
+        assert verdict.outcome is Outcome.INVALID
+        (issue,) = verdict.issues
+        assert (issue.code, issue.severity, issue.path) == ("type_mismatch", Severity.CRITICAL, "/colours")
+        assert "colours" in issue.description and "two colours have one name" in issue.description
+
+    async def test_what_already_breaks_the_schema_is_told_once(self) -> None:
+        verdict = await self.judge("Fjord", hex="blue")
+        assert verdict.outcome is Outcome.INVALID
+        assert [(issue.code, issue.path) for issue in verdict.issues] == [("schema_mismatch", "/colours/0/hex")]
+
+    async def test_its_fingerprint_is_that_of_the_type_whether_it_could_be_built_or_not(self) -> None:
+        registry = self.make_registry()
+        fingerprint = registry.output_types["palette"].fingerprint
+        for names in (("Fjord",), ("Fjord", "Fjord"), ("Ash",)):
+            verdict = await self.judge(*names, registry=registry)
+            assert verdict.plugins == {"palette": fingerprint}
+
+    async def test_a_name_that_is_not_registered_here_is_a_critical_issue_and_never_passes_silently(self) -> None:
+        verdict = await self.judge("Fjord", registry=Registry(), pass_expression="true")
+        assert verdict.outcome is Outcome.INVALID
+        (issue,) = verdict.issues
+        assert (issue.code, issue.severity) == ("unknown_output_type", Severity.CRITICAL)
+        assert issue.description == "No output type is registered as “palette” on this worker."
+
+    async def test_a_validator_that_crashes_is_an_issue_too(self) -> None:
+        class Fragile(BaseModel):
+            text: str
+
+            @field_validator("text")
+            @classmethod
+            def crash(cls, text: str) -> str:
+                raise LookupError("no dictionary")
+
+        registry = Registry()
+        registry.output_type("fragile")(Fragile)
+        verdict = await judge({"text": "Tea."}, output_type="fragile", registry=registry)
+        assert verdict.outcome is Outcome.INVALID
+        assert "no dictionary" in verdict.issues[0].description

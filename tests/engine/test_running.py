@@ -1,0 +1,234 @@
+"""Running a flow from a script, in one call."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows.engine.errors import InputError, SpecError
+from flows.engine.issues import Severity
+from flows.engine.openai_client import simulated_client
+from flows.engine.planner import EndReason, EndStatus
+from flows.engine.plugins import Registry
+from flows.engine.plugins import registry as shared_registry
+from flows.engine.pricing import leave_free
+from flows.engine.result import RunResult
+from flows.engine.running import DEFAULT_MODEL, run_flow, run_flow_sync
+from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
+from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
+from flows.engine.usage import TokenUsage
+from tests.engine.builders import FakeClock, MemoryRecorder, make_flow, make_step, seconds
+
+SHORT, LONG = {"text": "Tea."}, {"text": "Tea is a drink."}
+LENGTH = AuditSpec(name="Length", rule="size(output.text) > 5")
+FLOW = make_flow(make_step(1, audits=(LENGTH,)), make_step(2, audits=(LENGTH,)))
+INPUT = {"topic": "tea"}
+
+PRICE_SCHEMA = {
+    "type": "object",
+    "properties": {"price": {"type": "number"}, "count": {"type": "integer"}},
+    "required": ["price", "count"],
+}
+
+
+def simulate(**replies: list[Any]) -> SimulatedModel:
+    return SimulatedModel(script=Script(replies or {"tool_1": [SHORT, LONG], "tool_2": [LONG]}))
+
+
+async def run(
+    flow: FlowSpec = FLOW, input: Any = INPUT, app: SimulatedModel | None = None, **options: Any
+) -> RunResult:
+    return await run_flow(flow, input, client=simulated_client(app or simulate()), **options)
+
+
+class TestResult:
+    async def test_it_carries_every_attempt_beside_its_issues_and_usage(self) -> None:
+        result = await run()
+        assert (result.status, result.reason, result.passed) == (EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, True)
+        assert [[attempt.output for attempt in attempts] for attempts in result.results] == [
+            [INPUT],
+            [SHORT, LONG],
+            [LONG],
+        ]
+        assert result.initial_input == INPUT
+        assert [attempt.output for attempt in result.final_results] == [INPUT, LONG, LONG]
+        assert [(found.step, found.attempt, found.issue.code) for found in result.all_issues()] == [(1, 1, "length")]
+        assert result.final_issues() == []
+        assert (result.step(1).name, result.step(1).retries_used, result.retries_used) == ("Step 1", 1, 1)
+        assert result.state == {"topic": "tea", "text": "Tea is a drink."}
+        usage = result.usage
+        assert usage is not None and usage.total == sum(
+            attempt.usage.total for attempts in result.results for attempt in attempts
+        )
+
+    async def test_it_survives_json(self) -> None:
+        ways: list[dict[str, Any]] = [{}, {"include_all_attempts": False}, {"include_token_usage": False}]
+        for options in ways:
+            result = await run(**options)
+            assert RunResult.from_document(json.loads(json.dumps(result.to_document()))) == result
+
+    async def test_a_failed_run_names_the_attempt_that_decided_it(self) -> None:
+        result = await run(app=simulate(tool_1=[SHORT]))
+        assert (result.status, result.blocking, result.passed) == (EndStatus.FAILED, (1, 4), False)
+        assert len(result.all_issues(Severity.CRITICAL)) == 4
+        assert len(result.final_issues()) == 1
+        assert len(result.results) == 2, "the second step never began"
+
+    async def test_only_final_attempts_are_carried_if_that_is_asked_for_and_all_are_counted(self) -> None:
+        every = await run(clock=FakeClock())
+        final = await run(clock=FakeClock(), include_all_attempts=False)
+        assert [[attempt.number for attempt in attempts] for attempts in final.results] == [[1], [2], [1]]
+        assert (final.usage, final.retries_used) == (every.usage, every.retries_used)
+        assert final.all_issues() == []
+        assert final.final_results == every.final_results
+
+    async def test_without_token_usage_none_is_tracked_anywhere(self) -> None:
+        result = await run(include_token_usage=False)
+        assert (result.usage, result.step(1).usage) == (None, None)
+        assert all(attempt.usage == TokenUsage() for attempts in result.results for attempt in attempts)
+        assert "usage" not in json.dumps(result.to_document())
+
+    async def test_both_flags_go_together(self) -> None:
+        result = await run(include_all_attempts=False, include_token_usage=False)
+        assert (len(result.step(1).attempts), result.usage) == (1, None)
+
+
+class TestPrices:
+    async def test_costs_are_those_of_the_price_list_by_default(self) -> None:
+        usage = (await run()).usage
+        assert usage is not None and usage.cost is not None and usage.cost > 0
+        assert usage.unpriced == 0
+
+    async def test_the_cost_of_an_unknown_model_is_unknown_and_not_0(self) -> None:
+        usage = (await run(make_flow(make_step(1, model="house-model")))).usage
+        assert usage is not None
+        assert (usage.cost, usage.unpriced) == (None, 1)
+
+    async def test_other_prices_can_be_given(self) -> None:
+        def price(model: str, usage: TokenUsage) -> TokenUsage:
+            return usage.model_copy(update={"cost": Decimal("0.25")})
+
+        usage = (await run(price=price)).usage
+        assert usage is not None and usage.cost == Decimal("0.75")
+
+
+class TestModelSettings:
+    async def test_they_fall_back_from_step_to_flow_to_defaults(self) -> None:
+        app = SimulatedModel()
+        flow = make_flow(
+            make_step(1, model="gpt-4.1", temperature=0.1, max_tokens=100),
+            make_step(2, model=None, max_tokens=200),
+            make_step(3, model=None),
+            temperature=0.5,
+        )
+        defaults = ModelSettings(model="gpt-4o", temperature=1.0, max_tokens=300)
+        await run(flow, app=app, defaults=defaults)
+        sent = [(call.body["model"], call.body["temperature"], call.body["max_tokens"]) for call in app.calls]
+        assert sent == [("gpt-4.1", 0.1, 100), ("gpt-4o", 0.5, 200), ("gpt-4o", 0.5, 300)]
+
+    async def test_without_any_there_is_a_default_model(self) -> None:
+        app = SimulatedModel()
+        await run(make_flow(make_step(model=None)), app=app)
+        assert [call.body["model"] for call in app.calls] == [DEFAULT_MODEL]
+
+
+class TestInput:
+    PRICED = make_flow(make_step(1), input_schema=PRICE_SCHEMA)
+
+    async def test_an_input_that_does_not_fit_is_refused_with_its_path_before_anything_is_called(self) -> None:
+        app = simulate()
+        with pytest.raises(InputError) as caught:
+            await run(self.PRICED, {"price": "cheap", "count": 1.5}, app)
+        assert {problem.path for problem in caught.value.problems} == {"/price", "/count"}
+        assert app.call_count == 0
+
+    @pytest.mark.parametrize(
+        ("input", "words"),
+        [
+            ([1], "The input must be a JSON object, got a list."),
+            ("tea", "The input must be a JSON object, got text."),
+            (None, "The input must be a JSON object, got null."),
+            ({"ratio": float("nan")}, "/ratio: NaN can't be stored"),
+            ({"text": "a\0"}, "/text: characters that can't be stored"),
+            ({"thing": object()}, "/thing: a value of type “object” has no JSON form."),
+        ],
+        ids=["list", "text", "nothing", "NaN", "NUL", "object"],
+    )
+    async def test_what_is_no_json_object_is_refused(self, input: Any, words: str) -> None:
+        with pytest.raises(InputError) as caught:
+            await run(input=input)
+        assert words in str(caught.value)
+
+    async def test_an_object_of_pydantic_is_taken_as_its_json(self) -> None:
+        class Topic(BaseModel):
+            topic: str
+
+        assert (await run(input=Topic(topic="tea"))).initial_input == INPUT
+
+    async def test_numbers_become_what_the_input_schema_calls_them_before_an_expression_sees_them(self) -> None:
+        compute = "{'total': input.price * 2.0, 'items': input.count * 2, 'first': steps[0].output.price + 0.5}"
+        flow = make_flow(make_step(compute=compute), input_schema=PRICE_SCHEMA)
+        result = await run(flow, {"price": 3, "count": 4.0})
+        assert result.passed
+        assert result.step(1).output == {"total": 6.0, "items": 8, "first": 3.5}
+        assert [type(value) for value in result.initial_input.values()] == [float, int]
+
+    async def test_the_callers_own_object_is_left_as_it_is(self) -> None:
+        given = {"price": 3, "count": 4.0, "tags": ["a"]}
+        registry = Registry()
+        registry.function("spoil")(lambda value: value["tags"].append("b") or value)
+        flow = make_flow(make_step(compute="input", input_sanitizer="python:spoil"), input_schema=PRICE_SCHEMA)
+        await run(flow, given, registry=registry)
+        assert given == {"price": 3, "count": 4.0, "tags": ["a"]}
+        assert type(given["price"]) is int
+
+
+class TestSpec:
+    async def test_a_flow_that_cannot_run_is_refused_before_anything_is_called(self) -> None:
+        app = simulate()
+        flow = make_flow(
+            make_step(1, output_type="unknown", output_schema=None), make_step(2, input_expression="python:unknown")
+        )
+        with pytest.raises(SpecError) as caught:
+            await run(flow, app=app, registry=Registry())
+        assert [problem.path for problem in caught.value.problems] == [
+            "/steps/0/output_type",
+            "/steps/1/input_expression",
+        ]
+        assert app.call_count == 0
+
+    async def test_what_the_decorators_registered_is_known_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shared_registry, "audits", {})
+        shared_registry.audit("polite")(lambda output: "please" in output["text"])
+        flow = make_flow(make_step(1, audits=(AuditSpec(name="Polite", rule="python:polite"),)))
+        result = await run(flow, app=simulate(tool_1=[SHORT, {"text": "Tea, please."}]))
+        assert [attempt.passed for attempt in result.step(1).attempts] == [False, True]
+
+
+class TestParts:
+    async def test_recorder_and_clock_are_used_where_they_are_given(self) -> None:
+        recorder, clock = MemoryRecorder(), FakeClock()
+        start = clock.now()
+        app = simulate(tool_1=[Fault(FaultKind.RATE_LIMITED, retry_after=30), LONG])
+        await run(make_flow(make_step(1, audits=(LENGTH,))), app=app, recorder=recorder, clock=clock)
+        assert recorder.describe() == ["1.1 begins", "1.1 errored", "1.2 begins", "1.2 passed, run succeeded"]
+        (moment,) = clock.slept_until
+        assert moment >= start + seconds(30)
+
+    async def test_every_run_has_an_id_of_its_own(self) -> None:
+        app = simulate()
+        await run(app=app)
+        await run(app=app)
+        keys = [str(call.idempotency_key) for call in app.calls]
+        assert len({key.partition("-")[0] for key in keys}) == 2
+
+    def test_it_runs_without_an_event_loop_too(self) -> None:
+        result = run_flow_sync(
+            FLOW, INPUT, client=simulated_client(simulate()), price=leave_free, include_all_attempts=False
+        )
+        assert result.passed
+        assert [len(attempts) for attempts in result.results] == [1, 1, 1]

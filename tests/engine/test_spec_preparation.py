@@ -1,0 +1,115 @@
+"""What else happens to a flow on its way to a run: doubts are told, schemas frozen, settings filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows.engine.issues import Severity
+from flows.engine.plugins import Registry
+from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
+from flows.engine.spec_check import check_spec, find_doubts, freeze_schemas, prepare_spec
+from flows.engine.typed_output import schema_of_type
+from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
+
+
+class Report(BaseModel):
+    title: str
+    pages: int
+
+
+class Scores(BaseModel):
+    by_name: dict[str, int]
+
+
+def audit(name: str = "Length", rule: str = "true", **fields: Any) -> AuditSpec:
+    return AuditSpec(name=name, rule=rule, **fields)
+
+
+class TestDoubts:
+    def find(self, *steps: Any) -> dict[str, str]:
+        return {doubt.path: doubt.message for doubt in find_doubts(make_flow(*steps))}
+
+    def test_including_the_input_is_warned_about(self) -> None:
+        doubts = self.find(make_step(1), make_step(2, include_results=(0, 1)))
+        assert doubts.keys() == {"/steps/1/include_results"}
+        assert "Step 2 “Step 2” includes the results of step 0" in doubts["/steps/1/include_results"]
+        assert "input_expression" in doubts["/steps/1/include_results"]
+
+    @pytest.mark.parametrize("severity", list(Severity))
+    @pytest.mark.parametrize("fail_at", list(Severity))
+    def test_a_fail_at_below_the_filter_is_warned_about(self, fail_at: Severity, severity: Severity) -> None:
+        doubts = self.find(make_step(issue_severity_filter=severity, audits=(audit(), audit("b", fail_at=fail_at))))
+        is_blind = fail_at.rank < severity.rank
+        assert doubts.keys() == ({"/steps/0/audits/1/fail_at"} if is_blind else set())
+
+    def test_the_warning_says_what_would_be_right(self) -> None:
+        (message,) = self.find(make_step(audits=(audit("Tone", fail_at="medium"),))).values()
+        assert message == (
+            "Audit “Tone” of step 1 fails at medium, but the model is only told of issues from high on: its retries "
+            "may be blind. Set the step's issue_severity_filter to medium."
+        )
+
+    def test_a_local_step_tells_no_model_and_a_pass_expression_replaces_fail_at(self) -> None:
+        audits = (audit(fail_at="low"),)
+        assert self.find(make_step(compute="{}", audits=audits)) == {}
+        assert self.find(make_step(pass_expression="true", audits=audits)) == {}
+
+    def test_a_good_flow_raises_no_doubts(self) -> None:
+        assert self.find(make_step(1, audits=(audit(),)), make_step(2, include_results=(1,))) == {}
+
+    def test_doubts_keep_nobody_from_running(self) -> None:
+        flow = make_flow(make_step(1, include_results=(0,), audits=(audit(fail_at="low"),)))
+        assert check_spec(flow, Registry()) == []
+
+
+class TestFreezing:
+    @staticmethod
+    def make_registry() -> Registry:
+        registry = Registry()
+        registry.output_type("report")(Report)
+        return registry
+
+    def test_the_schema_of_a_registered_type_is_written_into_its_step(self) -> None:
+        flow = make_flow(make_step(output_type="report", output_schema=None))
+        frozen = freeze_schemas(flow, self.make_registry())
+        assert frozen.step(1).output_schema == schema_of_type(Report)
+        assert flow.step(1).output_schema is None, "the flow itself stays as it was"
+        assert FlowSpec.from_document(frozen.to_document()) == frozen
+
+    def test_a_schema_that_is_there_already_is_not_replaced(self) -> None:
+        flow = make_flow(make_step(output_type="report", output_schema=TEXT_SCHEMA))
+        assert freeze_schemas(flow, self.make_registry()) == flow
+
+    def test_a_change_of_the_type_later_changes_no_frozen_flow(self) -> None:
+        frozen = freeze_schemas(make_flow(make_step(output_type="report", output_schema=None)), self.make_registry())
+
+        class Report(BaseModel):
+            headline: str
+
+        changed = Registry()
+        changed.output_type("report")(Report)
+        prepared = prepare_spec(frozen, registry=changed, defaults=ModelSettings(model="m"))
+        assert prepared.step(1).output_schema == frozen.step(1).output_schema
+
+    def test_what_cannot_be_frozen_stays_as_it_is_for_the_check_to_report(self) -> None:
+        registry = self.make_registry()
+        registry.output_type("scores")(Scores)
+        flow = make_flow(
+            make_step(1, output_type="missing", output_schema=None),
+            make_step(2, output_type="scores", output_schema=None),
+        )
+        assert freeze_schemas(flow, registry) == flow
+
+    def test_a_prepared_flow_is_frozen_and_every_model_step_knows_its_model(self) -> None:
+        flow = make_flow(
+            make_step(1, output_type="report", output_schema=None, model=None), make_step(2, compute="{}"), model="flow"
+        )
+        prepared = prepare_spec(
+            flow, registry=self.make_registry(), defaults=ModelSettings(model="default", temperature=0.5)
+        )
+        assert prepared.step(1).output_schema == schema_of_type(Report)
+        assert (prepared.step(1).model, prepared.step(1).temperature) == ("flow", 0.5)
+        assert prepared.step(2).model is None
