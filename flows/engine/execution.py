@@ -149,7 +149,8 @@ class Execution:
         except ExpressionError as error:
             missing = isinstance(error, MissingInputError)
             reason = EndReason.MISSING_INPUT if missing else EndReason.EXPRESSION_ERROR
-            return Finish(EndStatus.ERRORED, reason, str(error), (action.step, action.number))
+            # No attempt began, so none is to blame: the sentence names the step.
+            return Finish(EndStatus.ERRORED, reason, str(error))
         request = build_request(self.spec, history, action.step, step_input) if isinstance(action, Call) else None
         return Start(action.step, action.number, step_input, request, self.clock.now(), plugins)
 

@@ -172,7 +172,7 @@ class TestErrors:
         assert end.finish is not None
         assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.EXPRESSION_ERROR)
         assert end.finish.sentence.startswith("Step 2 “Step 2”, input_expression: ")
-        assert end.finish.blocking == (2, 1)
+        assert end.finish.blocking is None
         assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
         assert app.call_count == 1
 
