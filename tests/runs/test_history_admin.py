@@ -259,6 +259,8 @@ def test_a_run_takes_as_many_queries_for_many_attempts_as_for_one(reader: Client
     run = make_run()
     url = f"/admin/runs/run/{run.pk}/change/"
     add_attempt(run, 1, ("low",))
+    # Django keeps content types once it has read them; that query belongs to the process and not to the page.
+    reader.get(url)
     with CaptureQueriesContext(connection) as few:
         reader.get(url)
     for number in range(2, 12):
