@@ -40,8 +40,8 @@ async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseMo
     try:
         finding = await _evaluate_rule(audit, evaluator, typed_output)
         issues = await _make_issues(audit, evaluator, finding)
-    except (ExpressionError, ValueError) as error:
-        issues = (error_issue(audit.name, f"The audit “{audit.name}” could not be evaluated: {error}"),)
+    except Exception as error:  # noqa: BLE001  # what a plug-in gave is anybody's object, and reading it runs its code
+        issues = (error_issue(audit.name, f"The audit “{audit.name}” could not be evaluated: {_explain(error)}"),)
     return AuditResult(issues, passed=not any(issue.severity.at_least(audit.fail_at) for issue in issues))
 
 
@@ -54,14 +54,20 @@ async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: Bas
     try:
         finding = await call_function(type_name, PythonFunction(type_name, method), {})
         issues = await _make_issues(audit, evaluator, finding)
-    except (ExpressionError, ValueError) as error:
-        issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {error}"),)
+    except Exception as error:  # noqa: BLE001  # as above
+        issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {_explain(error)}"),)
     return AuditResult(issues, passed=not any(issue.severity.at_least(audit.fail_at) for issue in issues))
 
 
 def error_issue(audit: str, description: str) -> Issue:
     """The critical issue that a broken audit or pass rule becomes."""
     return Issue(code=AUDIT_ERROR, severity=Severity.CRITICAL, description=description, audit=audit)
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, (ExpressionError, ValueError)):
+        return str(error)
+    return f"what it gave can't be read ({type(error).__name__})."
 
 
 def make_code(name: str) -> str:

@@ -30,6 +30,9 @@ _CALLS_PER_CLIENT = 20
 # As many idle connections as calls: with fewer kept, many calls at once would reconnect all the time.
 _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=_CALLS_PER_CLIENT, keepalive_expiry=30.0)
 
+_LONGEST_PAGE = 16_000
+"""Bytes of a page that is no JSON that are looked at."""
+
 ASGIApp = Callable[
     [
         MutableMapping[str, Any],
@@ -106,11 +109,17 @@ class OpenAIClient:
         except (APIConnectionError, OSError) as error:
             raise self._explain_connection(error) from error
         except OpenAIError as error:
-            message = f"The answer of {self._place} could not be read: {quote_provider(str(error), self._api_key)}"
-            raise ModelError(ModelErrorCode.UNREADABLE, message) from None
+            raise self._explain_unreadable(error) from None
+        except Exception as error:
+            # The client decodes error pages as their charset says, and Python knows charsets that decode to no text.
+            raise self._explain_unreadable(error) from error
         finally:
             lane.calls -= 1
         return self._read_reply(response, request)
+
+    def _explain_unreadable(self, error: Exception) -> ModelError:
+        reason = quote_provider(str(error) or type(error).__name__, self._api_key)
+        return ModelError(ModelErrorCode.UNREADABLE, f"The answer of {self._place} could not be read: {reason}")
 
     async def close(self) -> None:
         """Close the connections of the running event loop, and the client for all; other loops may call it as well."""
@@ -149,7 +158,7 @@ class OpenAIClient:
                 f"{self._place} answered {response.status_code} with something that is no JSON object ({kind}). "
                 "Check OPENAI_BASE_URL: it usually ends with /v1."
             )
-            if quote := quote_provider(response.text[:2_000], self._api_key):
+            if quote := quote_provider(_read_page(response), self._api_key):
                 message = f"{message} It said: “{quote}”"
             raise ModelError(ModelErrorCode.UNREADABLE, message, status=response.status_code, request_id=request_id)
         if body.get("error") and not body.get("choices"):
@@ -161,7 +170,7 @@ class OpenAIClient:
         try:
             body = json.loads(response.content)
         except (ValueError, RecursionError):
-            body = response.text
+            body = _read_page(response)
         return explain_status(
             status,
             body,
@@ -255,3 +264,8 @@ def _encode_request(request: Mapping[str, Any]) -> bytes:
 def _find_wrapped_status(error: Any) -> int:
     code = error.get("code") if isinstance(error, Mapping) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 502
+
+
+def _read_page(response: httpx2.Response) -> str:
+    # Not as its charset says: that may name one that decodes to no text at all.
+    return response.content[:_LONGEST_PAGE].decode(errors="replace")

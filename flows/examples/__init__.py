@@ -31,6 +31,15 @@ def load_sample_input(name: str) -> dict[str, Any]:
     return sample
 
 
+def find_digest(document: dict[str, Any]) -> str:
+    """The digest that a version published from this document has now."""
+    from flows.engine.plugins import registry
+    from flows.engine.spec import FlowSpec
+    from flows.engine.spec_check import freeze_schemas
+
+    return freeze_schemas(FlowSpec.from_document(document), registry).digest
+
+
 def load_examples() -> list[str]:
     """Store the example flows and make them live; gives the names of those that are new or were brought up to date.
 
@@ -50,9 +59,9 @@ def load_examples() -> list[str]:
             latest = flow.versions.first() if flow else None
             if flow is not None and (flow.is_archived or latest is None or latest.note != EXAMPLE_NOTE):
                 continue
-            version = load_flow(document=document, note=EXAMPLE_NOTE)
-            if version == latest:
+            if latest is not None and latest.digest == find_digest(document):
                 continue
+            version = load_flow(document=document, note=EXAMPLE_NOTE)
             if flow is not None and flow.live_version == latest:
                 flow.make_live(version)
             loaded.append(name)

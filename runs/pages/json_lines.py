@@ -14,6 +14,8 @@ from typing import Any
 
 from flows.engine.json_value import format_pointer
 
+LONGEST_POINTER = 2_000
+"""Characters of a pointer that is looked for: looking for its parents takes time for each of its parts."""
 MAX_LINES = 2_000
 MAX_CHARACTERS = 200_000
 """A listing that reaches one of the two is cut; JSON indented by levels counts its indent."""
@@ -63,7 +65,7 @@ class Listing:
 
         None for no pointer, for ``""`` (the whole value), for text that is no pointer, and where the line was cut.
         """
-        if not pointer or not pointer.startswith("/"):
+        if not pointer or not pointer.startswith("/") or len(pointer) > LONGEST_POINTER:
             return None
         number = self._numbers.get(pointer)
         if number is not None:

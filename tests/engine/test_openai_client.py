@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx2
 import pytest
 
 from flows.engine.errors import ModelError, ModelErrorCode
@@ -112,6 +113,19 @@ async def test_a_call_that_fails_in_transport_says_so_and_may_be_tried_again(
     assert error.code.is_retryable
     assert words in error.message
     assert app.call_count == 1, "the client must not retry on its own"
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("charset", ["hex", "idna", "utf-16", "undefined"])
+async def test_a_page_in_a_charset_that_can_t_be_decoded_is_unreadable_and_no_crash(status: int, charset: str) -> None:
+    page = httpx2.Response(status, content=b"<p>oops\xff", headers={"content-type": f"text/html; charset={charset}"})
+    transport = httpx2.MockTransport(lambda request: page)
+    client = OpenAIClient(
+        api_key="key", base_url="http://127.0.0.1/v1", http_client=httpx2.AsyncClient(transport=transport)
+    )
+    error = await fail(client)
+    assert error.code in {ModelErrorCode.UNREADABLE, ModelErrorCode.BAD_REQUEST, ModelErrorCode.SERVER_ERROR}
+    await client.close()
 
 
 async def test_a_provider_that_hangs_is_given_up_after_the_timeout(connect: Connect) -> None:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from flows.engine.issues import Issue
 from tests.engine.audit_parts import assert_broken, run_python, the_issue
@@ -72,6 +73,24 @@ class TestPythonAuditsThatRaise:
                 raise LookupError("gone")
 
         assert_broken(await run_python(lambda output: Broken()), "raised LookupError: gone")
+
+    async def test_an_object_whose_own_code_breaks_is_an_issue_and_no_crash(self) -> None:
+        class Broken(dict[str, str]):
+            def items(self) -> Any:
+                raise RuntimeError("broken mapping")
+
+            def keys(self) -> Any:
+                raise RuntimeError("broken mapping")
+
+            def __iter__(self) -> Iterator[str]:
+                raise RuntimeError("broken mapping")
+
+        class Shapeless(BaseModel):
+            def model_dump(self, **options: Any) -> Any:
+                return 5
+
+        assert_broken(await run_python(lambda output: [Broken(a="b")]), "RuntimeError")
+        assert_broken(await run_python(lambda output: Shapeless()), "AttributeError")
 
     async def test_a_variable_that_is_not_on_offer_is_an_error_too(self) -> None:
         assert_broken(await run_python(lambda previous: True), "missing 1 required positional argument: 'previous'")
