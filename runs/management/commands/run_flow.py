@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from argparse import ArgumentParser
@@ -48,9 +49,13 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=USAGE_EXIT) from error
         self.stdout.write(f"Run #{run.pk} of “{flow}”, version {run.version.number}: queued")
         if options["follow"]:
-            run = self._follow(run)
-            self.stdout.write(json.dumps(final_outputs(run), indent=2, ensure_ascii=False))
-            sys.exit(EXIT_CODES[RunStatus(run.status)])
+            try:
+                run = self._follow(run)
+                self.stdout.write(json.dumps(final_outputs(run), indent=2, ensure_ascii=False))
+            except BrokenPipeError:
+                # Whoever read along has seen enough; the run goes on without.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(EXIT_CODES.get(RunStatus(run.status), 0))
 
     def _follow(self, run: Run) -> Run:
         told: set[tuple[int, str]] = set()
