@@ -59,9 +59,10 @@ def build_request(spec: FlowSpec, history: History, index: int, input: Any) -> d
             }
         ],
         "tool_choice": {"type": "function", "function": {"name": step.tool_name}},
-        "parallel_tool_calls": False,
     }
     family = find_family(step.model)
+    if family.takes_parallel_tool_calls:
+        request["parallel_tool_calls"] = False
     if step.temperature is not None and family.takes_temperature:
         request["temperature"] = step.temperature
     if step.max_tokens is not None:

@@ -177,6 +177,7 @@ class TestRequest:
             ("gpt-5-chat-latest", {"temperature": 0.3, "max_completion_tokens": 500}),
             ("o3", {"max_completion_tokens": 500}),
             ("o4-mini", {"max_completion_tokens": 500}),
+            ("ft:o4-mini-2025:org::1", {"max_completion_tokens": 500}),
             ("olmo-2", {"temperature": 0.3, "max_tokens": 500}),
         ],
     )
@@ -185,6 +186,13 @@ class TestRequest:
         request = build_request(flow, make_history(), 1, {})
         names = ("temperature", "max_tokens", "max_completion_tokens")
         assert {name: request[name] for name in names if name in request} == expected
+
+    @pytest.mark.parametrize(
+        ("model", "sent"), [("gpt-4.1", True), ("gpt-5-mini", True), ("o3", False), ("o4-mini", False)]
+    )
+    def test_one_call_at_a_time_is_asked_for_where_the_model_can_be_asked(self, model: str, sent: bool) -> None:
+        request = build_request(make_flow(make_step(model=model)), make_history(), 1, {})
+        assert ("parallel_tool_calls" in request) is sent
 
     def test_model_settings_fall_back_from_step_to_flow_to_settings(self) -> None:
         flow = make_flow(
