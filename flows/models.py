@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
-from django.db import models
+from django.db import models, transaction
 from django.db.models.functions import Now
 
 from flows.engine.issues import Severity
@@ -153,6 +154,17 @@ class AuditRule(models.Model):
 
 
 class FlowVersionQuerySet(models.QuerySet["FlowVersion"]):
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Delete versions one by one, so that each says whether it may go."""
+        with transaction.atomic(using=self.db):
+            counts = [version.delete()[0] for version in self]
+        return sum(counts), {FlowVersion._meta.label: len(counts)}
+
+    def bulk_create(self, objs: Iterable[FlowVersion], *args: Any, **kwargs: Any) -> list[FlowVersion]:
+        if kwargs.get("update_conflicts"):
+            raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
+        return super().bulk_create(objs, *args, **kwargs)
+
     def update(self, **kwargs: Any) -> NoReturn:
         raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
 
@@ -186,7 +198,8 @@ class FlowVersion(models.Model):
         """Store a new version. Raises ``ImmutableVersionError`` if it is stored already."""
         if not self._state.adding:
             raise ImmutableVersionError(f"{self} is published and never changes. Publish a new version.")
-        super().save(*args, **kwargs)
+        # Never an UPDATE, not even of a row that somebody names by its key.
+        super().save(*args, **{**kwargs, "force_insert": True})
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         """Delete a version that never ran. Raises ``ImmutableVersionError`` if it is live.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import models, transaction
 
-from flows.engine.errors import SpecError
+from flows.engine.errors import Problem, SpecError
+from flows.engine.output_schema import schema_of_type
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.spec_check import check_spec, freeze_schemas
@@ -61,9 +63,24 @@ def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditR
         ],
     }
     spec = freeze_schemas(FlowSpec.from_document(document), registry)
-    if problems := check_spec(spec, registry):
+    if problems := [*check_spec(spec, registry), *_find_contradictions(spec)]:
         raise SpecError(problems)
     return spec
+
+
+def _find_contradictions(spec: FlowSpec) -> Iterator[Problem]:
+    """Schemas that are not those of the output type beside them: no output could fit both."""
+    for index, step in enumerate(spec.steps):
+        known = registry.output_types.get(step.output_type or "")
+        if known is None or step.output_schema is None:
+            continue
+        with suppress(SpecError):
+            if schema_of_type(known.model) != step.output_schema:
+                yield Problem(
+                    f"/steps/{index}/output_schema",
+                    f"The schema is not that of the type “{step.output_type}”. "
+                    "Leave it empty: it is made from the type.",
+                )
 
 
 def _read_fields(row: models.Model, kind: Any, *, skip: Iterable[str]) -> dict[str, Any]:
