@@ -5,6 +5,8 @@ Step 0 has no rows: it is the run's input.
 
 from __future__ import annotations
 
+from django.utils.crypto import salted_hmac
+
 from flows.engine import history as engine
 from flows.engine.history import AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
@@ -21,10 +23,19 @@ def load_history(run: models.Run) -> History:
         .prefetch_related("issues")
         .order_by("step__index", "number")
     )
-    history = History.begin(run.input, run_id=str(run.pk))
+    history = History.begin(run.input, run_id=make_run_id(run))
     for row in rows:
         history = history.append(read_attempt(row))
     return history
+
+
+def make_run_id(run: models.Run) -> str:
+    """What names a run to providers and seeds its waits: its number, and something that only this installation has.
+
+    Providers may remember idempotency keys; two installations must never send the same.
+    """
+    installation = salted_hmac("runs.stored_history.make_run_id", "installation").hexdigest()[:16]
+    return f"{installation}-{run.pk}"
 
 
 def read_attempt(row: models.Attempt) -> engine.Attempt:

@@ -28,6 +28,8 @@ def sweep() -> int:
             end_running_attempts(run.pk, Outcome.INTERRUPTED)
         reclaimed += 1
         logger.warning("Run %s was taken from worker %s, whose lease ran out.", run.pk, run.owner)
+    for run in Run.objects.cancelled_in_queue():
+        run.request_cancel()
     if Run.objects.queued().exists():
         wake_worker()
     return reclaimed

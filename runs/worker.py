@@ -126,7 +126,13 @@ class AsyncRecorder:
         self._recorder = recorder
 
     async def record(self, progress: Progress) -> None:
-        await self._drain.store(lambda: self._recorder.record(progress))
+        writing = asyncio.create_task(self._drain.store(lambda: self._recorder.record(progress)))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            # What ended is paid for: it is stored before the run is.
+            await writing
+            raise
 
 
 class Drain:
@@ -293,6 +299,9 @@ class Drain:
         return await asyncio.get_running_loop().run_in_executor(self._database, ask)
 
 
+MOST_PREPARED = 256
+"""Executable specs that a process keeps."""
+
 _prepared: dict[tuple[str, ModelSettings], FlowSpec] = {}
 
 
@@ -302,6 +311,8 @@ def prepare_version(version: FlowVersion, defaults: ModelSettings) -> FlowSpec:
     Raises ``SpecError`` if it can't run here.
     """
     key = (version.digest, defaults)
+    if len(_prepared) >= MOST_PREPARED:
+        _prepared.clear()
     if key not in _prepared:
         _prepared[key] = prepare_spec(version.flow_spec, registry=registry, defaults=defaults)
     return _prepared[key]

@@ -18,7 +18,7 @@ SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity i
 
 
 class Step(models.Model):
-    """One position in a run. Index 0 is the initial input; a step has a row once its first attempt begins."""
+    """One position in a run, counted from 1 (0 is the run's input). It has a row once its first attempt begins."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
     index = models.PositiveIntegerField()

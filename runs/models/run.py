@@ -63,13 +63,17 @@ def in_future(delay: timedelta) -> models.Expression:
 class RunQuerySet(models.QuerySet["Run"]):
     def queued(self) -> Self:
         """Runs that a worker may claim now."""
-        return self.filter(status=RunStatus.QUEUED, available_at__lte=Now())
+        return self.filter(status=RunStatus.QUEUED, available_at__lte=Now(), cancel_requested=False)
 
     def running(self) -> Self:
         return self.filter(status=RunStatus.RUNNING)
 
     def ended(self) -> Self:
         return self.filter(status__in=ENDED)
+
+    def cancelled_in_queue(self) -> Self:
+        """Queued runs with a cancel flag: it was set while their worker handed them back."""
+        return self.filter(status=RunStatus.QUEUED, cancel_requested=True)
 
     def expired(self) -> Self:
         """Runs whose worker has not renewed its lease in time."""
@@ -102,7 +106,11 @@ class RunQuerySet(models.QuerySet["Run"]):
                 epoch=F("epoch") + 1,
                 lease_until=in_future(lease),
                 started_at=Coalesce("started_at", Now()),
-                is_simulated=is_simulated,
+                # What was invented once stays marked, also if a real model goes on with it.
+                is_simulated=models.Case(
+                    models.When(attempt_count__gt=0, is_simulated=True, then=models.Value(True)),
+                    default=models.Value(is_simulated),
+                ),
                 revision=F("revision") + 1,
             )
         return list(self.filter(pk__in=ids).select_related("version", "flow").order_by("available_at", "pk"))
@@ -199,9 +207,16 @@ class Run(models.Model):
         return Run.objects.held(run_id=self.pk, epoch=self.epoch)
 
     def hand_back(self, *, delay: timedelta = timedelta(0)) -> bool:
-        """Queue a run again that this worker holds, to be claimed after ``delay``. False if it held it no longer."""
+        """Queue a run again that this worker holds, to be claimed after ``delay``. False if it held it no longer.
+
+        One that was to be cancelled ends so instead: nobody would look at its flag for as long as it waits.
+        """
+        cancelled = self._held.filter(cancel_requested=True).update(
+            **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
+        )
         return bool(
-            self._held.update(
+            cancelled
+            or self._held.update(
                 status=RunStatus.QUEUED,
                 owner="",
                 lease_until=None,
@@ -237,6 +252,8 @@ class Run(models.Model):
         Gives False if the run had ended already.
         """
         with transaction.atomic():
+            # A worker that hands the run back takes turns with this.
+            Run.objects.select_for_update().filter(pk=self.pk).first()
             queued = Run.objects.filter(pk=self.pk, status=RunStatus.QUEUED).update(
                 cancel_requested=True, **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
             )

@@ -86,6 +86,27 @@ class TestHandBackAndReclaim:
         assert (run.status, run.end_reason, run.crashes) == (RunStatus.ERRORED, EndReason.CRASHED, MAX_CRASHES)
         assert "died 5 times" in run.end_sentence
 
+    def test_a_run_that_is_handed_back_after_a_cancel_ends_cancelled(self) -> None:
+        run = claim_run(make_run())
+        assert run.request_cancel()
+        assert run.hand_back(delay=timedelta(hours=1))
+        run.refresh_from_db()
+        assert (run.status, run.end_reason) == (RunStatus.CANCELLED, EndReason.CANCELLED)
+
+    def test_a_queued_run_with_a_cancel_flag_is_never_claimed_and_the_sweep_ends_it(self) -> None:
+        run = make_run(cancel_requested=True)
+        assert not Run.objects.claim(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+        sweep()
+        run.refresh_from_db()
+        assert run.status == RunStatus.CANCELLED
+
+    def test_a_run_that_has_invented_attempts_stays_marked_as_simulated(self) -> None:
+        run = claim_run(make_run())
+        Run.objects.filter(pk=run.pk).update(attempt_count=1)
+        run.hand_back()
+        (again,) = Run.objects.claim(free=5, owner="worker-2", lease=LEASE, is_simulated=False)
+        assert again.is_simulated
+
     def test_a_cancelled_run_of_a_dead_worker_ends_cancelled(self) -> None:
         run = claim_run(make_run())
         assert run.request_cancel()
@@ -146,6 +167,24 @@ class TestVersionsWithRuns:
             version.save()
         with pytest.raises(ImmutableVersionError):
             FlowVersion.objects.update(note="better")
+
+    def test_not_even_by_a_new_object_with_its_key(self) -> None:
+        version = make_version()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            FlowVersion(pk=version.pk, flow=version.flow, number=1, spec={"hacked": 1}, digest="x").save()
+        with pytest.raises(ImmutableVersionError):
+            FlowVersion.objects.bulk_create(
+                [version], update_conflicts=True, update_fields=["spec"], unique_fields=["id"]
+            )
+        version.refresh_from_db()
+        assert "hacked" not in version.spec
+
+    def test_a_live_version_is_not_deleted_by_a_query_either(self) -> None:
+        version = make_version()
+        with pytest.raises(ImmutableVersionError):
+            version.flow.versions.all().delete()
+        version.flow.refresh_from_db()
+        assert version.flow.live_version == version
 
     def test_a_version_that_has_runs_can_not_be_deleted(self) -> None:
         old = make_version()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from flows.engine.execution import Progress, Start
-from flows.engine.history import Outcome
+from flows.engine.execution import Execution, ExecutionEnd, Progress, Start
+from flows.engine.history import History, Outcome
 from flows.engine.prompt import CURRENT_STEP_HEADING
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from flows.engine.spec import AuditSpec, FlowSpec
@@ -227,13 +227,32 @@ class TestResume:
         assert outcomes == [(1, 1, "passed"), (2, 1, "interrupted"), (2, 2, "passed")]
         assert run.retry_count == 0
 
-    def test_stored_history_equals_live_history(self, provider: ModelServer) -> None:
-        script(provider, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
-        flow = make_flow(make_step(audits=[LONG_ENOUGH]), make_step(2))
-        run = run_flow(flow)
-        stored = load_history(run)
-        assert [a.output for a in stored] == [run.input, *[a.output for a in attempts_of(run)]]
-        assert all(a.started_at and a.ended_at and a.ended_at >= a.started_at for a in list(stored)[1:])
+    def test_stored_history_equals_live_history(self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        ends: list[ExecutionEnd] = []
+        execute = Execution.execute
+
+        async def listen(self: Execution, history: History) -> ExecutionEnd:
+            ends.append(await execute(self, history))
+            return ends[-1]
+
+        monkeypatch.setattr(Execution, "execute", listen)
+        replies = [
+            Fault(FaultKind.SERVER_ERROR),
+            Fault(FaultKind.MALFORMED),
+            {"text": "Tea.\0"},
+            {"text": "Tea is warm."},
+        ]
+        script(provider, tool_1=replies)
+        step = make_step(audits=[LONG_ENOUGH], output_sanitizer="{'text': value.text.trim()}")
+        run = run_flow(make_flow(step, make_step(2)))
+        assert run.status == RunStatus.SUCCEEDED
+        assert load_history(run) == ends[0].history
+        assert [attempt.outcome for attempt in ends[0].history.attempts(1)] == [
+            "errored",
+            "invalid",
+            "failed",
+            "passed",
+        ]
 
     def test_a_worker_that_lost_its_run_writes_nothing_more(self, provider: ModelServer) -> None:
         run = make_run(make_version(make_flow(make_step())))
@@ -247,6 +266,27 @@ class TestResume:
 
 
 class TestCancel:
+    async def test_an_attempt_that_ended_is_stored_although_its_run_is_cancelled_meanwhile(self) -> None:
+        stored: list[Progress] = []
+        drain = worker.Drain()
+        gate = threading.Event()
+
+        class SlowRecorder:
+            def record(self, progress: Progress) -> None:
+                stored.append(progress)
+
+        recorder = worker.AsyncRecorder(drain, SlowRecorder())  # type: ignore[arg-type]  # only its record is asked
+        # The database thread is busy: the write has not begun when the run is cancelled.
+        busy = asyncio.get_running_loop().run_in_executor(drain._database, gate.wait)
+        recording = asyncio.create_task(recorder.record(Progress()))
+        await asyncio.sleep(0)
+        recording.cancel()
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await recording
+        await busy
+        assert stored == [Progress()]
+
     def test_a_call_in_flight_is_cut_and_the_run_ends_cancelled_with_its_attempt(
         self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
