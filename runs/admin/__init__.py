@@ -1,6 +1,7 @@
 """The history of runs in the admin: to read and to filter, nothing to change."""
 
 from django.contrib import admin
+from django_q.models import Failure, OrmQ, Schedule, Success
 
 from flows.models import FlowVersion
 from runs.admin.attempt_admin import AttemptAdmin, IssueAdmin
@@ -14,3 +15,8 @@ admin.site.register(Issue, IssueAdmin)
 # Flows know nothing of runs; what runs know of versions is added here.
 admin.site.unregister(FlowVersion)
 admin.site.register(FlowVersion, RunCountingVersionAdmin)
+
+# The queue's own rows are no history, and its schedules name functions to call: neither is for the browser.
+for _model in (Failure, OrmQ, Schedule, Success):
+    if admin.site.is_registered(_model):
+        admin.site.unregister(_model)

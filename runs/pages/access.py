@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
 
 _Arguments = ParamSpec("_Arguments")
@@ -25,6 +26,8 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
     """
 
     def decorate(view: _View[_Arguments]) -> _View[_Arguments]:
+        # Runs are for those who may see them now: nothing stays in caches or behind the Back button of the next user.
+        @never_cache
         @wraps(view)
         def guarded(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:

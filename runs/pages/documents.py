@@ -22,7 +22,7 @@ def build_run_document(
     attempts: dict[int, list[dict[str, Any]]] = {}
     usages = []
     rows = (
-        models.Attempt.objects.filter(step__run=run, step__index__gte=1)
+        models.Attempt.objects.filter(step__run=run)
         .select_related("step", "usage")
         .prefetch_related("issues")
         .order_by("step__index", "number")

@@ -169,7 +169,7 @@ _SEGMENTS = {
 def _load_segments(runs: list[Run]) -> dict[int, tuple[str, ...]]:
     """The state of every step of these runs, by run: that of its last attempt that counts."""
     last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
-    steps = Step.objects.filter(run__in=[run.pk for run in runs], index__gte=1).annotate(
+    steps = Step.objects.filter(run__in=[run.pk for run in runs]).annotate(
         outcome=Subquery(last.order_by("-number").values("outcome")[:1])
     )
     states: dict[int, dict[int, str]] = {run.pk: {} for run in runs}

@@ -141,7 +141,7 @@ def load_run_page(run_id: int, now: datetime) -> RunPage:
     """Read a run with all its attempts and issues. Raises ``Run.DoesNotExist``."""
     run = Run.objects.select_related("flow", "version", "started_by").get(pk=run_id)
     rows = list(
-        models.Attempt.objects.filter(step__run_id=run_id, step__index__gte=1)
+        models.Attempt.objects.filter(step__run_id=run_id)
         .select_related("step", "usage")
         .defer("input", "request", "raw_output")
         .annotate(

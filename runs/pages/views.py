@@ -72,7 +72,7 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     """
     seen = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,6})(r?)", request.GET.get("seen", ""))
     revision = request.GET.get("revision", "")
-    if not seen or not revision.isdecimal():
+    if not seen or not revision.isdecimal() or len(revision) > 10:
         return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
     current = Run.objects.filter(pk=run_id).values_list("revision", flat=True).first()
     if current is None:

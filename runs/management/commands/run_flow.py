@@ -84,10 +84,16 @@ class Command(BaseCommand):
         name = f"Step {attempt.step.index} “{attempt.step.name}”, attempt {attempt.number}"
         self.stdout.write(f"{name}: {attempt.outcome or 'running'}")
         for issue in attempt.issues.all() if attempt.outcome else ():
-            self.stdout.write(f"    {issue.severity}: {issue.description}" + (f" ({issue.path})" if issue.path else ""))
+            place = f" ({issue.path})" if issue.path else ""
+            self.stdout.write(f"    {issue.severity}: {escape_controls(issue.description + place)}")
         if attempt.error:
-            self.stdout.write(f"    {attempt.error['message']}")
+            self.stdout.write(f"    {escape_controls(attempt.error['message'])}")
         self.stdout.flush()
+
+
+def escape_controls(text: str) -> str:
+    """Text that a model wrote, without what a terminal would obey."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def find_flow(name: str) -> Flow:

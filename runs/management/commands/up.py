@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
@@ -74,11 +75,11 @@ class Command(BaseCommand):
 
 
 class StopFlag:
-    """Set by SIGINT and SIGTERM from the moment it is made."""
+    """Set by SIGINT, SIGTERM and SIGHUP (a closed terminal) from the moment it is made."""
 
     def __init__(self) -> None:
         self.is_set = False
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._set)
 
     def _set(self, number: int, frame: FrameType | None) -> None:
@@ -138,4 +139,5 @@ def stop_processes(processes: list[subprocess.Popen[bytes]]) -> None:
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
+            # Each leads a session of its own: what it started goes with it.
+            os.killpg(process.pid, signal.SIGKILL)
