@@ -63,13 +63,16 @@ def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditR
         ],
     }
     spec = freeze_schemas(FlowSpec.from_document(document), registry)
-    if problems := [*check_spec(spec, registry), *_find_contradictions(spec)]:
+    if problems := check_spec(spec, registry):
         raise SpecError(problems)
     return spec
 
 
-def _find_contradictions(spec: FlowSpec) -> Iterator[Problem]:
-    """Schemas that are not those of the output type beside them: no output could fit both."""
+def find_contradictions(spec: FlowSpec) -> Iterator[Problem]:
+    """Schemas that are not those of the output type beside them: an output could hardly fit both.
+
+    For editors only: a document that was made by an earlier version keeps the schema that was frozen into it.
+    """
     for index, step in enumerate(spec.steps):
         known = registry.output_types.get(step.output_type or "")
         if known is None or step.output_schema is None:

@@ -13,7 +13,7 @@ from flows.engine.errors import Problem, SpecError
 from flows.engine.json_value import format_pointer, parse_pointer
 from flows.forms import FlowForm, JsonObjectField
 from flows.models import AuditRule, Flow, StepDefinition
-from flows.publishing import build_spec
+from flows.publishing import build_spec, find_contradictions
 
 MOST_SHOWN = 10
 """Problems of one field that are shown; of more their number is told."""
@@ -86,7 +86,7 @@ class FlowDraft:
         if self._find_lost_rows():
             return
         try:
-            build_spec(
+            spec = build_spec(
                 _read_row(Flow, self._form, {"name": "unnamed"}),
                 [
                     (
@@ -101,6 +101,8 @@ class FlowDraft:
             )
         except SpecError as error:
             self._show_problems(error.problems)
+        else:
+            self._show_problems(list(find_contradictions(spec)))
 
     def save(self, flow: Flow) -> None:
         """Store the steps and audits of a checked draft; rows that the editor removed are deleted."""

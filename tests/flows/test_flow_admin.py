@@ -255,6 +255,15 @@ def test_a_step_that_cannot_run_is_refused_at_its_field(editor: Client, field: s
     assert FlowVersion.objects.count() == 1
 
 
+def test_a_schema_beside_a_type_that_it_contradicts_is_refused(editor: Client) -> None:
+    page = open_flow(editor)
+    page.fill("steps-0-", output_type="colour_suite")
+    errors = page.save_in_vain()
+    assert "made from the type" in " ".join(errors["steps-0-output_schema"])
+    page.fill("steps-0-", output_schema="")
+    assert page.save()[0].startswith("Saved as version 2.")
+
+
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
