@@ -205,14 +205,18 @@ class Drain:
             lambda: Run.objects.claim(free=free, owner=self.owner, lease=LEASE, is_simulated=is_simulated())
         )
         for run in claimed:
+            if (lost := self._runs.get(run.pk)) is not None:
+                lost.cancel()
             task = asyncio.create_task(self._execute(run), name=f"run {run.pk}")
             self._runs[run.pk] = task
             task.add_done_callback(partial(self._forget, run.pk))
 
     def _forget(self, run_id: int, task: asyncio.Task[None]) -> None:
-        del self._runs[run_id]
-        self._cancelled.discard(run_id)
         self._ended += 1
+        # A run that was lost and claimed again here has a new task by now.
+        if self._runs.get(run_id) is task:
+            del self._runs[run_id]
+            self._cancelled.discard(run_id)
 
     async def _renew_leases(self) -> None:
         ids = list(self._runs)

@@ -265,6 +265,18 @@ class TestResume:
         assert not Attempt.objects.exists()
 
 
+class TestClaimedAgain:
+    async def test_a_run_that_was_lost_and_claimed_again_here_stays_known_when_its_old_task_ends(self) -> None:
+        drain = worker.Drain()
+        old, new = (asyncio.create_task(asyncio.sleep(0)) for _ in range(2))
+        drain._runs[7] = new
+        drain._forget(7, old)
+        assert drain._runs == {7: new}
+        drain._forget(7, new)
+        assert drain._runs == {}
+        await asyncio.gather(old, new)
+
+
 class TestCancel:
     async def test_an_attempt_that_ended_is_stored_although_its_run_is_cancelled_meanwhile(self) -> None:
         stored: list[Progress] = []
