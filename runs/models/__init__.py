@@ -1,9 +1,23 @@
 """Runs and their history: rows that the worker writes and pages read.
 
-``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought.
+``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought; ``worker`` who is at work;
+``spending`` what flows with a budget have used.
 """
 
 from runs.models.history import Attempt, Issue, Step, TokenUsage
-from runs.models.run import EndReason, Run, RunStatus
+from runs.models.run import EndReason, Priority, Run, RunStatus
+from runs.models.spending import FlowSpending
+from runs.models.worker import Worker
 
-__all__ = ["Attempt", "EndReason", "Issue", "Run", "RunStatus", "Step", "TokenUsage"]
+__all__ = [
+    "Attempt",
+    "EndReason",
+    "FlowSpending",
+    "Issue",
+    "Priority",
+    "Run",
+    "RunStatus",
+    "Step",
+    "TokenUsage",
+    "Worker",
+]

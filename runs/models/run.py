@@ -46,10 +46,20 @@ class EndReason(models.TextChoices):
     CALL_REFUSED = PlannedEnd.CALL_REFUSED.value, "The provider refused the call"
     MISSING_INPUT = PlannedEnd.MISSING_INPUT.value, "A step had no input"
     EXPRESSION_ERROR = PlannedEnd.EXPRESSION_ERROR.value, "An expression failed"
+    BUDGET_EXCEEDED = "budget_exceeded", "The budget was used up"
+    DEADLINE_EXCEEDED = "deadline_exceeded", "The time limit was reached"
     CONFIGURATION = "configuration", "The flow can't run here"
     CRASHED = "crashed", "Its workers died"
     INTERNAL_ERROR = "internal_error", "ToolFlow failed"
     CANCELLED = "cancelled", "Cancelled"
+
+
+class Priority(models.IntegerChoices):
+    """Which queued runs are claimed first."""
+
+    HIGH = 0, "High"
+    NORMAL = 1, "Normal"
+    LOW = 2, "Low"
 
 
 def in_future(delay: timedelta) -> models.Expression:
@@ -134,6 +144,13 @@ class Run(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
 
+    priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
+    token_budget = models.PositiveBigIntegerField(null=True, blank=True, help_text="Tokens that the run may use.")
+    cost_budget = models.DecimalField(
+        max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD that the run may cost."
+    )
+    time_limit = models.DurationField(null=True, blank=True, help_text="How long the run may take from its start.")
+
     status = models.CharField(max_length=10, choices=RunStatus, default=RunStatus.QUEUED)
     end_reason = models.CharField(max_length=32, choices=EndReason, blank=True, default="")
     end_sentence = models.TextField(blank=True, default="")
@@ -147,7 +164,19 @@ class Run(models.Model):
     owner = models.CharField(max_length=200, blank=True, default="")
     epoch = models.PositiveIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
+    suspect_since = models.DateTimeField(
+        null=True, blank=True, help_text="When a sweep first found the lease expired; a live worker clears it."
+    )
+    record_number = models.PositiveIntegerField(default=0, help_text="How many writes of its workers are stored.")
     available_at = models.DateTimeField(db_default=Now())
+    deadline_at = models.DateTimeField(null=True, blank=True)
+    next_model = models.CharField(
+        max_length=200, blank=True, default="", help_text="The model that its next call asks, for rate limits."
+    )
+    waiting_for = models.TextField(blank=True, default="", help_text="What a queued run waits for, in one sentence.")
+    waiting_since = models.DateTimeField(
+        null=True, blank=True, help_text="Since when no worker has what the run's version needs."
+    )
     cancel_requested = models.BooleanField(default=False)
     crashes = models.PositiveIntegerField(default=0)
     revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
@@ -174,6 +203,7 @@ class Run(models.Model):
         ordering = ["-pk"]
         constraints = [
             models.CheckConstraint(condition=Q(status__in=RunStatus.values), name="run_status_known"),
+            models.CheckConstraint(condition=Q(priority__in=Priority.values), name="run_priority_known"),
             models.CheckConstraint(
                 condition=Q(status__in=ENDED, ended_at__isnull=False)
                 | Q(status__in=[RunStatus.QUEUED, RunStatus.RUNNING], ended_at__isnull=True),
@@ -185,7 +215,11 @@ class Run(models.Model):
         ]
         indexes = [
             models.Index(fields=["available_at", "id"], condition=Q(status="queued"), name="run_queued"),
+            models.Index(
+                fields=["flow", "priority", "available_at", "id"], condition=Q(status="queued"), name="run_queued_by_flow"
+            ),
             models.Index(fields=["lease_until"], condition=Q(status="running"), name="run_running"),
+            models.Index(fields=["flow"], condition=Q(status="running"), name="run_running_by_flow"),
             models.Index(fields=["flow", "-id"], name="run_by_flow"),
             models.Index(fields=["status", "-id"], name="run_by_status"),
         ]
