@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -108,6 +109,17 @@ class MultilineField(forms.CharField):
         return (super().to_python(value) or "").replace("\r\n", "\n")
 
 
+class CostField(forms.DecimalField):
+    """An amount of USD; shown with cents, and with more places only where it has them."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """The text to show."""
+        if not isinstance(value, Decimal):
+            return value
+        whole, _, places = f"{value:f}".partition(".")
+        return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
+
+
 def _code(rows: int) -> forms.Textarea:
     return forms.Textarea(attrs={**_CODE, "rows": str(rows)})
 
@@ -124,6 +136,12 @@ class _MarkedForm(forms.BaseForm):
         for field in self.fields.values():
             if field.required and not field.widget.is_hidden:
                 field.widget.attrs["aria-required"] = "true"
+
+
+OPERATIONAL_FIELDS = ("is_archived", "max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period")
+"""Fields of a flow that are no part of its definition: changing them makes no version."""
+
+_MONEY = forms.NumberInput(attrs={"step": "any"})
 
 
 class FlowForm(_MarkedForm, _FlowForm):
@@ -143,7 +161,19 @@ class FlowForm(_MarkedForm, _FlowForm):
 
     class Meta:
         model = Flow
-        fields = ("title", "name", "description", "input_schema", "model", "temperature", "max_tokens", "is_archived")
+        fields = (
+            "title", "name", "description", "input_schema", "model", "temperature", "max_tokens", "token_budget",
+            "cost_budget", "time_limit", *OPERATIONAL_FIELDS,
+        )  # fmt: skip
+        labels = {
+            "token_budget": "Budget of a run (tokens)",
+            "cost_budget": "Budget of a run (USD)",
+            "time_limit": "Time limit of a run (seconds)",
+            "max_runs_in_flight": "Runs in flight",
+            "total_token_budget": "Budget of all runs (tokens)",
+            "total_cost_budget": "Budget of all runs (USD)",
+            "budget_period": "Budget of all runs, for each",
+        }
         help_texts = {
             "title": "What people call the flow.",
             "description": "What the flow is for. People read it where they start runs; the model never does.",
@@ -151,9 +181,17 @@ class FlowForm(_MarkedForm, _FlowForm):
             "temperature": "0 to 2, for steps that name none. Empty: the model's own default.",
             "max_tokens": "Most tokens of one answer, for steps that name none.",
             "is_archived": "No new runs can be started; history stays.",
+            "token_budget": "Once its attempts have used so many, a run makes no more calls and ends errored.",
+            "cost_budget": "The same for what its attempts cost. Calls without a known price count as nothing.",
+            "time_limit": "From its first start. A call under way is broken off then, and the run ends errored.",
+            "max_runs_in_flight": "Most runs at work at one time; others wait in the queue. Empty: no limit.",
+            "total_token_budget": "Once all runs of the flow have used so many, no more calls are made until the next "
+            "period.",
+            "total_cost_budget": "The same for what all runs of the flow cost.",
+            "budget_period": "Days and months are those of UTC.",
         }
-        widgets = {"description": _text(2)}
-        field_classes = {"description": MultilineField}
+        widgets = {"description": _text(2), "cost_budget": _MONEY, "total_cost_budget": _MONEY}
+        field_classes = {"description": MultilineField, "cost_budget": CostField, "total_cost_budget": CostField}
 
 
 class StepForm(_MarkedForm, _StepForm):
@@ -176,8 +214,9 @@ class StepForm(_MarkedForm, _StepForm):
             "position", "name", "tool_name", "system_message", "description", "input_expression", "include_results",
             "issue_severity_filter", "model", "temperature", "max_tokens", "input_sanitizer", "output_schema",
             "output_type", "output_sanitizer", "pass_expression", "max_retries", "stop_on_failure",
-            "failure_reason_expression", "compute",
+            "time_limit", "failure_reason_expression", "compute",
         )  # fmt: skip
+        labels = {"time_limit": "Time limit (seconds)"}
         help_texts = {
             "name": "What people call the step.",
             "tool_name": "What the model calls it, such as extract_invoice. Made from the name.",
@@ -194,6 +233,7 @@ class StepForm(_MarkedForm, _StepForm):
             "output_sanitizer": "CEL over value; gives the output that is validated, audited and handed on.",
             "pass_expression": "CEL over issues and output; true passes. Replaces “Fail at” of the audits.",
             "max_retries": "How often the step is tried again, told what was wrong with the last try.",
+            "time_limit": "For all tries of the step together. Then the run ends errored. Empty: no limit.",
             "stop_on_failure": "Otherwise the run goes on, and ends as failed all the same.",
             "failure_reason_expression": "CEL over issues; gives the sentence that says why an attempt failed.",
             "compute": "CEL over input, steps and previous; gives the output. The step then calls no model.",

@@ -7,16 +7,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from django.conf import settings
-from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.core.validators import BaseValidator, MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models, transaction
 from django.db.models.functions import Now
 
 from flows.engine.issues import Severity
-from flows.engine.spec import MAX_EXPRESSION_LENGTH, NAME_PATTERN, TOOL_NAME_PATTERN, FlowSpec
+from flows.engine.spec import (
+    COST_PLACES,
+    LEAST_COST_BUDGET,
+    MAX_COST_BUDGET,
+    MAX_EXPRESSION_LENGTH,
+    MAX_TIME_LIMIT,
+    MAX_TOKEN_BUDGET,
+    NAME_PATTERN,
+    TOOL_NAME_PATTERN,
+    FlowSpec,
+)
 from flows.json_field import OrderedJSONField
 
 SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity in Severity]
@@ -58,6 +69,17 @@ validate_name = RegexValidator(
 )
 
 
+def _between(least: int | Decimal, most: int | Decimal) -> list[BaseValidator]:
+    return [MinValueValidator(least), MaxValueValidator(most)]
+
+
+class BudgetPeriod(models.TextChoices):
+    """How long a budget of a whole flow lasts; then it begins anew. Days and months are those of UTC."""
+
+    DAY = "day", "Day"
+    MONTH = "month", "Month"
+
+
 class FlowQuerySet(models.QuerySet["Flow"]):
     def runnable(self) -> Self:
         """Flows with a live version that are not archived."""
@@ -71,6 +93,28 @@ class Flow(ModelSettingsFields):
     title = models.CharField(max_length=200)
     description = models.TextField(blank=True, default="")
     input_schema = OrderedJSONField(null=True, blank=True)
+    token_budget = models.PositiveBigIntegerField(null=True, blank=True, validators=_between(1, MAX_TOKEN_BUDGET))
+    cost_budget = models.DecimalField(
+        null=True,
+        blank=True,
+        max_digits=16,
+        decimal_places=COST_PLACES,
+        validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
+    )
+    time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
+
+    # How this installation runs the flow. No part of its definition: a change makes no version and holds at once.
+    max_runs_in_flight = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    total_token_budget = models.PositiveBigIntegerField(null=True, blank=True, validators=_between(1, MAX_TOKEN_BUDGET))
+    total_cost_budget = models.DecimalField(
+        null=True,
+        blank=True,
+        max_digits=16,
+        decimal_places=COST_PLACES,
+        validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
+    )
+    budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
+
     live_version = models.ForeignKey(
         "FlowVersion", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
     )
@@ -120,6 +164,7 @@ class StepDefinition(ModelSettingsFields):
     issue_severity_filter = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.HIGH.value)
     max_retries = models.PositiveIntegerField(default=3, validators=[MaxValueValidator(100)])
     stop_on_failure = models.BooleanField(default=True)
+    time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
     pass_expression = ExpressionField()
     failure_reason_expression = ExpressionField()
 

@@ -77,6 +77,7 @@ def _read_columns(spec: FlowSpec | StepSpec | AuditSpec) -> dict[str, Any]:
     columns = {name: getattr(empty, name) if value is None else value for name, value in values.items()}
     if isinstance(spec, FlowSpec):
         columns["title"] = spec.title or spec.name
+        columns["cost_budget"] = spec.cost_budget  # money is no float here
     return columns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
@@ -21,7 +22,8 @@ from flows.admin.draft import EditedFlowForm
 from flows.admin.inlines import StepInline
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
 from flows.admin.version_admin import TIME_FORMAT
-from flows.engine.spec_check import find_doubts
+from flows.engine.spec_check import find_doubts, find_price_doubts
+from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion, StepDefinition
 from flows.publishing import publish_flow
 
@@ -41,6 +43,17 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         (
             "Model for all steps, archive",
             {"fields": [("model", "temperature", "max_tokens"), "is_archived"], "classes": ["collapse"]},
+        ),
+        (
+            "Limits",
+            {
+                "fields": [
+                    ("token_budget", "cost_budget", "time_limit"),
+                    ("total_token_budget", "total_cost_budget", "budget_period"),
+                    "max_runs_in_flight",
+                ],
+                "classes": ["collapse"],
+            },
         ),
     ]
     list_display = ("title", "name", "live", "latest", "step_count", "saved", "state")
@@ -108,12 +121,21 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         version = publish_flow(flow=flow, by=request.user if request.user.is_authenticated else None)
         if "_make_live" in request.POST and flow.live_version_id != version.pk:
             flow.make_live(version)
-        messages.success(request, self._tell_saved(flow, version, is_new=version != previous))
-        for doubt in find_doubts(version.flow_spec):
-            messages.warning(request, doubt.message)
+        if version != previous:
+            saved = f"Saved as version {version.number}"
+        elif set(OPERATIONAL_FIELDS) & set(form.changed_data):
+            saved = f"Saved. The definition is still that of version {version.number}"
+        else:
+            saved = f"Nothing changed since version {version.number}"
+        messages.success(request, self._tell_saved(saved, flow, version))
+        spec, model = version.flow_spec, settings.TOOLFLOW_MODEL
+        doubts = [doubt.message for doubt in find_doubts(spec, default_model=model)]
+        if flow.total_cost_budget is not None:
+            doubts += find_price_doubts(spec, default_model=model)
+        for doubt in dict.fromkeys(doubts):
+            messages.warning(request, doubt)
 
-    def _tell_saved(self, flow: Flow, version: FlowVersion, *, is_new: bool) -> str:
-        saved = f"Saved as version {version.number}" if is_new else f"Nothing changed since version {version.number}"
+    def _tell_saved(self, saved: str, flow: Flow, version: FlowVersion) -> str:
         if flow.live_version_id == version.pk:
             return f"{saved}, which is live: new runs use it."
         return format_html(

@@ -81,7 +81,7 @@ class StepInline(_PartInline):
         ("Python type and output sanitizer", {"fields": ["output_type", "output_sanitizer"], "classes": ["collapse"]}),
         ("When is it good enough?", {"fields": [], "classes": ["with-audits"]}),
         ("A rule of its own for passing", {"fields": ["pass_expression"], "classes": ["collapse"]}),
-        ("What if not?", {"fields": [("max_retries", "stop_on_failure")]}),
+        ("What if not?", {"fields": [("max_retries", "time_limit"), "stop_on_failure"]}),
         ("A sentence for failed attempts", {"fields": ["failure_reason_expression"], "classes": ["collapse"]}),
         ("No model: compute the output here", {"fields": ["compute"], "classes": ["collapse"]}),
     ]

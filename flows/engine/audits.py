@@ -52,7 +52,7 @@ async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: Bas
         return AuditResult((), passed=True)
     audit = AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
     try:
-        finding = await call_function(type_name, PythonFunction(type_name, method), {})
+        finding = await call_function(type_name, PythonFunction(type_name, method), {}, evaluator.patience)
         issues = await _make_issues(audit, evaluator, finding)
     except Exception as error:  # noqa: BLE001  # as above
         issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {_explain(error)}"),)

@@ -27,3 +27,9 @@ class SystemClock:
 
     async def sleep_until(self, moment: datetime) -> None:
         await asyncio.sleep(max(0.0, (moment - self.now()).total_seconds()))
+
+
+def describe_seconds(count: float) -> str:
+    """A time in words: ``1 second``, ``1,800 seconds``, ``0.25 seconds``."""
+    number = f"{int(count):,}" if count == int(count) else f"{count:.3g}"
+    return f"{number} {'second' if count == 1 else 'seconds'}"

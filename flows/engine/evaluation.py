@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel
 
+from flows.engine.clock import describe_seconds
+from flows.engine.daemon_threads import DaemonThreads
 from flows.engine.errors import ExpressionError
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
 from flows.engine.history import History
-from flows.engine.json_value import clean_value
+from flows.engine.json_value import MOST_VALUES, clean_value
 from flows.engine.plugins import PREFIX, PythonFunction, Registry, copy_json
 from flows.engine.spec import FlowSpec
+from flows.engine.time_limits import Patience
 
 LONGEST_BLAME = 1_000
 """Characters that are kept of what a Python function raised."""
+
+plugin_threads = DaemonThreads()
+"""Where synchronous plug-ins of this process are called."""
 
 
 class Variables(Mapping[str, Any]):
@@ -75,9 +83,10 @@ def step_variables(spec: FlowSpec, history: History, index: int) -> Variables:
 class Evaluator:
     """Evaluates the fields of one attempt over the same variables and notes which plug-ins they used."""
 
-    def __init__(self, variables: Variables, registry: Registry) -> None:
+    def __init__(self, variables: Variables, registry: Registry, patience: Patience | None = None) -> None:
         self.variables = variables
         self.registry = registry
+        self.patience = patience or Patience()
         self.plugins: dict[str, str] = {}
         """Fingerprints of the plug-ins used so far, by name with their prefix."""
         self._scope = Scope(variables)
@@ -89,54 +98,82 @@ class Evaluator:
         """
         if not text.startswith(PREFIX):
             expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-            return await self._scope.evaluate_async(expression, **extra)
+            async with self.patience.until_deadline():
+                return await self._scope.evaluate_async(expression, **extra)
         return await self.call(text, find_function(text, field, self.registry), self.variables.extend(**extra))
 
     async def call(self, text: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
         """Call the registered function that ``text`` names, and note its fingerprint; see ``call_function``."""
         self.plugins[text] = function.fingerprint
-        return await call_function(text, function, variables)
+        return await call_function(text, function, variables, self.patience)
 
 
-async def call_function(name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
+async def call_function(name: str, function: PythonFunction, variables: Mapping[str, Any], patience: Patience) -> Any:
     """Call a Python function, off the event loop unless it is a coroutine function; a generator becomes a list.
 
-    Raises ``ExpressionError`` for whatever it raises.
+    Raises ``ExpressionError`` for whatever it raises, and if it does not return in time.
     """
-    value = None if function.is_async else await asyncio.to_thread(_call_in_thread, name, function, variables)
-    with _blame(name):
+    async with patience.until_deadline():
         if function.is_async:
-            value = function.call(variables)
-        if isinstance(value, Awaitable):
-            value = await value
-        if isinstance(value, AsyncIterator):
-            value = [item async for item in value]
-        # A copy: the function may keep what it gave, and change it later.
-        return copy_json(_exhaust(value))
+            return await _finish_call(name, partial(function.call, variables), patience.plugin_timeout)
+        call = partial(_call_in_thread, name, function, variables)
+        value = await plugin_threads.run(name, call, timeout=patience.plugin_timeout)
+        if isinstance(value, Awaitable | AsyncIterator):
+            return await _finish_call(name, lambda: value, patience.plugin_timeout)
+        return value
+
+
+async def _finish_call(name: str, call: Callable[[], Any], seconds: float) -> Any:
+    """What an asynchronous call gives in the end."""
+    try:
+        async with asyncio.timeout(seconds):
+            try:
+                value = call()
+                if isinstance(value, Awaitable):
+                    value = await value
+                if isinstance(value, AsyncIterator):
+                    value = [item async for item in value]
+                return _take(value)
+            except (Exception, SystemExit) as error:
+                raise _blame(name, error) from error
+    except TimeoutError:
+        # One that the function raised itself has become its fault already.
+        raise ExpressionError(f"“{name}” did not return within {describe_seconds(seconds)}.") from None
 
 
 def _call_in_thread(name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
-    # A StopIteration that left the thread would never reach the task, which would wait for ever.
-    with _blame(name):
-        return _exhaust(function.call(variables))
-
-
-def _exhaust(value: Any) -> Any:
-    """What a function gave; generators and the like run here, where what they raise is expected, and become lists."""
-    is_one = isinstance(value, str | bytes | Mapping | BaseModel) or not isinstance(value, Iterable)
-    return value if is_one else list(value)
-
-
-@contextmanager
-def _blame(name: str) -> Iterator[None]:
-    """Turn whatever is raised within into an ``ExpressionError`` that says who raised it and can be stored."""
     try:
-        yield
-    except (Exception, SystemExit) as error:
-        words = type(error).__name__
-        with suppress(Exception):  # an error may be unable to say what it is
-            words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
-        raise ExpressionError(clean_value(f"“{name}” raised {words}").value) from error
+        return _take(function.call(variables))
+    except BaseException as error:
+        # Whatever left the thread as it is might mean something else there: a StopIteration would never reach the task.
+        raise _blame(name, error) from error
+
+
+def _take(value: Any) -> Any:
+    """What a function gave; generators and the like run here, where what they raise is expected, and become lists.
+
+    A copy: the function may keep what it gave, and change it later.
+    """
+    if type(value) in _JSON_TYPES or isinstance(value, _WHOLE) or not isinstance(value, Iterable):
+        return copy_json(value)
+    elements = list(islice(value, MOST_VALUES + 1))
+    if len(elements) > MOST_VALUES:
+        raise ValueError(f"it gave more than {MOST_VALUES:,} elements")
+    return copy_json(elements)
+
+
+_JSON_TYPES = frozenset({bool, dict, list, str, type(None)})
+"""What functions give as a rule: to know these by their type is far cheaper than to ask what they can do."""
+_WHOLE = (str, bytes, Mapping, BaseModel)
+"""What can be gone through and is one thing all the same."""
+
+
+def _blame(name: str, error: BaseException) -> ExpressionError:
+    """What a function raised as an error that says who raised it and can be stored."""
+    words = type(error).__name__
+    with suppress(Exception):  # an error may be unable to say what it is
+        words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
+    return ExpressionError(clean_value(f"“{name}” raised {words}").value)
 
 
 def find_function(text: str, field: str, registry: Registry) -> PythonFunction:

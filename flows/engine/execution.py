@@ -5,13 +5,15 @@ All I/O goes through what the shell is given: model client, clock, recorder, reg
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from flows.engine.call_gate import CallGate, Closed, OpenGate, Permit
 from flows.engine.clock import Clock, SystemClock
-from flows.engine.errors import ExpressionError, ModelError
+from flows.engine.errors import ExpressionError, ModelError, ModelErrorCode
 from flows.engine.evaluation import Evaluator, step_variables
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
@@ -20,12 +22,15 @@ from flows.engine.judgement import clean_output, judge_output
 from flows.engine.model_client import ModelClient
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
-from flows.engine.pricing import price_usage
+from flows.engine.pricing import leave_unpriced, price_usage
 from flows.engine.prompt import build_request
-from flows.engine.reply import read_reply
+from flows.engine.reply import ToolReply, read_reply
 from flows.engine.spec import FlowSpec
 from flows.engine.step_input import MissingInputError, prepare_input
+from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, Deadline, Patience, find_deadline
 from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_CALL_TIMEOUT = 120.0
 """Seconds that one model call may take."""
@@ -70,12 +75,14 @@ class NullRecorder:
 class ExecutionEnd:
     """Where an execution stopped: finished, or paused at the boundary of an attempt.
 
-    ``resume_at`` is set on a pause that should last until a moment (a wait longer than the shell sits out).
+    ``resume_at`` is set on a pause that should last until a moment (a wait longer than the shell sits out), and
+    ``waits_for`` says in a sentence what the gate before the next call waits for.
     """
 
     history: History
     finish: Finish | None
     resume_at: datetime | None = None
+    waits_for: str = ""
 
 
 Pricing = Callable[[str, TokenUsage], TokenUsage]
@@ -87,12 +94,43 @@ def never() -> bool:
     return False
 
 
+def no_veto() -> None:
+    """The answer of a shell in which every call may be made."""
+
+
+class _Journal:
+    """What ended and is not recorded yet: it is stored together with what follows, or alone if nothing does."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.ended: Attempt | None = None
+
+    async def record(self, *, begun: Start | None = None, finish: Finish | None = None) -> None:
+        ended, self.ended = self.ended, None
+        await self._recorder.record(Progress(ended, begun, finish))
+
+    async def flush(self) -> None:
+        if self.ended is not None:
+            await self.record()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """An attempt that may begin; ``permit`` is that of its call, None for a local step."""
+
+    start: Start
+    permit: Permit | None
+    patience: Patience
+
+
 @dataclass(frozen=True)
 class Execution:
     """Runs one spec, which is frozen and resolved, from wherever a history stands to its end.
 
-    ``call_timeout`` and ``longest_wait`` are in seconds; a wait longer than ``longest_wait`` pauses the execution
-    instead. ``should_stop`` is asked at each boundary between attempts. ``price`` puts a cost to what a call used.
+    ``call_timeout``, ``plugin_timeout`` and ``longest_wait`` are in seconds; a wait longer than ``longest_wait`` pauses
+    the execution instead. ``deadline`` is when the run's time is up; steps may have limits of their own.
+    ``should_stop`` is asked at each boundary between attempts, ``veto`` before each attempt that calls the model: what
+    it gives ends the run. Calls go through ``gate``. ``price`` puts a cost to what a call used.
     """
 
     spec: FlowSpec
@@ -100,83 +138,133 @@ class Execution:
     registry: Registry
     recorder: Recorder = field(default_factory=NullRecorder)
     clock: Clock = field(default_factory=SystemClock)
+    gate: CallGate = field(default_factory=OpenGate)
+    veto: Callable[[], Finish | None] = no_veto
+    deadline: datetime | None = None
     call_timeout: float = DEFAULT_CALL_TIMEOUT
+    plugin_timeout: float = DEFAULT_PLUGIN_TIMEOUT
     longest_wait: float | None = None
     should_stop: Callable[[], bool] = never
     track_usage: bool = True
     price: Pricing = price_usage
 
     async def execute(self, history: History) -> ExecutionEnd:
-        """Do what comes next until the run ends or pauses. Raises what the recorder raises."""
-        ended: Attempt | None = None
+        """Do what comes next until the run ends or pauses. Raises what the recorder and the gate raise."""
+        journal = _Journal(self.recorder)
         while True:
-            action = next_action(self.spec, history)
-            # Asked once: what ended must be stored if the answer is yes, and it may change at any time.
-            stops = self.should_stop() and not isinstance(action, Finish)
-            if ended is not None and (stops or isinstance(action, Wait)):
-                # Nothing follows at once: what ended is stored on its own.
-                await self.recorder.record(Progress(ended=ended))
-                ended = None
-            if isinstance(action, Wait):
-                if stops or self._is_too_long(action):
-                    return ExecutionEnd(history, None, action.until)
-                await self.clock.sleep_until(action.until)
-                if self.should_stop():
-                    return ExecutionEnd(history, None, action.until)
-                action = action.then
-            elif stops:
-                return ExecutionEnd(history, None)
-            following = await self._prepare(action, history)
-            if isinstance(following, Finish):
-                await self.recorder.record(Progress(ended=ended, finish=following))
-                return ExecutionEnd(history, following)
-            await self.recorder.record(Progress(ended=ended, begun=following))
-            ended = await self._perform(following, history)
-            history = history.append(ended)
+            following = await self._find_next(history, journal)
+            if isinstance(following, ExecutionEnd):
+                return following
+            if isinstance(following, _Ready):
+                journal.ended = await self._perform(following, history, journal)
+                history = history.append(journal.ended)
+                finish = self._find_overrun(following, journal.ended)
+            else:
+                finish = following
+            if finish is not None:
+                await journal.record(finish=finish)
+                return ExecutionEnd(history, finish)
+
+    async def _find_next(self, history: History, journal: _Journal) -> _Ready | Finish | ExecutionEnd:
+        """The next attempt, with all that it waits for behind it, or where the execution stops instead."""
+        action = self._check_time(next_action(self.spec, history), history)
+        if isinstance(action, Finish):
+            return action
+        if self.should_stop():
+            await journal.flush()
+            return ExecutionEnd(history, None, action.until if isinstance(action, Wait) else None)
+        if isinstance(action, Wait):
+            await journal.flush()
+            if self._is_too_long(action):
+                return ExecutionEnd(history, None, action.until)
+            await self.clock.sleep_until(action.until)
+            if self.should_stop():
+                return ExecutionEnd(history, None, action.until)
+            action = self._check_time(action.then, history)
+        if isinstance(action, Call):
+            action = self.veto() or action
+        following = await self._prepare(action, history)
+        if isinstance(following, _Ready) and following.start.request is not None:
+            return await self._enter_gate(following, history, journal)
+        return following
+
+    def _check_time(self, action: Action, history: History) -> Action:
+        """The action, or the end of the run if its time is up before that."""
+        if isinstance(action, Finish):
+            return action
+        step = action.then.step if isinstance(action, Wait) else action.step
+        now = self.clock.now()
+        deadline = self._find_deadline(history, step, now)
+        if deadline is None:
+            return action
+        due = max(now, action.until) if isinstance(action, Wait) else now
+        return action if due < deadline.moment else deadline.end(now=now)
+
+    def _find_deadline(self, history: History, step: int, now: datetime) -> Deadline | None:
+        return find_deadline(self.spec, history, step, run_deadline=self.deadline, now=now)
 
     def _is_too_long(self, wait: Wait) -> bool:
         if self.longest_wait is None:
             return False
         return (wait.until - self.clock.now()).total_seconds() > self.longest_wait
 
-    async def _prepare(self, action: Action, history: History) -> Start | Finish:
-        """The start of the attempt that an action means, or the end of the run if it can't start."""
+    async def _prepare(self, action: Action, history: History) -> _Ready | Finish:
+        """The attempt that an action means, or the end of the run if it can't start."""
         if isinstance(action, Finish):
             return action
         assert isinstance(action, (Call, Compute))
+        now = self.clock.now()
+        patience = Patience(self.plugin_timeout, self._find_deadline(history, action.step, now), self.clock)
         try:
-            step_input, plugins = await prepare_input(self.spec, history, action.step, self.registry)
+            step_input, plugins = await prepare_input(self.spec, history, action.step, self.registry, patience)
         except ExpressionError as error:
+            if patience.deadline is not None and patience.was_lost:
+                return patience.deadline.end(now=patience.deadline.moment)
             missing = isinstance(error, MissingInputError)
             reason = EndReason.MISSING_INPUT if missing else EndReason.EXPRESSION_ERROR
             # No attempt began, so none is to blame: the sentence names the step.
             return Finish(EndStatus.ERRORED, reason, str(error))
         request = build_request(self.spec, history, action.step, step_input) if isinstance(action, Call) else None
-        return Start(action.step, action.number, step_input, request, self.clock.now(), plugins)
+        start = Start(action.step, action.number, step_input, request, now, plugins)
+        return _Ready(start, None, patience)
 
-    async def _perform(self, start: Start, history: History) -> Attempt:
-        if start.request is None:
-            return await self._compute(start, history)
-        try:
-            reply = await self.client.complete(
-                start.request,
-                idempotency_key=f"{history.run_id}-{start.step}-{start.number}",
-                timeout=self.call_timeout,
-            )
-        except ModelError as error:
-            return self._end(
-                start,
-                outcome=Outcome.ERRORED,
-                usage=UNREPORTED_USAGE if self.track_usage else NO_USAGE,
-                error=AttemptError(
-                    code=error.code,
-                    message=clean_value(error.message).value,
-                    status=error.status,
-                    retry_after=error.retry_after,
-                ),
-            )
-        step = self.spec.step(start.step)
-        answer = read_reply(reply.body, tool_name=step.tool_name or "")
+    async def _enter_gate(self, ready: _Ready, history: History, journal: _Journal) -> _Ready | Finish | ExecutionEnd:
+        """The attempt with the permit of its call. What waits at the gate has not begun."""
+        start = ready.start
+        assert start.request is not None
+        permit = self.gate.try_enter(start.request)
+        if permit is not None:
+            return _Ready(start, permit, ready.patience)
+        await journal.flush()
+        entered = await self.gate.enter(start.request)
+        now = self.clock.now()
+        deadline = self._find_deadline(history, start.step, now)
+        until = entered.until if isinstance(entered, Closed) else now
+        if deadline is not None and max(now, until) >= deadline.moment:
+            stop: Finish | ExecutionEnd | None = deadline.end(now=now)
+        elif isinstance(entered, Closed):
+            stop = ExecutionEnd(history, None, entered.until, entered.sentence)
+        else:
+            stop = ExecutionEnd(history, None) if self.should_stop() else self.veto()
+        if isinstance(entered, Closed):
+            assert stop is not None
+            return stop
+        if stop is not None:
+            entered.leave(NO_USAGE)
+            return stop
+        patience = Patience(self.plugin_timeout, deadline, self.clock)
+        return _Ready(replace(start, started_at=now), entered, patience)
+
+    async def _perform(self, ready: _Ready, history: History, journal: _Journal) -> Attempt:
+        start = ready.start
+        if ready.permit is None:
+            await journal.record(begun=start)
+            return await self._compute(start, history, ready.patience)
+        answer = await self._call(ready, ready.permit, history.run_id, journal)
+        if isinstance(answer, AttemptError):
+            usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
+            return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
+        assert start.request is not None
         meta: dict[str, Any] = {
             "usage": self._price(answer.model or start.request["model"], answer.usage),
             "model": answer.model,
@@ -187,11 +275,50 @@ class Execution:
             return self._end(
                 start, outcome=Outcome.INVALID, raw_output=clean_value(answer.raw).value, issues=answer.issues, **meta
             )
-        return await self._judge(start, history, *clean_output(answer.arguments), **meta)
+        return await self._judge(start, history, *clean_output(answer.arguments), patience=ready.patience, **meta)
 
-    async def _compute(self, start: Start, history: History) -> Attempt:
+    async def _call(self, ready: _Ready, permit: Permit, run_id: str, journal: _Journal) -> ToolReply | AttemptError:
+        """Make the call of an attempt, and leave the gate whatever becomes of it."""
+        start, patience = ready.start, ready.patience
+        assert start.request is not None
+        used: TokenUsage | None = NO_USAGE
+        try:
+            await journal.record(begun=start)
+            left = patience.seconds_left
+            if left is not None and left <= 0:
+                return _break_off(patience)
+            used = None
+            reply = await self.client.complete(
+                start.request,
+                idempotency_key=f"{run_id}-{start.step}-{start.number}",
+                timeout=self.call_timeout if left is None else min(self.call_timeout, left),
+            )
+            answer = read_reply(reply.body, tool_name=self.spec.step(start.step).tool_name or "")
+            used = answer.usage if answer.usage.reported else None
+            return answer
+        except ModelError as error:
+            is_ours = error.code is ModelErrorCode.TIMEOUT and error.status is None
+            if is_ours and left is not None and left <= self.call_timeout:
+                return _break_off(patience)
+            return AttemptError(
+                code=error.code,
+                message=clean_value(error.message).value,
+                status=error.status,
+                retry_after=error.retry_after,
+            )
+        finally:
+            permit.leave(used)
+
+    def _find_overrun(self, ready: _Ready, ended: Attempt) -> Finish | None:
+        """The end of a run whose attempt was broken off at a deadline; what passed all the same goes on."""
+        deadline = ready.patience.deadline
+        if deadline is None or not ready.patience.was_lost or ended.passed:
+            return None
+        return deadline.blame(ended.step, ended.number).end(now=deadline.moment)
+
+    async def _compute(self, start: Start, history: History, patience: Patience) -> Attempt:
         step = self.spec.step(start.step)
-        evaluator = Evaluator(step_variables(self.spec, history, start.step), self.registry)
+        evaluator = Evaluator(step_variables(self.spec, history, start.step), self.registry, patience)
         try:
             output, notes = clean_output(await evaluator.evaluate("compute", step.compute or ""))
         except (ExpressionError, ValueError) as error:
@@ -199,7 +326,7 @@ class Execution:
                 code="compute_error", severity=Severity.CRITICAL, description=f"The step could not be computed: {error}"
             )
             return self._end(start, outcome=Outcome.INVALID, issues=(issue,), plugins=evaluator.plugins)
-        return await self._judge(start, history, output, notes, plugins=evaluator.plugins)
+        return await self._judge(start, history, output, notes, patience=patience, plugins=evaluator.plugins)
 
     async def _judge(
         self,
@@ -208,11 +335,13 @@ class Execution:
         output: dict[str, Any],
         notes: tuple[Issue, ...],
         *,
+        patience: Patience,
         plugins: dict[str, str] | None = None,
         **meta: Any,
     ) -> Attempt:
         step = self.spec.step(start.step)
-        judgement = await judge_output(step, output, step_variables(self.spec, history, start.step), self.registry)
+        variables = step_variables(self.spec, history, start.step)
+        judgement = await judge_output(step, output, variables, self.registry, patience)
         return self._end(
             start,
             outcome=judgement.outcome,
@@ -239,4 +368,15 @@ class Execution:
     def _price(self, model: str, usage: TokenUsage) -> TokenUsage:
         if not self.track_usage:
             return NO_USAGE
-        return self.price(model, usage)
+        try:
+            return self.price(model, usage)
+        except Exception:  # whatever a price list does wrong, the attempt is paid for and kept
+            logger.exception("The price of a call of “%s” could not be found; its cost is unknown.", model)
+            return leave_unpriced(model, usage)
+
+
+def _break_off(patience: Patience) -> AttemptError:
+    patience.was_lost = True
+    assert patience.deadline is not None
+    sentence = f"The call was broken off. {patience.deadline.subject} took longer than {patience.deadline.limit}."
+    return AttemptError(code=ModelErrorCode.TIMEOUT, message=sentence)

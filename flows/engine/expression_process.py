@@ -25,37 +25,67 @@ MAX_RESULT_BYTES = 10 * 1024 * 1024
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-# More at once would only take the processor from each other, and from the runs beside them.
-_slots = threading.BoundedSemaphore(2)
+MOST_PROCESSES = 2
+"""At one time: more would only take the processor from each other, and from the runs beside them."""
+
+_slots = threading.BoundedSemaphore(MOST_PROCESSES)
 
 
-def evaluate_in_process(text: str, variables: Mapping[str, Any], *, timeout: float) -> Any:
-    """Evaluate ``text`` over JSON values in a new process that lives at most ``timeout`` seconds. Blocks until then.
+class ExpressionProcess:
+    """One process for one expression; ``kill`` ends it from any thread, also before it has begun."""
 
-    Raises ``ExpressionTimeout`` if it took longer, ``ExpressionError`` if it failed or took too much memory.
-    """
-    request = json.dumps({"text": text, "variables": dict(variables), "seconds": math.ceil(timeout)})
-    with _slots:
-        try:
-            finished = subprocess.run(
-                [sys.executable, "-m", "flows.engine.expression_process"],
-                input=request.encode(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=timeout,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)])},
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ExpressionTimeout(
-                f"The expression was stopped: it took longer than {timeout:g} s. "
-                "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
-            ) from None
-    if finished.returncode != 0:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_killed = False
+
+    def kill(self) -> None:
+        """End it: nobody waits for its answer any more."""
+        with self._lock:
+            self._is_killed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def evaluate(self, text: str, variables: Mapping[str, Any], *, timeout: float) -> Any:
+        """Evaluate ``text`` over JSON values; the process lives at most ``timeout`` seconds. Blocks until then.
+
+        Raises ``ExpressionTimeout`` if it took longer, ``ExpressionError`` if it failed or took too much memory.
+        """
+        request = json.dumps({"text": text, "variables": dict(variables), "seconds": math.ceil(timeout)})
+        with _slots:
+            with self._lock:
+                if self._is_killed:
+                    raise ExpressionTimeout("The expression was stopped before it began.")
+                process = self._process = _start()
+            with process:
+                try:
+                    output, _ = process.communicate(request.encode(), timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    raise ExpressionTimeout(
+                        f"The expression was stopped: it took longer than {timeout:g} s. "
+                        "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
+                    ) from None
+                finally:
+                    process.kill()
+        return _read_answer(process.returncode, output)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.engine.expression_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)])},
+    )
+
+
+def _read_answer(status: int, output: bytes) -> Any:
+    if status != 0:
         raise ExpressionError(
             "The expression was stopped: it takes too much memory. It makes lists or texts that grow with every step."
         )
-    answer = json.loads(finished.stdout)
+    answer = json.loads(output)
     if "error" in answer:
         raise ExpressionError(answer["error"])
     return answer["result"]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import cel
 
+from flows.engine.daemon_threads import DaemonThreads
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_cost import (
     MAX_VALUE_DEPTH,
@@ -27,13 +28,15 @@ from flows.engine.expression_cost import (
 )
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, Evaluation, current
 from flows.engine.expression_messages import check_names, describe_failure, fail_at, fail_syntax
-from flows.engine.expression_process import evaluate_in_process
+from flows.engine.expression_process import MOST_PROCESSES, ExpressionProcess
 from flows.engine.expression_results import KeyIndex, index_keys, sort_keys, to_json
 from flows.engine.expression_scanner import Scan, scan
 
 MAX_LENGTH = 4_000
 TIMEOUT = 2.0
 """Seconds that an expression may take in a process of its own."""
+
+_process_threads = DaemonThreads(most=MOST_PROCESSES)
 
 _STEP = frozenset({"input", "steps", "previous"})
 _AUDIT = frozenset({"output", "input", "steps"})
@@ -61,6 +64,8 @@ class CompiledExpression:
     """The variables that it reads."""
     small_count: int
     """Its variables may hold so many values together before what it costs has to be estimated."""
+    functions: tuple[str, ...]
+    """Those of the registered functions that it may call."""
     scan: Scan = field(repr=False, compare=False)
     program: cel.Program = field(repr=False, compare=False)
 
@@ -84,7 +89,9 @@ def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpress
     check_names(text, found, variables)
     used = frozenset(name for name, _, _ in found.names if name in variables)
     rewritten = _rewrite(text, found)
-    return CompiledExpression(text, used, find_small_count(found, len(text)), found, _compile(rewritten))
+    # A name that only stands in a text is no loss.
+    functions = tuple(name for name in IMPLEMENTATIONS if name.rpartition(".")[2] in rewritten)
+    return CompiledExpression(text, used, find_small_count(found, len(text)), functions, found, _compile(rewritten))
 
 
 def _compile(text: str) -> cel.Program:
@@ -131,10 +138,8 @@ class Scope:
         self._sizes: dict[str, Size] = {}
         self._converted: dict[str, Any] = {}
         self._key_indexes: dict[str, KeyIndex] = {}
-
-    @cached_property
-    def _context(self) -> cel.Context:
-        return cel.Context(functions=IMPLEMENTATIONS)
+        self._context = cel.Context()
+        self._functions: set[str] = set()
 
     def evaluate(self, expression: CompiledExpression, **extra: Any) -> Any:
         """The value of an expression as a JSON value of its own, over the variables and ``extra``.
@@ -145,14 +150,24 @@ class Scope:
         values = self._read(expression, extra)
         if self._is_cheap(expression):
             return self._execute(expression)
-        return evaluate_in_process(expression.text, values, timeout=self._timeout)
+        return ExpressionProcess().evaluate(expression.text, values, timeout=self._timeout)
 
     async def evaluate_async(self, expression: CompiledExpression, **extra: Any) -> Any:
         """What ``evaluate`` does, without blocking the event loop."""
         values = self._read(expression, extra)
         if self._is_cheap(expression):
             return self._execute(expression)
-        return await asyncio.to_thread(evaluate_in_process, expression.text, values, timeout=self._timeout)
+        process = ExpressionProcess()
+        try:
+            return await _process_threads.run(
+                "the expression",
+                partial(process.evaluate, expression.text, values, timeout=self._timeout),
+                # The process ends itself; this is for a machine on which not even that works.
+                timeout=self._timeout + 10,
+            )
+        except asyncio.CancelledError:
+            process.kill()
+            raise
 
     def evaluate_here(self, expression: CompiledExpression) -> Any:
         """Evaluate in this process however long it takes: what the process that was started for it calls."""
@@ -197,12 +212,19 @@ class Scope:
     def _execute(self, expression: CompiledExpression) -> Any:
         for name in expression.variables:
             self._convert(name)
+        for name in expression.functions:
+            # To register all of them takes longer than most expressions.
+            if name not in self._functions:
+                self._functions.add(name)
+                self._context.add_function(name, IMPLEMENTATIONS[name])
         list_indexes = partial(self._list_key_indexes, expression)
         evaluation = Evaluation(lambda keys: sort_keys(keys, list_indexes, ()))
         current.evaluation = evaluation
         try:
             result = expression.program.execute(self._context)
             if evaluation.fault is None:
+                if result is True or result is False:
+                    return result
                 return to_json(
                     result,
                     lambda keys: sort_keys(keys, list_indexes, expression.scan.literal_keys),

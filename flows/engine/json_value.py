@@ -20,13 +20,15 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 MAX_DEPTH = 100
 """How many levels of objects and lists a value may have."""
 
+MOST_VALUES = 1_000_000
+"""How many values a value may hold that must be copied, each counted wherever it stands."""
+
 _MAX_INT = int(sys.float_info.max)
 _INFINITY = float("inf")
 _REPLACEMENT = "\ufffd"
 _MAX_NOTES = 10
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 
 # What the decoder of the standard library says, and what a person needs to hear.
@@ -58,8 +60,8 @@ class Cleaned:
     notes: tuple[str, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Reading and writing
+class _Notes(list[str]):
+    seen = 0  # values so far
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def parse_json(text: str) -> Any:
     them.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_build_object)
+        value = json.loads(text) if text.startswith("\ufeff") else _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(_describe_syntax(text, error)) from None
     except RecursionError:
@@ -198,6 +200,9 @@ def _find(value: Any, wanted: Any) -> str:
     return ""
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_build_object)
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Cleaning
 
@@ -207,12 +212,12 @@ def clean_value(value: Any) -> Cleaned:
 
     NUL and lone surrogates become U+FFFD, NaN, infinities and integers beyond the range of a double become null; the
     notes say where. Tuples, pydantic models, dataclasses, dates, decimals, enums and the like become their JSON form
-    without a note. Raises ``ValueError``, one sentence, for nesting deeper than ``MAX_DEPTH`` and for objects that
-    have no JSON form.
+    without a note. Raises ``ValueError``, one sentence, for what has no JSON form, nests deeper than ``MAX_DEPTH``, or
+    holds more than ``MOST_VALUES``.
     """
     if _is_clean(value, 0):
         return Cleaned(value)
-    notes: list[str] = []
+    notes = _Notes()
     cleaned = _clean(value, [], notes)
     return Cleaned(cleaned, tuple(notes[:_MAX_NOTES]))
 
@@ -257,7 +262,10 @@ def _is_clean_text(text: str) -> bool:
     return True
 
 
-def _clean(value: Any, path: list[str | int], notes: list[str]) -> Any:
+def _clean(value: Any, path: list[str | int], notes: _Notes) -> Any:
+    notes.seen += 1
+    if notes.seen > MOST_VALUES:  # what refers to its parts many times over may have no end
+        raise ValueError(f"The value can't be stored: it holds more than {MOST_VALUES:,} values.")
     if isinstance(value, Enum):
         value = value.value
     match value:
@@ -284,7 +292,7 @@ def _clean(value: Any, path: list[str | int], notes: list[str]) -> Any:
     return _clean(_convert(value, path), path, notes)
 
 
-def _clean_object(value: dict[Any, Any], path: list[str | int], notes: list[str]) -> dict[str, Any]:
+def _clean_object(value: dict[Any, Any], path: list[str | int], notes: _Notes) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, item in value.items():
         name = _clean_text(_name_key(key, path), path, notes)
@@ -294,7 +302,7 @@ def _clean_object(value: dict[Any, Any], path: list[str | int], notes: list[str]
     return result
 
 
-def _clean_text(text: str, path: list[str | int], notes: list[str]) -> str:
+def _clean_text(text: str, path: list[str | int], notes: _Notes) -> str:
     text = str.__str__(text)
     if _is_clean_text(text):
         return text
@@ -329,7 +337,7 @@ def _convert(value: Any, path: list[str | int]) -> Any:
     return converted
 
 
-def _drop_number(what: str, path: list[str | int], notes: list[str]) -> None:
+def _drop_number(what: str, path: list[str | int], notes: _Notes) -> None:
     _note(notes, path, f"{what} can't be stored; null stands in its place")
 
 
@@ -338,7 +346,7 @@ def _refuse_depth(path: list[str | int]) -> None:
         raise ValueError(f"The value can't be stored: {_TOO_DEEP}.")
 
 
-def _note(notes: list[str], path: list[str | int], sentence: str) -> None:
+def _note(notes: _Notes, path: list[str | int], sentence: str) -> None:
     if len(notes) < _MAX_NOTES:
         notes.append(f"{_place(path)}: {sentence}.")
 

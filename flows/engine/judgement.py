@@ -16,6 +16,7 @@ from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.output_schema import build_type, coerce_numbers, validate_output
 from flows.engine.plugins import Registry
 from flows.engine.spec import StepSpec
+from flows.engine.time_limits import Patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,23 @@ class Judgement:
 
 
 async def judge_output(
-    step: StepSpec, arguments: dict[str, Any], variables: Variables, registry: Registry
+    step: StepSpec,
+    arguments: dict[str, Any],
+    variables: Variables,
+    registry: Registry,
+    patience: Patience | None = None,
 ) -> Judgement:
     """Decide about an output of ``step``, given the ``variables`` that its step has (``step_variables``).
 
-    ``arguments`` are clean JSON. Never raises for what a model, a rule or a plug-in did: that becomes issues.
+    ``arguments`` are clean JSON; ``patience`` says how long plug-ins may take. Never raises for what a model, a rule or
+    a plug-in did: that becomes issues.
     """
     plugins: dict[str, str] = {}
     sanitized = arguments
     raw_output: Any = None
     notes: tuple[Issue, ...] = ()
     if step.output_sanitizer is not None:
-        sanitizing = Evaluator(Variables().extend(value=arguments), registry)
+        sanitizing = Evaluator(Variables().extend(value=arguments), registry, patience)
         try:
             sanitized, notes = clean_output(await sanitizing.evaluate("output_sanitizer", step.output_sanitizer))
         except (ExpressionError, ValueError) as error:
@@ -63,7 +69,7 @@ async def judge_output(
         if step.output_type in registry.output_types:
             plugins[step.output_type] = registry.output_types[step.output_type].fingerprint
 
-    evaluator = Evaluator(variables.extend(output=sanitized), registry)
+    evaluator = Evaluator(variables.extend(output=sanitized), registry, patience)
     if issues:
         reason = await _explain_failure(step, issues, evaluator)
         plugins.update(evaluator.plugins)

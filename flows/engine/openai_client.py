@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
+import os
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, OpenAIError
+from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, Omit, OpenAIError
 
 from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
 from flows.engine.model_client import ModelReply
 from flows.engine.provider_errors import explain_status, quote_provider
 
@@ -25,11 +24,10 @@ _NO_KEY = "none"
 """Sent to compatible servers that want no key: the ``openai`` client insists on one."""
 _SIMULATED_KEY = "key-of-the-simulated-model"
 _CONNECT_TIMEOUT = 10.0
-_CALLS_PER_CLIENT = 20
-"""The work of a connection pool for one call grows with its calls in flight: many small pools beat a large one."""
-# As many idle connections as calls: with fewer kept, many calls at once would reconnect all the time.
-_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=_CALLS_PER_CLIENT, keepalive_expiry=30.0)
 
+_MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
+_LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
+"""What the ``openai`` client tells of itself and of this machine. No provider needs it, and it takes time."""
 _LONGEST_PAGE = 16_000
 """Bytes of a page that is no JSON that are looked at."""
 
@@ -41,14 +39,6 @@ ASGIApp = Callable[
     ],
     Awaitable[None],
 ]
-
-
-@dataclass(slots=True)
-class _Lane:
-    """A client with connections of its own, and how many calls it has in flight."""
-
-    client: AsyncOpenAI
-    calls: int = 0
 
 
 class OpenAIClient:
@@ -68,9 +58,9 @@ class OpenAIClient:
         self._api_key = (api_key or "").strip()
         self._base_url = (base_url or OPENAI_BASE_URL).strip()
         self._http_client = http_client
-        self._problem = _find_problem(self._api_key, self._base_url)
+        self._problem = find_problem(api_key, base_url)
         self._place = _name_place(self._base_url)
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Lane]] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
         self._is_closed = False
 
     async def complete(
@@ -86,18 +76,19 @@ class OpenAIClient:
         if self._problem is not None:
             raise ModelError(ModelErrorCode.NOT_CONFIGURED, self._problem)
         content = _encode_request(request)
-        lane = self._find_lane()
-        lane.calls += 1
+        client = self._find_client()
         try:
             async with asyncio.timeout(timeout):
                 # The raw response of a request that is encoded already: building and reading the client's typed
                 # objects would take longer than everything else together, and would let HTML pass for an answer.
-                response = await lane.client.post(
+                response = await client.post(
                     _PATH,
                     cast_to=httpx2.Response,
                     content=content,
                     options={
-                        "headers": {"Idempotency-Key": idempotency_key},
+                        "headers": {**_LEFT_OUT, "Idempotency-Key": idempotency_key},
+                        # Not sent; without it the client makes up one of its own.
+                        "idempotency_key": idempotency_key,
                         "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT)),
                     },
                 )
@@ -113,8 +104,6 @@ class OpenAIClient:
         except Exception as error:
             # The client decodes error pages as their charset says, and Python knows charsets that decode to no text.
             raise self._explain_unreadable(error) from error
-        finally:
-            lane.calls -= 1
         return self._read_reply(response, request)
 
     def _explain_unreadable(self, error: Exception) -> ModelError:
@@ -124,27 +113,31 @@ class OpenAIClient:
     async def close(self) -> None:
         """Close the connections of the running event loop, and the client for all; other loops may call it as well."""
         self._is_closed = True
-        for lane in self._lanes.pop(asyncio.get_running_loop(), ()):
-            await lane.client.close()
+        if client := self._clients.pop(asyncio.get_running_loop(), None):
+            await client.close()
         if self._http_client is not None:
             await self._http_client.aclose()
 
-    def _find_lane(self) -> _Lane:
-        """A lane of the running event loop with room for one more call."""
-        lanes = self._lanes.setdefault(asyncio.get_running_loop(), [])
-        for lane in lanes:
-            if lane.calls < _CALLS_PER_CLIENT or self._http_client is not None:
-                return lane
-        client = AsyncOpenAI(
-            api_key=self._api_key or _NO_KEY,
-            base_url=self._base_url,
-            max_retries=0,
-            # A redirected POST comes out as a GET or takes the key elsewhere: the operator is told instead.
-            http_client=self._http_client
-            or httpx2.AsyncClient(limits=_LIMITS, verify=_make_ssl_context(), follow_redirects=False),
-        )
-        lanes.append(_Lane(client))
-        return lanes[-1]
+    def _find_client(self) -> AsyncOpenAI:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = AsyncOpenAI(
+                api_key=self._api_key or _NO_KEY,
+                base_url=self._base_url,
+                max_retries=0,
+                http_client=self._http_client or self._make_http_client(),
+            )
+        return client
+
+    def _make_http_client(self) -> httpx2.AsyncClient:
+        try:
+            proxy = find_proxy(httpx2.URL(self._base_url))
+        except UnsupportedProxyError as error:
+            raise ModelError(ModelErrorCode.NOT_CONFIGURED, str(error)) from None
+        # A redirected POST comes out as a GET or takes the key elsewhere: the operator is told instead.
+        return httpx2.AsyncClient(transport=HttpTransport(proxy=proxy), trust_env=False, follow_redirects=False)
 
     def _read_reply(self, response: httpx2.Response, request: Mapping[str, Any]) -> ModelReply:
         request_id = response.headers.get("x-request-id")
@@ -205,14 +198,10 @@ def simulated_client(app: ASGIApp) -> OpenAIClient:
     return OpenAIClient(api_key=_SIMULATED_KEY, base_url="http://simulated-model/v1", http_client=http_client)
 
 
-@cache
-def _make_ssl_context() -> ssl.SSLContext:
-    # Loading the certificates takes long; one context serves all clients.
-    return httpx2.create_ssl_context()
-
-
-def _find_problem(api_key: str, base_url: str) -> str | None:
-    """What keeps any call from being made, None where nothing does."""
+def find_problem(api_key: str | None, base_url: str | None) -> str | None:
+    """What keeps any call from being made, in a sentence; None where nothing does."""
+    api_key = (api_key or "").strip()
+    base_url = (base_url or OPENAI_BASE_URL).strip()
     try:
         url = httpx2.URL(base_url)
     except (httpx2.InvalidURL, ValueError):
@@ -248,8 +237,12 @@ def _find_words(error: BaseException) -> str:
     for _ in range(10):
         if seen is None:
             break
-        words = str(seen) or words
-        seen = seen.__cause__ or seen.__context__
+        if isinstance(seen, ConnectionError) and seen.errno:
+            # What asyncio adds to these are names of its own.
+            words = os.strerror(seen.errno)
+        else:
+            words = str(seen) or words
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     return words
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 
 from flows.engine.history import Attempt, History, Outcome
@@ -42,6 +43,10 @@ class EndReason(StrEnum):
     """The provider gave an error that trying again can't mend."""
     MISSING_INPUT = "missing_input"
     EXPRESSION_ERROR = "expression_error"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    """The tokens or the money that the run may use are used up."""
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    """The run or one of its steps took longer than its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,15 @@ Action = Call | Compute | Wait | Finish
 
 def next_action(spec: FlowSpec, history: History) -> Action:
     """What a run does next, given all that it did. Pure: no clock, no network, no database."""
+    action = _find_next(spec, history)
+    if spec.token_budget is None and spec.cost_budget is None:
+        return action
+    # Only a call uses anything, and only the next one is kept from being made: a verdict that is reached stays.
+    wanted = action.then if isinstance(action, Wait) else action
+    return (isinstance(wanted, Call) and _finish_over_budget(spec, history, wanted)) or action
+
+
+def _find_next(spec: FlowSpec, history: History) -> Action:
     unpassed: Finish | None = None
     for index, step in enumerate(spec.steps, start=1):
         attempts = history.attempts(index)
@@ -138,6 +152,42 @@ def _finish_exhausted(index: int, step: StepSpec, last: Attempt, tries: int) -> 
         return Finish(EndStatus.ERRORED, EndReason.PROVIDER_ERROR, f"{opening}. {message}".strip(), blocking)
     sentence = f"{opening}: {describe_verdict(last)}"
     return Finish(EndStatus.FAILED, EndReason.STEP_FAILED, sentence, blocking)
+
+
+def _finish_over_budget(spec: FlowSpec, history: History, call: Call) -> Finish | None:
+    """The end of a run whose budget is used up; None if something is left. To blame is the attempt that used it up."""
+    tokens, cost, blocking = 0, Decimal(0), None
+    for attempt in history:
+        tokens += attempt.usage.total
+        # What has no known price counts as nothing: a guess would be a lie in the sentence below.
+        cost += attempt.usage.cost or 0
+        if blocking is None and (_reaches(tokens, spec.token_budget) or _reaches(cost, spec.cost_budget)):
+            blocking = (attempt.step, attempt.number)
+    if blocking is None:
+        return None
+    if spec.token_budget is not None and tokens >= spec.token_budget:
+        words = describe_used_tokens(spec.token_budget, tokens)
+    else:
+        words = describe_used_cost(spec.cost_budget or Decimal(0), cost)
+    sentence = f"The run stopped before step {call.step} “{spec.step(call.step).name}”, attempt {call.number}: {words}."
+    return Finish(EndStatus.ERRORED, EndReason.BUDGET_EXCEEDED, sentence, blocking)
+
+
+def _reaches(used: int | Decimal, budget: int | Decimal | None) -> bool:
+    return budget is not None and used >= budget
+
+
+def describe_used_tokens(budget: int, used: int) -> str:
+    """A token budget that is used up, in words: ``budget of 20,000 tokens used (21,340)``."""
+    return f"budget of {budget:,} {_plural('token', budget)} used ({used:,})"
+
+
+def describe_used_cost(budget: Decimal, used: Decimal) -> str:
+    """A budget in USD that is used up, in words: ``budget of $0.50 used ($0.53)``."""
+    exponent = budget.normalize().as_tuple().exponent
+    assert isinstance(exponent, int)  # a letter for what is no number
+    places = max(2, -exponent)
+    return f"budget of ${budget:,.{places}f} used (${used:,.{places}f})"
 
 
 def describe_verdict(attempt: Attempt) -> str:

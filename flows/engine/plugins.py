@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from flows.engine.errors import PluginError
-from flows.engine.json_value import MAX_DEPTH
+from flows.engine.json_value import MAX_DEPTH, MOST_VALUES
 
 PREFIX = "python:"
 """What marks a field of a flow as the name of a registered function or audit instead of a CEL expression."""
@@ -85,14 +85,26 @@ class PythonFunction:
         return self.function(**{name: copy_json(variables[name]) for name in wanted})
 
 
-def copy_json(value: Any, depth: int = 0) -> Any:
-    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object."""
-    if depth < MAX_DEPTH:
-        if type(value) is dict:
-            return {key: copy_json(item, depth + 1) for key, item in value.items()}
-        if type(value) is list:
-            return [copy_json(item, depth + 1) for item in value]
-    return value
+def copy_json(value: Any) -> Any:
+    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object.
+
+    What stands in several places is copied for each. Raises ``ValueError`` if that gives more than ``MOST_VALUES``.
+    """
+    left = MOST_VALUES
+
+    def copy(value: Any, depth: int) -> Any:
+        nonlocal left
+        kind = type(value)
+        if (kind is not dict and kind is not list) or depth >= MAX_DEPTH:
+            return value
+        left -= len(value)
+        if left < 0:
+            raise ValueError(f"the value has more than {MOST_VALUES:,} parts")
+        if kind is dict:
+            return {key: copy(item, depth + 1) for key, item in value.items()}
+        return [copy(item, depth + 1) for item in value]
+
+    return copy(value, 0)
 
 
 def _find_origin(thing: Any) -> Any:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import lru_cache
+from typing import Any
 
 from genai_prices import Usage, calc_price
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import ModelPrice, TieredPrices, TimeOfDateConstraint
 
 from flows.engine.usage import TokenUsage
 
@@ -22,7 +29,92 @@ def price_usage(model: str, usage: TokenUsage, *, provider: str = "openai") -> T
     return usage.model_copy(update={"cost": cost, "unpriced": int(cost is None)})
 
 
+def has_price(model: str, *, provider: str = "openai") -> bool:
+    """Whether the price list knows what prompts and completions of a model cost."""
+    return _find_cost(model, TokenUsage(prompt=1, completion=1, total=2), provider) is not None
+
+
 def _find_cost(model: str, usage: TokenUsage, provider: str) -> Decimal | None:
+    table = _read_prices(model, provider, datetime.now(UTC).date())
+    if table is None:
+        return _ask_for_cost(model, usage, provider)
+    rates = table.rates[bisect_left(table.starts, usage.prompt)]
+    if (usage.prompt and rates.prompt is None) or (usage.completion and rates.completion is None):
+        return None
+    cached = min(usage.cached, usage.prompt)
+    return (
+        rates.call
+        + (rates.prompt or 0) * (usage.prompt - cached)
+        + (rates.cached or 0) * cached
+        + (rates.completion or 0) * usage.completion
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """USD for one call and for one token of each kind; None where that is not known."""
+
+    call: Decimal = Decimal(0)
+    prompt: Decimal | None = None
+    cached: Decimal | None = None
+    completion: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _PriceTable:
+    """What the tokens of a model cost: ``rates[i]`` for prompts longer than ``i`` of the ``starts``, which ascend."""
+
+    starts: tuple[int, ...]
+    rates: tuple[_Rates, ...]
+
+
+@lru_cache(maxsize=1024)
+def _read_prices(model: str, provider: str, day: date) -> _PriceTable | None:
+    """The prices of a model on a day (UTC), read once: to ask the list takes as long as the rest of an attempt.
+
+    None where they depend on the time of the day as well, or on more than the counts of tokens.
+    """
+    try:
+        found = get_snapshot().find_provider_model(model, None, provider, None)[1]
+    except LookupError:
+        return _PriceTable((), (_Rates(),))
+    if isinstance(found.prices, list) and any(isinstance(p.constraint, TimeOfDateConstraint) for p in found.prices):
+        return None
+    prices = vars(found.get_prices(datetime.combine(day, time(), UTC)))
+    tiers = [tier for price in prices.values() if isinstance(price, TieredPrices) for tier in price.tiers]
+    starts = tuple(sorted({tier.start for tier in tiers}))
+    try:
+        rates = [_read_rates(prices, prompt) for prompt in (0, *(start + 1 for start in starts))]
+    except ValueError:
+        return None
+    return _PriceTable(starts, tuple(rates))
+
+
+def _read_rates(prices: dict[str, Any], prompt: int) -> _Rates:
+    """What single tokens cost in a call whose prompt has ``prompt`` tokens."""
+    flat = ModelPrice(**{name: _choose_tier(price, prompt) for name, price in prices.items()})
+    million = 1_000_000
+
+    def charge(**counts: int) -> Decimal:
+        return flat.calc_price(Usage(**counts))["total_price"]
+
+    call = charge()
+    no_prompt, no_completion = flat.input_mtok is None, flat.output_mtok is None
+    return _Rates(
+        call,
+        None if no_prompt else (charge(input_tokens=million) - call) / million,
+        None if no_prompt else (charge(input_tokens=million, cache_read_tokens=million) - call) / million,
+        None if no_completion else (charge(output_tokens=million) - call) / million,
+    )
+
+
+def _choose_tier(price: Any, prompt: int) -> Any:
+    if not isinstance(price, TieredPrices):
+        return price
+    return next((tier.price for tier in reversed(price.tiers) if prompt > tier.start), price.base)
+
+
+def _ask_for_cost(model: str, usage: TokenUsage, provider: str) -> Decimal | None:
     tokens = Usage(
         input_tokens=usage.prompt,
         cache_read_tokens=min(usage.cached, usage.prompt),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from flows.engine.clock import Clock, SystemClock
@@ -19,6 +20,7 @@ from flows.engine.pricing import price_usage
 from flows.engine.result import RunResult
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import prepare_spec
+from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT
 
 DEFAULT_MODEL = "gpt-5-mini"
 
@@ -33,28 +35,34 @@ async def run_flow(
     recorder: Recorder | None = None,
     clock: Clock | None = None,
     call_timeout: float = DEFAULT_CALL_TIMEOUT,
+    plugin_timeout: float = DEFAULT_PLUGIN_TIMEOUT,
     price: Pricing = price_usage,
     include_all_attempts: bool = True,
     include_token_usage: bool = True,
 ) -> RunResult:
     """Run ``flow`` on ``input`` to its end and give its result.
 
-    ``defaults`` are the model settings where neither step nor flow says otherwise; ``call_timeout`` is in seconds;
-    ``price`` puts a cost to what a call used, by default at OpenAI's list prices.
+    ``defaults`` are the model settings where neither step nor flow says otherwise; ``call_timeout`` and
+    ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used, by default at OpenAI's list prices.
     Without ``include_all_attempts`` the result carries only each step's final attempt; without
     ``include_token_usage`` no usage is tracked. Raises ``SpecError`` if the flow can't run as it is defined and
     ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result.
     """
     spec = prepare_spec(flow, registry=registry, defaults=defaults or ModelSettings(model=DEFAULT_MODEL))
+    clock = clock or SystemClock()
+    has_budget = spec.token_budget is not None or spec.cost_budget is not None
     execution = Execution(
         spec=spec,
         client=client,
         registry=registry,
         recorder=recorder or NullRecorder(),
-        clock=clock or SystemClock(),
+        clock=clock,
+        deadline=None if spec.time_limit is None else clock.now() + timedelta(seconds=spec.time_limit),
         call_timeout=call_timeout,
+        plugin_timeout=plugin_timeout,
         price=price,
-        track_usage=include_token_usage,
+        # A budget is kept whether or not anybody looks at the figures.
+        track_usage=include_token_usage or has_budget,
     )
     history = History.begin(check_input(input, spec.input_schema), run_id=uuid.uuid4().hex)
     end = await execution.execute(history)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
+from pydantic_core import PydanticCustomError
 
 from flows.engine.issues import Severity
 
@@ -29,6 +31,32 @@ Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH
 
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
 MaxTokens = Annotated[StrictInt, Field(ge=1)]
+
+MAX_TOKEN_BUDGET = 10**15
+LEAST_COST_BUDGET = Decimal("0.0001")
+MAX_COST_BUDGET = Decimal(1_000_000)
+COST_PLACES = 8
+"""Decimal places of amounts of money."""
+MAX_TIME_LIMIT = 366 * 24 * 3600
+
+
+def _refuse_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("number_type", "Input should be a number")
+    return value
+
+
+TokenBudget = Annotated[StrictInt, Field(ge=1, le=MAX_TOKEN_BUDGET)]
+CostBudget = Annotated[
+    Decimal,
+    Field(ge=LEAST_COST_BUDGET, le=MAX_COST_BUDGET, decimal_places=COST_PLACES, allow_inf_nan=False),
+    BeforeValidator(_refuse_bool),
+    # At most 15 digits, which a JSON number carries exactly; trailing zeros of a database column are gone with it.
+    PlainSerializer(float, return_type=float, when_used="json"),
+]
+"""USD."""
+TimeLimit = Annotated[StrictInt, Field(ge=1, le=MAX_TIME_LIMIT)]
+"""Seconds."""
 
 
 class _Document(BaseModel):
@@ -84,6 +112,8 @@ class StepSpec(_Document):
     max_tokens: MaxTokens | None = None
 
     max_retries: Annotated[StrictInt, Field(ge=0, le=100)] = 3
+    time_limit: TimeLimit | None = None
+    """How long all attempts of the step may take together, from the start of the first one."""
     stop_on_failure: StrictBool = True
     pass_expression: Expression | None = None
     failure_reason_expression: Expression | None = None
@@ -109,6 +139,12 @@ class FlowSpec(_Document):
     model: str | None = Field(default=None, min_length=1)
     temperature: Temperature | None = None
     max_tokens: MaxTokens | None = None
+    token_budget: TokenBudget | None = None
+    """How many tokens all attempts of a run may use together. Asked before each call: the last one may exceed it."""
+    cost_budget: CostBudget | None = None
+    """What all attempts of a run may cost together; asked in the same way."""
+    time_limit: TimeLimit | None = None
+    """How long a run may take from its first start."""
     input_schema: dict[str, Any] | None = None
     steps: tuple[StepSpec, ...] = Field(min_length=1, max_length=MAX_STEPS)
 
@@ -141,6 +177,18 @@ class FlowSpec(_Document):
         """
         text = json.dumps(self.to_document(), separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def with_limits(
+        self,
+        *,
+        token_budget: int | None = None,
+        cost_budget: Decimal | None = None,
+        time_limit: int | None = None,
+    ) -> FlowSpec:
+        """This flow with the limits that one run has of its own; None keeps the flow's. They are not checked here."""
+        own = {"token_budget": token_budget, "cost_budget": cost_budget, "time_limit": time_limit}
+        update = {name: value for name, value in own.items() if value is not None}
+        return self.model_copy(update=update) if update else self
 
     def resolve(self, defaults: ModelSettings) -> FlowSpec:
         """This flow with model, temperature and max tokens filled in on every model step: step, flow, defaults."""

@@ -208,9 +208,14 @@ def _check_audit_names(audits: tuple[AuditSpec, ...]) -> Iterator[Problem]:
             )
 
 
-def find_doubts(spec: FlowSpec) -> list[Problem]:
-    """What is allowed and yet most likely not meant; to be shown as warnings when a flow is saved."""
+def find_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[Problem]:
+    """What is allowed and yet most likely not meant; to be shown as warnings when a flow is saved.
+
+    ``default_model`` is called by steps whose flow names no model either.
+    """
     doubts = []
+    if spec.cost_budget is not None:
+        doubts += [Problem("/cost_budget", doubt) for doubt in find_price_doubts(spec, default_model=default_model)]
     for index, step in enumerate(spec.steps):
         if 0 in step.include_results:
             doubts.append(
@@ -233,3 +238,18 @@ def find_doubts(spec: FlowSpec) -> list[Problem]:
                     )
                 )
     return doubts
+
+
+def find_price_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[str]:
+    """A sentence where a budget in money would not count all calls of a flow, since a model has no known price."""
+    # What reads the price list takes long to import, and few flows ask.
+    from flows.engine.pricing import has_price
+
+    models = {step.model or spec.model or default_model for step in spec.steps if not step.is_local}
+    unpriced = sorted(model for model in models if model is not None and not has_price(model))
+    if not unpriced:
+        return []
+    names = ", ".join(f"“{model}”" for model in unpriced)
+    return [
+        f"The price of {names} is not known: such calls count as nothing in a budget in USD. Set a budget in tokens."
+    ]

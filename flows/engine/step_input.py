@@ -10,6 +10,7 @@ from flows.engine.history import History
 from flows.engine.json_value import clean_value, describe_type
 from flows.engine.plugins import Registry
 from flows.engine.spec import FlowSpec
+from flows.engine.time_limits import Patience
 
 
 class MissingInputError(ExpressionError):
@@ -17,12 +18,13 @@ class MissingInputError(ExpressionError):
 
 
 async def prepare_input(
-    spec: FlowSpec, history: History, index: int, registry: Registry
+    spec: FlowSpec, history: History, index: int, registry: Registry, patience: Patience | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The input of step ``index``: its ``input_expression``, else the previous output; then its ``input_sanitizer``.
 
     Beside it stand the fingerprints of the plug-ins that it used, by name.
 
+    ``patience`` says how long plug-ins may take.
     Raises ``ExpressionError`` with a sentence that names step and field, ``MissingInputError`` where nothing is there.
     """
     step = spec.step(index)
@@ -33,7 +35,7 @@ async def prepare_input(
         plugins = {name: fingerprint for name, fingerprint in earlier[-1].plugins.items() if name in used}
         return earlier[-1].input, plugins
     where = f"Step {index} “{step.name}”"
-    evaluator = Evaluator(step_variables(spec, history, index), registry)
+    evaluator = Evaluator(step_variables(spec, history, index), registry, patience)
     plugins = evaluator.plugins
     if step.input_expression is None:
         value = evaluator.variables["previous"]
@@ -45,7 +47,7 @@ async def prepare_input(
     else:
         value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where)
     if step.input_sanitizer is not None:
-        sanitizing = Evaluator(Variables().extend(value=value), registry)
+        sanitizing = Evaluator(Variables().extend(value=value), registry, patience)
         value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where)
         plugins = {**plugins, **sanitizing.plugins}
     return value, plugins

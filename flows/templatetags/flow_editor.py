@@ -53,10 +53,12 @@ def has_errors(fieldset: Any) -> bool:
 
 @register.filter
 def count_filled(fieldset: Any) -> int:
-    """How many fields of the fieldset say something."""
+    """How many fields of the fieldset say something; what stands there by itself says nothing."""
     form = fieldset.form
     return sum(
-        form[name].value() not in (None, "", [], False) for name in fieldset_names(fieldset) if name in form.fields
+        form[name].value() not in (None, "", [], False, form.fields[name].initial)
+        for name in fieldset_names(fieldset)
+        if name in form.fields
     )
 
 

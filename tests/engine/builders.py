@@ -82,6 +82,10 @@ class FakeClock:
     def now(self) -> datetime:
         return self._now
 
+    def advance(self, count: float) -> None:
+        """Let so many seconds pass."""
+        self._now += seconds(count)
+
     async def sleep_until(self, moment: datetime) -> None:
         self.slept_until.append(moment)
         self._now = max(self._now, moment)

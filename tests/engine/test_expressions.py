@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -401,10 +402,10 @@ class TestWhatWouldTakeTooLong:
     def test_large_values_are_evaluated_elsewhere(
         self, output: Any, text: str, value: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run = Mock(wraps=subprocess.run)
-        monkeypatch.setattr(subprocess, "run", run)
+        start = Mock(wraps=subprocess.Popen)
+        monkeypatch.setattr(subprocess, "Popen", start)
         assert Scope({"output": output}, timeout=20).evaluate(parse(text)) == value
-        assert run.call_count == 1
+        assert start.call_count == 1
 
     def test_the_event_loop_goes_on_meanwhile(self) -> None:
         async def run() -> int:
@@ -443,6 +444,25 @@ class TestWhatWouldTakeTooLong:
         )
         assert "expression_process" not in children.stdout
 
+    async def test_the_process_of_a_run_that_is_cancelled_is_killed_at_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started: asyncio.Future[subprocess.Popen[bytes]] = asyncio.get_running_loop().create_future()
+
+        class Popen(subprocess.Popen[bytes]):
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **options)
+                started.get_loop().call_soon_threadsafe(started.set_result, self)
+
+        monkeypatch.setattr(subprocess, "Popen", Popen)
+        scope = Scope({"output": lines(30)}, timeout=600)
+        evaluation = asyncio.ensure_future(scope.evaluate_async(parse(EXPLOSIVE)))
+        process = await asyncio.wait_for(started, timeout=60)
+        evaluation.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await evaluation
+        assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -456,7 +476,7 @@ class TestWhatWouldTakeTooLong:
     def test_ordinary_audits_of_thirty_elements_need_no_process(
         self, text: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(subprocess, "run", None)
+        monkeypatch.setattr(subprocess, "Popen", None)
         Scope({"output": lines(30)}).evaluate(parse(text))
 
 

@@ -1,0 +1,136 @@
+"""The connections below the ``openai`` client: aiohttp's, which take a fraction of the time of httpx2's own."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import httpx2
+from yarl import URL
+
+_KEEP_ALIVE = 30.0
+"""Seconds that an idle connection is kept."""
+_MADE_BY_HTTPX = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_LARGE_BODY = 2**20
+"""Bytes; aiohttp writes what is larger in one piece only under protest."""
+
+
+class UnsupportedProxyError(ValueError):
+    """The environment names a proxy that calls can't go through. The message says which kind."""
+
+
+class HttpTransport(httpx2.AsyncBaseTransport):
+    """Carries the requests of an ``httpx2.AsyncClient`` over aiohttp, on the event loop of its first request.
+
+    There is no limit to the connections: whoever calls bounds the calls in flight. The whole body of a response is
+    read before it is handed on. Errors come out as those of httpx2.
+    """
+
+    def __init__(self, *, proxy: str | None = None) -> None:
+        """``proxy`` is the address that requests go through, None for the direct way."""
+        self._proxy = proxy
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request. Raises ``httpx2.TransportError``."""
+        content = request.content
+        await _let_connections_close()
+        with _translated_errors():
+            async with self._open_session().request(
+                request.method,
+                _parse_address(str(request.url)),
+                headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
+                data=io.BytesIO(content) if len(content) > _LARGE_BODY else content,
+                allow_redirects=False,
+                proxy=self._proxy,
+                timeout=_make_timeout(request.extensions.get("timeout", {}).get("connect")),
+            ) as response:
+                body = await response.read()
+        return httpx2.Response(response.status, headers=response.raw_headers, content=body, request=request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=_make_ssl_context(), keepalive_timeout=_KEEP_ALIVE),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=_MADE_BY_HTTPX,
+            )
+        return self._session
+
+
+def find_proxy(url: httpx2.URL) -> str | None:
+    """The proxy that the environment (``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY``) names for ``url``.
+
+    Raises ``UnsupportedProxyError`` for one that is not spoken to by HTTP.
+    """
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(url.netloc.decode("ascii")):
+        return None
+    scheme, separator, _ = proxy.partition("://")
+    if not separator:
+        return f"http://{proxy}"
+    if scheme.lower() not in ("http", "https"):
+        raise UnsupportedProxyError(
+            f"The proxy in the environment is one for {scheme}://, and calls only go through http:// or https://. "
+            f"Change {url.scheme.upper()}_PROXY or ALL_PROXY, or add {url.host} to NO_PROXY, and restart the worker."
+        )
+    return proxy
+
+
+async def _let_connections_close() -> None:
+    # One turn of the event loop learns which idle connections the other side has closed, the next takes note of it.
+    # Without them a call that follows a pause of the loop would go out on a dead connection.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except aiohttp.ClientHttpProxyError as error:
+        # Not chained, since its own text repeats the proxy's address with user name and password.
+        raise httpx2.ProxyError(f"the proxy answered {error.status} {error.message}") from None
+    except aiohttp.ClientProxyConnectionError as error:
+        raise httpx2.ProxyError(str(error)) from error
+    except aiohttp.ConnectionTimeoutError as error:
+        raise httpx2.ConnectTimeout(str(error)) from error
+    except aiohttp.ClientConnectorError as error:
+        raise httpx2.ConnectError(str(error)) from error
+    except aiohttp.ClientOSError as error:
+        raise httpx2.ReadError(str(error)) from error
+    except aiohttp.ClientResponseError as error:
+        raise httpx2.RemoteProtocolError(error.message) from None
+    except aiohttp.ClientError as error:
+        raise httpx2.RemoteProtocolError(str(error)) from error
+
+
+@lru_cache(maxsize=16)
+def _parse_address(url: str) -> URL:
+    # httpx2 has made a header of the user name in it.
+    return URL(url, encoded=True).with_user(None)
+
+
+@cache
+def _make_timeout(connect: float | None) -> aiohttp.ClientTimeout:
+    # The caller bounds the whole call.
+    return aiohttp.ClientTimeout(total=None, connect=connect)
+
+
+@cache
+def _make_ssl_context() -> ssl.SSLContext:
+    # Loading the certificates takes long; one context serves all event loops.
+    return httpx2.create_ssl_context()

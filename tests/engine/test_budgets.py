@@ -1,0 +1,213 @@
+"""Budgets of a run: nothing is called any more once they are used up, and what is decided already stays."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.errors import ModelErrorCode, SpecError
+from flows.engine.history import Attempt
+from flows.engine.openai_client import simulated_client
+from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
+from flows.engine.pricing import leave_unpriced
+from flows.engine.running import run_flow
+from flows.engine.spec import FlowSpec, ModelSettings
+from flows.engine.spec_check import find_doubts
+from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
+from tests.engine.builders import (
+    MemoryRecorder,
+    make_attempt,
+    make_error,
+    make_flow,
+    make_history,
+    make_step,
+    make_usage,
+)
+from tests.engine.executions import LONG, SHORT, audited, execute, outcomes, simulate
+
+
+def failed(number: int, tokens: int = 0, cost: str | None = None, step: int = 1) -> Attempt:
+    return make_attempt(step, number, "failed", usage=spent(tokens, cost))
+
+
+def spent(tokens: int = 0, cost: str | None = None) -> TokenUsage:
+    return make_usage(tokens, cost=Decimal(cost) if cost is not None else None)
+
+
+def finish(action: Action) -> Finish:
+    assert isinstance(action, Finish), action
+    return action
+
+
+class TestTokens:
+    FLOW = make_flow(make_step(1), make_step(2, name="check"), token_budget=20_000)
+
+    def test_a_run_whose_budget_is_used_up_ends_errored_and_says_what_it_was_and_what_was_used(self) -> None:
+        history = make_history(make_attempt(1, usage=spent(9_000)), failed(1, 8_000, step=2), failed(2, 4_340, step=2))
+        end = finish(next_action(self.FLOW, history))
+        assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.BUDGET_EXCEEDED, (2, 2))
+        assert end.sentence == (
+            "The run stopped before step 2 “check”, attempt 3: budget of 20,000 tokens used (21,340)."
+        )
+
+    @pytest.mark.parametrize(("used", "goes_on"), [(19_999, True), (20_000, False)])
+    def test_it_is_used_up_when_nothing_is_left(self, used: int, goes_on: bool) -> None:
+        action = next_action(self.FLOW, make_history(failed(1, used)))
+        assert isinstance(action, Call) is goes_on
+
+    def test_every_attempt_counts_whatever_became_of_it(self) -> None:
+        history = make_history(
+            make_attempt(1, 1, "interrupted", usage=spent(10_000)),
+            make_attempt(1, 2, "invalid", usage=spent(10_000)),
+        )
+        assert finish(next_action(self.FLOW, history)).reason is EndReason.BUDGET_EXCEEDED
+
+    def test_calls_that_reported_no_usage_count_as_nothing(self) -> None:
+        history = make_history(make_attempt(1, 1, "invalid", usage=UNREPORTED_USAGE))
+        assert next_action(self.FLOW, history) == Call(1, 2)
+
+    def test_a_run_that_passed_all_steps_has_succeeded_whatever_it_used(self) -> None:
+        history = make_history(make_attempt(1), make_attempt(2, usage=spent(50_000)))
+        assert finish(next_action(self.FLOW, history)).status is EndStatus.SUCCEEDED
+
+    def test_a_run_that_has_failed_stays_failed(self) -> None:
+        flow = make_flow(make_step(max_retries=0), token_budget=10)
+        assert finish(next_action(flow, make_history(failed(1, 50)))).reason is EndReason.STEP_FAILED
+
+    def test_a_call_that_was_refused_stays_the_reason(self) -> None:
+        history = make_history(
+            failed(1, 50_000), make_attempt(1, 2, "errored", error=make_error(ModelErrorCode.UNAUTHORIZED))
+        )
+        assert finish(next_action(self.FLOW, history)).reason is EndReason.CALL_REFUSED
+
+    def test_local_steps_cost_nothing_and_still_run(self) -> None:
+        flow = make_flow(make_step(1), make_step(2, compute="previous"), make_step(3), token_budget=10)
+        history = make_history(make_attempt(1, usage=spent(50)))
+        assert next_action(flow, history) == Compute(2, 1)
+        end = finish(next_action(flow, history.append(make_attempt(2))))
+        assert (end.reason, end.blocking) == (EndReason.BUDGET_EXCEEDED, (1, 1))
+        assert "before step 3 “Step 3”, attempt 1" in end.sentence
+
+    def test_nobody_waits_for_a_call_that_will_not_be_made(self) -> None:
+        history = make_history(failed(1, 50_000), make_attempt(1, 2, "errored"))
+        assert finish(next_action(self.FLOW, history)).reason is EndReason.BUDGET_EXCEEDED
+        assert isinstance(next_action(self.FLOW.with_limits(token_budget=50_001), history), Wait)
+
+    @given(budget=st.integers(1, 200), usages=st.lists(st.integers(0, 60), max_size=3))
+    def test_no_call_is_planned_once_the_budget_is_used_up_and_all_are_before(
+        self, budget: int, usages: list[int]
+    ) -> None:
+        history = make_history(*(failed(number, used) for number, used in enumerate(usages, start=1)))
+        action = next_action(make_flow(token_budget=budget), history)
+        assert isinstance(action, Call) is (sum(usages) < budget)
+
+
+class TestCost:
+    @pytest.mark.parametrize(
+        ("budget", "words"),
+        [
+            ("0.50", "budget of $0.50 used ($0.53)"),
+            ("0.5", "budget of $0.50 used ($0.53)"),
+            ("0.005", "budget of $0.005 used ($0.531)"),
+        ],
+    )
+    def test_money_is_told_with_cents_or_as_exactly_as_it_was_given(self, budget: str, words: str) -> None:
+        flow = make_flow(cost_budget=Decimal(budget))
+        end = finish(next_action(flow, make_history(failed(1, 900, "0.5"), failed(2, 50, "0.0312"))))
+        assert end.sentence == f"The run stopped before step 1 “Step 1”, attempt 3: {words}."
+
+    def test_the_attempt_that_used_it_up_is_to_blame(self) -> None:
+        flow = make_flow(cost_budget=Decimal("0.5"))
+        history = make_history(failed(1, 9, "0.5"), make_attempt(1, 2, "errored"))
+        assert finish(next_action(flow, history)).blocking == (1, 1)
+
+    def test_calls_without_a_known_price_count_as_nothing(self) -> None:
+        flow = make_flow(cost_budget=Decimal("0.01"))
+        history = make_history(make_attempt(1, 1, "failed", usage=leave_unpriced("gpt-9", spent(10**9))))
+        assert next_action(flow, history) == Call(1, 2)
+
+    def test_saving_warns_of_models_that_a_budget_in_money_would_not_count(self) -> None:
+        steps = (make_step(1, model="gpt-9"), make_step(2, model=None), make_step(3, compute="previous"))
+        flow = make_flow(*steps, cost_budget=Decimal(1))
+        (doubt,) = find_doubts(flow, default_model="llama-at-home")
+        assert doubt.path == "/cost_budget"
+        assert doubt.message.startswith("The price of “gpt-9”, “llama-at-home” is not known")
+        assert find_doubts(make_flow(make_step(model="gpt-5-mini"), cost_budget=Decimal(1))) == []
+        assert find_doubts(make_flow(*steps)) == []
+
+
+class TestOneRunsOwn:
+    FLOW = make_flow(token_budget=100, cost_budget=Decimal(1), time_limit=60)
+
+    def test_a_run_s_own_limit_replaces_the_flow_s_and_what_it_does_not_set_stays(self) -> None:
+        own = self.FLOW.with_limits(token_budget=500, time_limit=10)
+        assert (own.token_budget, own.cost_budget, own.time_limit) == (500, Decimal(1), 10)
+        assert self.FLOW.with_limits() is self.FLOW
+
+    def test_it_holds_for_flows_that_have_none(self) -> None:
+        own = make_flow().with_limits(token_budget=10)
+        assert finish(next_action(own, make_history(failed(1, 10)))).reason is EndReason.BUDGET_EXCEEDED
+
+
+class TestDefinitions:
+    def test_flows_without_limits_are_the_same_documents_as_ever(self) -> None:
+        document = make_flow(make_step(1)).to_document()
+        assert not {"token_budget", "cost_budget", "time_limit"} & {*document, *document["steps"][0]}
+
+    def test_one_amount_of_money_is_one_definition_however_it_is_written(self) -> None:
+        document = make_flow().to_document()
+        written = [0.5, "0.50", Decimal("0.50000000")]
+        specs = [FlowSpec.from_document({**document, "cost_budget": amount}) for amount in written]
+        assert len({spec.digest for spec in specs}) == 1
+        assert specs[0].to_document()["cost_budget"] == 0.5
+        assert FlowSpec.from_document(specs[2].to_document()) == specs[0]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "words"),
+        [
+            ("token_budget", 0, "greater than or equal to 1"),
+            ("token_budget", 1.5, "valid integer"),
+            ("token_budget", True, "valid integer"),
+            ("cost_budget", 0, "greater than or equal to 0.0001"),
+            ("cost_budget", -1, "greater than or equal to 0.0001"),
+            ("cost_budget", True, "should be a number"),
+            ("cost_budget", "much", "valid decimal"),
+            ("cost_budget", float("nan"), "finite"),
+            ("cost_budget", 0.123456789, "8 decimal places"),
+            ("time_limit", 0, "greater than or equal to 1"),
+            ("time_limit", 10**9, "less than or equal to"),
+        ],
+    )
+    def test_limits_that_make_no_sense_are_refused_by_name(self, field: str, value: Any, words: str) -> None:
+        with pytest.raises(SpecError) as caught:
+            FlowSpec.from_document({**make_flow().to_document(), field: value})
+        (problem,) = caught.value.problems
+        assert problem.path == f"/{field}"
+        assert words in problem.message
+
+
+class TestExecution:
+    FLOW = make_flow(audited(), token_budget=1)
+
+    async def test_the_provider_sees_no_call_after_the_budget_is_used_up_and_what_was_done_is_kept(self) -> None:
+        app, recorder = simulate(tool_1=[SHORT, LONG]), MemoryRecorder()
+        end = await execute(self.FLOW, app, recorder=recorder)
+        assert app.call_count == 1
+        assert outcomes(end.history) == ["failed"]
+        assert end.finish is not None and end.finish.reason is EndReason.BUDGET_EXCEEDED
+        assert recorder.describe() == ["1.1 begins", "1.1 failed, run errored"]
+
+    async def test_a_budget_is_kept_in_a_script_that_does_not_want_to_see_the_usage(self) -> None:
+        app = simulate(tool_1=[SHORT, LONG])
+        result = await run_flow(
+            self.FLOW,
+            {"topic": "tea"},
+            client=simulated_client(app),
+            defaults=ModelSettings(model="gpt-4.1"),
+            include_token_usage=False,
+        )
+        assert (result.reason, result.usage, app.call_count) == (EndReason.BUDGET_EXCEEDED, None, 1)

@@ -1,0 +1,274 @@
+"""The connections to a provider, against servers that speak what tests make them speak."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.model_client import ModelReply
+from flows.engine.openai_client import OpenAIClient
+from flows.engine.simulated_model import Faults, SimulatedModel
+from tests.engine.model_server import ModelServer
+from tests.engine.simulated_requests import make_request
+
+KEY = "sk-proj-1234567890abcdefSECRET"
+BODY = b'{"id": "1", "choices": []}'
+JSON = b"content-type: application/json\r\n"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+class WireServer:
+    """Answers every connection with ``answer`` once a whole request has come in, and closes it."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+        self.requests: list[bytes] = []
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next((line.split(b":")[1] for line in head.lower().split(b"\r\n") if b"content-length:" in line), b"0")
+        self.requests.append(head + await reader.readexactly(int(length)))
+        writer.write(self.answer)
+        await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def serving(answer: bytes, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[WireServer]:
+    wire = WireServer(answer)
+    server = await asyncio.start_server(wire.serve, "127.0.0.1", 0, ssl=tls)
+    wire.port = server.sockets[0].getsockname()[1]
+    try:
+        yield wire
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def send(base_url: str, request: dict[str, Any] | None = None, *, timeout: float = 30.0) -> ModelReply:
+    client = OpenAIClient(api_key=KEY, base_url=base_url)
+    try:
+        return await client.complete(request or make_request(), idempotency_key="run-1-1", timeout=timeout)
+    finally:
+        await client.close()
+
+
+async def fail(call: Awaitable[object]) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await call
+    return caught.value
+
+
+async def ask(answer: bytes, send: Callable[[str], Awaitable[ModelReply]] = send) -> ModelReply:
+    async with serving(answer) as wire:
+        return await send(f"http://127.0.0.1:{wire.port}/v1")
+
+
+def chunked(*chunks: bytes) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n" + JSON + b"\r\n" + BODY,
+        b"HTTP/1.0 200\r\n" + JSON + b"\r\n" + BODY,
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY),
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(BODY[:9], BODY[9:], b""),
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n" + JSON + b"\r\n" + gzip.compress(BODY),
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=hex\r\nset-cookie: \xff=\xfe\r\n\r\n" + BODY,
+    ],
+    ids=["until the end", "HTTP 1.0", "100 first", "chunked", "gzip", "odd headers"],
+)
+async def test_an_answer_is_read_however_it_is_framed(answer: bytes) -> None:
+    assert (await ask(answer)).body == json.loads(BODY)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\x16\x03\x01\x02\x00",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 2OO OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-len",
+        b"HTTP/1.1 200 OK\r\nx-long: " + b"a" * 200_000 + b"\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\n" + b"x-many: 1\r\n" * 50_000 + b"\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 9\r\n\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(BODY),
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + BODY,
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+    ],
+)
+async def test_an_answer_that_is_broken_is_an_error_that_may_be_tried_again(answer: bytes) -> None:
+    error = await fail(ask(answer))
+    assert error.code in {ModelErrorCode.CONNECTION, ModelErrorCode.UNREADABLE}
+    assert error.code.is_retryable
+    assert error.message.startswith(("The connection to 127.0.0.1", "127.0.0.1:", "The answer of 127.0.0.1"))
+    assert len(error.message) < 1_000
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_told_and_not_followed(status: int) -> None:
+    async with serving(BODY) as elsewhere:
+        answer = (
+            f"HTTP/1.1 {status} Moved\r\nlocation: http://127.0.0.1:{elsewhere.port}/v1\r\ncontent-length: 0\r\n\r\n"
+        )
+        error = await fail(ask(answer.encode()))
+    assert error.status == status
+    assert elsewhere.requests == []
+
+
+async def test_what_is_sent_is_one_request_with_the_key_and_the_attempt() -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY) as wire:
+        await send(f"http://127.0.0.1:{wire.port}/v1")
+    head, _, content = wire.requests[0].partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert lines[0] == b"post /v1/chat/completions http/1.1"
+    for line in (
+        b"idempotency-key: run-1-1",
+        b"content-type: application/json",
+        f"host: 127.0.0.1:{wire.port}".encode(),
+    ):
+        assert lines.count(line) == 1
+    assert sum(line.startswith(b"authorization: bearer sk-proj-") for line in lines) == 1
+    assert b"x-stainless" not in head.lower(), "nothing is told of this machine"
+    assert len({line.partition(b":")[0] for line in lines}) == len(lines), "a header was sent twice"
+    assert json.loads(content) == make_request()
+
+
+async def test_a_user_name_in_the_address_is_sent_as_a_header_in_place_of_the_key() -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY) as wire:
+        await send(f"http://me:pass@127.0.0.1:{wire.port}/v1")
+    assert b"authorization: basic bwu6cgfzcw==\r\n" in wire.requests[0].lower()
+
+
+async def test_a_request_of_megabytes_arrives_whole(model_server: ModelServer) -> None:
+    request = make_request(system="ä" * 2_000_000)
+    await send(model_server.base_url, request)
+    assert model_server.app.calls[0].body == request
+
+
+async def test_the_wait_that_a_provider_asks_for_is_passed_on(model_server: ModelServer) -> None:
+    model_server.app = SimulatedModel(faults=Faults({"rate_limited": 1.0}, retry_after=2.5))
+    assert (await fail(send(model_server.base_url))).retry_after == 2.5
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+async def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY) as proxy:
+        monkeypatch.setenv(variable, f"http://me:pass@127.0.0.1:{proxy.port}")
+        await send("http://provider.example/v1")
+    assert proxy.requests[0].startswith(b"POST http://provider.example/v1/chat/completions HTTP/1.1\r\n")
+    assert b"proxy-authorization: basic bwu6cgfzcw==" in proxy.requests[0].lower()
+
+
+async def test_hosts_that_need_no_proxy_are_called_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
+    assert (await ask(b"HTTP/1.1 200 OK\r\n\r\n" + BODY)).body == json.loads(BODY)
+
+
+@pytest.mark.parametrize("base_url", ["http://provider.example/v1", "https://provider.example/v1"])
+async def test_a_proxy_that_refuses_is_an_error_that_hides_its_password(
+    monkeypatch: pytest.MonkeyPatch, base_url: str
+) -> None:
+    async with serving(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n") as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"http://me:pass-word@127.0.0.1:{proxy.port}")
+        error = await fail(send(base_url))
+    assert "407" in error.message
+    assert "pass-word" not in error.message
+
+
+async def test_a_proxy_that_is_down_is_an_error_that_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "127.0.0.1:1")
+    error = await fail(send("http://provider.example/v1"))
+    assert error.code is ModelErrorCode.CONNECTION
+    assert error.message.startswith("No connection to provider.example: ")
+
+
+async def test_a_proxy_of_another_kind_says_what_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://me:pass-word@127.0.0.1:1080")
+    error = await fail(send("https://provider.example/v1"))
+    assert error.code is ModelErrorCode.NOT_CONFIGURED
+    assert error.message == (
+        "The proxy in the environment is one for socks5://, and calls only go through http:// or https://. "
+        "Change HTTPS_PROXY or ALL_PROXY, or add provider.example to NO_PROXY, and restart the worker."
+    )
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of 127.0.0.1, signed by itself, in one file with its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    path = tmp_path / "certificate.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    made = subprocess.run(
+        [openssl, "req", "-x509", *curve, *subject, "-keyout", "-", "-out", "-"], capture_output=True, check=True
+    )
+    path.write_bytes(made.stdout)
+    return path
+
+
+CALL = """
+import asyncio, sys
+from flows.engine.errors import ModelError
+from flows.engine.openai_client import OpenAIClient
+
+async def main():
+    client = OpenAIClient(api_key="any", base_url=sys.argv[1])
+    try:
+        print((await client.complete({"model": "m"}, idempotency_key="1", timeout=30)).body["id"])
+    except ModelError as error:
+        print(error.code, error.message)
+    await client.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_certificates_named_by_ssl_cert_file_are_trusted_and_others_are_not(
+    certificate: Path, is_trusted: bool
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    # A process of its own, since certificates are loaded once.
+    environment = {"PATH": "", "PYTHONPATH": "."} | ({"SSL_CERT_FILE": str(certificate)} if is_trusted else {})
+    async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY, tls=tls) as wire:
+        base_url = f"https://127.0.0.1:{wire.port}/v1"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CALL, base_url, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        output, errors = await process.communicate()
+    assert errors == b""
+    if is_trusted:
+        assert output == b"1\n"
+    else:
+        assert output.startswith(b"connection No connection to 127.0.0.1")
+        assert b"certificate verify failed" in output

@@ -1,0 +1,261 @@
+"""Time limits: a run and a step end when their time is up, and what is under way then is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.execution import ExecutionEnd, Progress
+from flows.engine.history import Outcome
+from flows.engine.issues import Severity
+from flows.engine.model_client import ModelReply
+from flows.engine.openai_client import simulated_client
+from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.plugins import Registry
+from flows.engine.running import run_flow
+from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
+from flows.engine.spec import AuditSpec, ModelSettings
+from tests.engine.builders import (
+    NOON,
+    FakeClock,
+    MemoryRecorder,
+    make_attempt,
+    make_flow,
+    make_history,
+    make_step,
+    seconds,
+)
+from tests.engine.executions import LONG, SHORT, audited, execute, outcomes, simulate
+
+BUSY = Fault(FaultKind.RATE_LIMITED, retry_after=7)
+
+
+class Timed:
+    """A client whose calls take so many seconds on a clock that stands still otherwise; it keeps its timeouts."""
+
+    def __init__(self, clock: FakeClock, app: SimulatedModel, *durations: float) -> None:
+        self._clock = clock
+        self._client = simulated_client(app)
+        self._durations = iter(durations)
+        self.timeouts: list[float] = []
+
+    async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
+        self.timeouts.append(timeout)
+        duration = next(self._durations, 0.0)
+        await self._clock.sleep_until(self._clock.now() + seconds(min(duration, timeout)))
+        if duration >= timeout:
+            raise ModelError(ModelErrorCode.TIMEOUT, f"The call took longer than {timeout:g} s.")
+        return await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def the_finish(end: ExecutionEnd) -> Finish:
+    assert end.finish is not None
+    return end.finish
+
+
+async def run_timed(flow: Any, replies: list[Any], *durations: float, **options: Any) -> tuple[ExecutionEnd, Timed]:
+    clock = options.pop("clock", None) or FakeClock()
+    client = Timed(clock, simulate(tool_1=replies, tool_2=replies), *durations)
+    return await execute(flow, client=client, clock=clock, **options), client
+
+
+class TestSteps:
+    FLOW = make_flow(audited(1, name="check", time_limit=30))
+
+    async def test_a_step_that_took_too_long_is_not_tried_again_and_the_run_says_why(self) -> None:
+        recorder = MemoryRecorder()
+        end, client = await run_timed(self.FLOW, [SHORT, SHORT, LONG], 20, 15, recorder=recorder)
+        finish = the_finish(end)
+        assert (finish.status, finish.reason) == (EndStatus.ERRORED, EndReason.DEADLINE_EXCEEDED)
+        assert finish.sentence == "Step 1 “check” took longer than its time limit of 30 seconds."
+        assert client.timeouts == [30, 10]
+        assert recorder.describe()[-1] == "1.2 errored, run errored"
+
+    async def test_a_call_may_take_what_is_left_and_is_broken_off_then(self) -> None:
+        end, client = await run_timed(self.FLOW, [LONG], 90)
+        (attempt,) = end.history.attempts(1)
+        assert (client.timeouts, attempt.outcome) == ([30], Outcome.ERRORED)
+        assert attempt.error is not None and attempt.error.code is ModelErrorCode.TIMEOUT
+        assert attempt.error.message == (
+            "The call was broken off. Step 1 “check” took longer than its time limit of 30 seconds."
+        )
+        assert not attempt.usage.reported
+        assert the_finish(end).blocking == (1, 1)
+
+    async def test_a_call_that_was_broken_off_on_the_last_try_ends_the_run_for_the_same_reason(self) -> None:
+        end, _ = await run_timed(make_flow(audited(1, time_limit=30, max_retries=0)), [LONG], 90)
+        assert the_finish(end).reason is EndReason.DEADLINE_EXCEEDED
+
+    async def test_a_call_that_takes_too_long_by_itself_is_tried_again(self) -> None:
+        end, client = await run_timed(self.FLOW, [LONG], 90, call_timeout=10)
+        assert outcomes(end.history) == ["errored", "passed"]
+        assert client.timeouts[0] == 10
+        assert the_finish(end).status is EndStatus.SUCCEEDED
+
+    async def test_the_time_of_a_step_begins_with_its_first_attempt_and_goes_on_over_restarts(self) -> None:
+        started = NOON - seconds(29)
+        history = make_history(make_attempt(1, 1, "interrupted", started_at=started, ended_at=None))
+        end, client = await run_timed(self.FLOW, [LONG], history=history)
+        assert (client.timeouts, the_finish(end).status) == ([1], EndStatus.SUCCEEDED)
+        end, client = await run_timed(self.FLOW, [LONG], history=history, clock=FakeClock(NOON + seconds(1)))
+        assert (client.timeouts, the_finish(end).blocking) == ([], (1, 1))
+
+    async def test_each_step_has_its_own_time(self) -> None:
+        flow = make_flow(audited(1, time_limit=30), audited(2, time_limit=30))
+        end, _ = await run_timed(flow, [LONG], 29, 29)
+        assert the_finish(end).status is EndStatus.SUCCEEDED
+
+    async def test_what_passed_in_the_last_moment_has_passed(self) -> None:
+        flow = make_flow(audited(1, time_limit=30), make_step(2))
+
+        class Slow(FakeClock):
+            """A clock on which judging an output takes a minute."""
+
+            def now(self) -> datetime:
+                return super().now() + seconds(60 if app.call_count else 0)
+
+        app = simulate(tool_1=[LONG], tool_2=[LONG])
+        end = await execute(flow, app, clock=Slow())
+        assert the_finish(end).status is EndStatus.SUCCEEDED
+
+    async def test_a_wait_that_would_last_longer_ends_the_run_at_once(self) -> None:
+        recorder, clock = MemoryRecorder(), FakeClock()
+        flow = make_flow(audited(1, name="check", time_limit=5))
+        end = await execute(flow, simulate(tool_1=[BUSY, LONG]), clock=clock, recorder=recorder)
+        assert clock.slept_until == []
+        assert recorder.describe() == ["1.1 begins", "1.1 errored, run errored"]
+        assert the_finish(end).sentence == (
+            "Step 1 “check” would take longer than its time limit of 5 seconds: "
+            "its next attempt may begin only after that."
+        )
+
+    async def test_no_call_is_made_when_the_time_ran_out_while_its_start_was_stored(self) -> None:
+        clock, app = FakeClock(), simulate(tool_1=[LONG])
+
+        class Slow(MemoryRecorder):
+            async def record(self, progress: Progress) -> None:
+                await super().record(progress)
+                clock.advance(30)
+
+        end = await execute(self.FLOW, app, clock=clock, recorder=Slow())
+        assert (app.call_count, outcomes(end.history)) == (0, ["errored"])
+        assert the_finish(end).reason is EndReason.DEADLINE_EXCEEDED
+
+
+class TestRuns:
+    FLOW = make_flow(audited(1), audited(2), time_limit=30)
+
+    async def test_a_run_that_took_too_long_ends_errored_before_the_next_attempt(self) -> None:
+        end, client = await run_timed(self.FLOW, [LONG], 29.5, 5, deadline=NOON + seconds(30))
+        finish = the_finish(end)
+        assert finish.reason is EndReason.DEADLINE_EXCEEDED
+        assert finish.sentence == "The run took longer than its time limit of 30 seconds."
+        assert client.timeouts == [30, 0.5]
+
+    async def test_whichever_limit_comes_first_holds(self) -> None:
+        flow = make_flow(audited(1, time_limit=40), time_limit=30)
+        end, client = await run_timed(flow, [LONG], 90, deadline=NOON + seconds(30))
+        assert client.timeouts == [30]
+        assert the_finish(end).sentence.startswith("The run took longer")
+        end, client = await run_timed(flow, [LONG], 90, deadline=NOON + seconds(50))
+        assert client.timeouts == [40]
+        assert the_finish(end).sentence.startswith("Step 1")
+
+    async def test_a_run_that_comes_back_after_its_time_makes_no_call_more(self) -> None:
+        app, recorder = simulate(tool_1=[LONG]), MemoryRecorder()
+        history = make_history(make_attempt(1))
+        end = await execute(self.FLOW, app, history, deadline=NOON, recorder=recorder)
+        assert (app.call_count, recorder.describe()) == (0, ["run errored"])
+        assert the_finish(end).blocking is None
+
+    async def test_a_run_whose_steps_have_all_passed_is_not_late(self) -> None:
+        history = make_history(make_attempt(1), make_attempt(2))
+        end = await execute(self.FLOW, history=history, deadline=NOON - seconds(60))
+        assert the_finish(end).status is EndStatus.SUCCEEDED
+
+    async def test_a_script_s_run_has_the_time_limit_of_its_flow(self) -> None:
+        clock = FakeClock()
+        client = Timed(clock, simulate(tool_1=[LONG]), 90)
+        settings = ModelSettings(model="gpt-4.1")
+        result = await run_flow(self.FLOW, {"topic": "tea"}, client=client, clock=clock, defaults=settings)
+        assert (result.reason, client.timeouts) == (EndReason.DEADLINE_EXCEEDED, [30])
+
+
+class TestWhatIsUnderWay:
+    """Audits and functions that still work when the time is up."""
+
+    @staticmethod
+    def register(*, stuck: threading.Event) -> Registry:
+        registry = Registry()
+
+        @registry.audit("thorough")
+        async def think(output: Any) -> bool:
+            return await asyncio.Event().wait()
+
+        @registry.audit("blocking")
+        def block(output: Any) -> bool:
+            return stuck.wait()
+
+        @registry.function("slow")
+        async def give(previous: Any) -> Any:
+            return await asyncio.Event().wait()
+
+        return registry
+
+    @pytest.fixture
+    def registry(self) -> Iterator[Registry]:
+        stuck = threading.Event()
+        yield self.register(stuck=stuck)
+        stuck.set()
+
+    @pytest.mark.parametrize("rule", ["python:thorough", "python:blocking"])
+    async def test_an_audit_is_broken_off_and_what_was_paid_for_is_kept(self, rule: str, registry: Registry) -> None:
+        step = make_step(1, name="check", time_limit=30, audits=(AuditSpec(name="Slow", rule=rule),), max_retries=0)
+        end, _ = await run_timed(make_flow(step), [LONG], 29.99, registry=registry)
+        (attempt,) = end.history.attempts(1)
+        assert (attempt.output, attempt.outcome) == (LONG, Outcome.FAILED)
+        assert attempt.usage.total > 0
+        (issue,) = attempt.issues
+        assert (issue.code, issue.severity) == ("audit_error", Severity.CRITICAL)
+        assert issue.description.endswith(
+            "it was broken off: Step 1 “check” took longer than its time limit of 30 seconds."
+        )
+        assert the_finish(end).reason is EndReason.DEADLINE_EXCEEDED
+        assert the_finish(end).blocking == (1, 1)
+
+    async def test_an_attempt_that_passes_without_what_was_broken_off_has_passed(self, registry: Registry) -> None:
+        audits = (AuditSpec(name="Slow", rule="python:thorough"),)
+        step = make_step(1, time_limit=30, audits=audits, pass_expression="true")
+        end, _ = await run_timed(make_flow(step), [LONG], 29.99, registry=registry)
+        assert len(end.history.attempts(1)[0].issues) == 1
+        assert the_finish(end).status is EndStatus.SUCCEEDED
+
+    @pytest.mark.parametrize("field", ["compute", "input_expression"])
+    async def test_so_is_a_function_that_makes_an_input_or_an_output(self, field: str, registry: Registry) -> None:
+        step = make_step(1, **{field: "python:slow"})
+        end = await execute(make_flow(step), registry=registry, deadline=NOON + seconds(0.01))
+        assert the_finish(end).reason is EndReason.DEADLINE_EXCEEDED
+
+    async def test_an_expression_that_takes_long_is_broken_off(self) -> None:
+        numbers = "lists.range(100)"
+        loops = "".join(f"{numbers}.all({name}, " for name in "abcde") + "a + b + c + d + e >= 0" + ")" * 5
+        step = make_step(1, compute=f"{{'text': string({loops})}}")
+        end = await execute(make_flow(step), deadline=NOON + seconds(0.01))
+        assert the_finish(end).reason is EndReason.DEADLINE_EXCEEDED
+
+    async def test_a_run_that_is_cancelled_is_no_run_that_is_late(self, registry: Registry) -> None:
+        step = make_step(1, compute="python:slow")
+        task = asyncio.create_task(execute(make_flow(step), registry=registry, deadline=NOON + seconds(3600)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
