@@ -7,3 +7,9 @@ class RunsConfig(AppConfig):
     name = "runs"
     verbose_name = "Run history"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks: they read models, which exist from now on."""
+        from runs.checks import register_checks
+
+        register_checks()

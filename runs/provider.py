@@ -6,7 +6,7 @@ from django.conf import settings
 
 from flows.engine.execution import Pricing
 from flows.engine.model_client import ModelClient
-from flows.engine.openai_client import OPENAI_BASE_URL, OpenAIClient, simulated_client
+from flows.engine.openai_client import OPENAI_BASE_URL, OpenAIClient, find_problem, simulated_client
 from flows.engine.pricing import leave_free, leave_unpriced, price_usage
 from flows.engine.simulated_model import SimulatedModel
 from flows.examples.scripts import example_script
@@ -18,6 +18,13 @@ SIMULATED_LATENCY = (0.4, 1.6)
 def is_simulated() -> bool:
     """Whether outputs are invented here and nothing is billed."""
     return bool(settings.TOOLFLOW_PROVIDER == "simulated")
+
+
+def find_provider_problem() -> str | None:
+    """What keeps every call from being made, in a sentence that says what to mend; None where nothing does."""
+    if is_simulated():
+        return None
+    return find_problem(settings.TOOLFLOW_OPENAI_API_KEY, settings.TOOLFLOW_OPENAI_BASE_URL)
 
 
 def create_client() -> ModelClient:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -10,7 +12,7 @@ from django.db import transaction
 from flows.engine.running import check_input
 from flows.engine.spec import ModelSettings
 from flows.models import Flow, FlowVersion
-from runs.models import Run
+from runs.models import Priority, Run
 from runs.queue import wake_worker
 
 if TYPE_CHECKING:
@@ -27,8 +29,15 @@ def submit_run(
     input: Any,
     version: FlowVersion | None = None,
     started_by: AbstractBaseUser | None = None,
+    priority: Priority = Priority.NORMAL,
+    token_budget: int | None = None,
+    cost_budget: Decimal | None = None,
+    time_limit: int | None = None,
 ) -> Run:
     """Queue a run of ``version``, by default the live one, and wake a worker.
+
+    ``token_budget``, ``cost_budget`` (USD) and ``time_limit`` (seconds from the run's start) replace what the version
+    says.
 
     Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema, and
     ``NotRunnableError`` if the flow has nothing to run.
@@ -38,7 +47,9 @@ def submit_run(
         raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
     if flow.is_archived:
         raise NotRunnableError(f"“{flow}” is archived. Take it out of the archive to run it.")
-    spec = version.flow_spec
+    spec = version.flow_spec.with_limits(
+        token_budget=token_budget, cost_budget=cost_budget, time_limit=time_limit
+    ).resolve(default_model_settings())
     run = Run(
         flow=flow,
         version=version,
@@ -47,6 +58,12 @@ def submit_run(
         is_simulated=settings.TOOLFLOW_PROVIDER == "simulated",
         started_by_id=started_by.pk if started_by else None,
         step_count=len(spec.steps),
+        priority=priority,
+        token_budget=spec.token_budget,
+        cost_budget=spec.cost_budget,
+        time_limit=timedelta(seconds=spec.time_limit) if spec.time_limit is not None else None,
+        # Empty for a local step: nothing limits it.
+        next_model=spec.step(1).model or "",
     )
     with transaction.atomic():
         run.save(force_insert=True)

@@ -1,35 +1,96 @@
-"""Finding what died workers left behind."""
+"""Finding what dead workers left behind, and what waited too long."""
 
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models.functions import Now
 
 from flows.engine.history import Outcome
-from runs.models import Run
+from runs.models import EndReason, Run, RunStatus, Worker
+from runs.models.run import RunQuerySet, end_values, in_future
+from runs.ownership import Owner
 from runs.queue import wake_worker
 from runs.recorder import end_running_attempts
 
 logger = logging.getLogger(__name__)
 
+GRACE = 1 / 6
+"""The part of a lease that a worker has to prolong it after a sweep found it expired.
+
+After an outage of the database all leases are expired at once, and workers that lived through it hold attempts that
+are paid for. They come back within a second or two, and must not find their runs given away.
+"""
+
+
+MEMORY = timedelta(minutes=10)
+"""How long a silent worker is shown before its row goes."""
+
 
 def sweep() -> int:
-    """Queue the runs again whose worker's lease ran out, and wake a worker if anything waits.
+    """Take runs from dead workers, end what waited too long, and wake a worker if anything is to be done.
 
-    Gives the number of runs taken from dead workers. Runs every minute from the queue's schedule, and when a worker
-    starts.
+    Gives the number of runs taken from dead workers. Runs every minute from the queue's schedule, when a worker
+    process starts, and in the heartbeat of every drain.
     """
+    reclaimed = reclaim_from_dead_processes() + _reclaim_expired()
+    for run in Run.objects.cancelled_in_queue():
+        run.request_cancel()
+    _end_overdue()
+    Worker.objects.silent(MEMORY).delete()
+    # A drain that is at work sweeps every few seconds: it sees soon whether a suspect comes back.
+    if Run.objects.queued().exists() or Run.objects.expired().exists():
+        wake_worker()
+    return reclaimed
+
+
+def reclaim_from_dead_processes() -> int:
+    """Take the runs of workers that lived on this machine and are certainly dead; gives their number."""
+    names = Run.objects.running().order_by().values_list("owner", flat=True).distinct()
+    gone = [name for name in names if (owner := Owner.parse(name)) is not None and owner.is_gone]
+    if not gone:
+        return 0
+    Worker.objects.filter(owner__in=gone).delete()
+    return _reclaim(Run.objects.running().filter(owner__in=gone), "whose process is gone")
+
+
+def _reclaim_expired() -> int:
+    Run.objects.expired().filter(suspect_since=None).update(suspect_since=Now())
+    grace = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE)
+    return _reclaim(Run.objects.suspect(grace), "whose lease ran out")
+
+
+def _reclaim(lost: RunQuerySet, why: str) -> int:
     reclaimed = 0
-    for run in Run.objects.expired():
+    for run in lost:
         with transaction.atomic():
-            if not run.reclaim():
+            if not run.reclaim(lost):
                 continue
             end_running_attempts(run.pk, Outcome.INTERRUPTED)
         reclaimed += 1
-        logger.warning("Run %s was taken from worker %s, whose lease ran out.", run.pk, run.owner)
-    for run in Run.objects.cancelled_in_queue():
-        run.request_cancel()
-    if Run.objects.queued().exists():
-        wake_worker()
+        logger.warning("Run %s was taken from worker %s, %s.", run.pk, run.owner, why)
     return reclaimed
+
+
+def _end_overdue() -> None:
+    """End queued runs whose time is up: their deadline passed, or no worker came that has what they need."""
+    queued = Run.objects.filter(status=RunStatus.QUEUED)
+    queued.filter(deadline_at__lte=Now()).update(
+        **end_values(
+            RunStatus.ERRORED,
+            EndReason.DEADLINE_EXCEEDED,
+            "The run reached its time limit while it waited in the queue.",
+        )
+    )
+    patience = timedelta(seconds=settings.TOOLFLOW_PLUGIN_WAIT)
+    for run in queued.filter(waiting_since__lte=in_future(-patience)):
+        # One that has the plug-ins may only have much to do.
+        if any(run.version_id not in worker.unable_versions for worker in Worker.objects.alive()):
+            continue
+        sentence = f"{run.waiting_for} None came within {patience.total_seconds():,.0f} seconds."
+        queued.filter(pk=run.pk, epoch=run.epoch).update(
+            **end_values(RunStatus.ERRORED, EndReason.CONFIGURATION, sentence)
+        )

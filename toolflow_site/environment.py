@@ -27,6 +27,31 @@ _Number = TypeVar("_Number", bound=float | None)
 FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 MIN_SECRET_KEY_LENGTH = 32
 
+_POSTGRES_OPTIONS = {
+    # Seconds, and milliseconds for the one that counts unanswered data. Without them a host that vanished is waited
+    # for a quarter of an hour, and what it locked stays locked for two.
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    # The same for the server's end, and a bound on the locks of a process that is frozen in a transaction.
+    "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
+    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=60000",
+}
+_REDIS_OPTIONS = {
+    # Seconds. Whoever starts a run must not wait long for a broker that is away; the longest wait of the queue's own
+    # is one second.
+    "socket_connect_timeout": 5,
+    "socket_timeout": 10,
+    "socket_keepalive": True,
+    "health_check_interval": 30,
+    # Tried once more at once, for a connection that was closed while idle. The client's own policy is to try for
+    # several seconds.
+    "retry": None,
+    "retry_on_error": [OSError],
+}
+
 
 def load_env_file(path: Path) -> None:
     """Add the ``NAME=value`` lines of ``path``, if it exists, to the environment; what is set already stays.
@@ -199,7 +224,8 @@ def read_database(name: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]
         # One in memory would be another one in every process.
         raise ImproperlyConfigured(f"{expected}; it names no database.")
     if scheme in {"postgres", "postgresql"}:
-        return {"CONN_MAX_AGE": 600, "CONN_HEALTH_CHECKS": True, **entry}
+        options = {**_POSTGRES_OPTIONS, **entry.get("OPTIONS", {})}
+        return {"CONN_MAX_AGE": 600, "CONN_HEALTH_CHECKS": True, **entry, "OPTIONS": options}
     if entry.get("HOST"):
         raise ImproperlyConfigured(f"{expected}; SQLite takes no host.")
     return {
@@ -238,6 +264,7 @@ def read_broker(name: str) -> dict[str, Any]:
             "username": unquote(parts.username) if parts.username else None,
             "password": unquote(parts.password) if parts.password else None,
             "ssl": parts.scheme == "rediss",
+            **_REDIS_OPTIONS,
         }
     }
 

@@ -44,7 +44,15 @@ TOOLFLOW_RUNS_IN_FLIGHT = environment.read_integer("TOOLFLOW_RUNS_IN_FLIGHT", 20
 """How many runs one worker process has under way at the same time."""
 TOOLFLOW_WORKERS = environment.read_integer("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
 """Worker processes of this host. All but one execute runs, so that sweeps always find a free one."""
+TOOLFLOW_LEASE = environment.read_integer("TOOLFLOW_LEASE", 60, minimum=2, maximum=600)
+"""Seconds that a worker which is not heard of keeps its runs."""
+TOOLFLOW_SEVERAL_HOSTS = environment.read_flag("TOOLFLOW_SEVERAL_HOSTS", default=False)
+"""Whether web servers or workers run on several hosts: then the checks refuse what only works on one."""
 TOOLFLOW_PLUGINS = environment.read_modules("TOOLFLOW_PLUGINS", ["flows.examples.plugins"])
+TOOLFLOW_PLUGIN_TIMEOUT = environment.read_integer("TOOLFLOW_PLUGIN_TIMEOUT", 60, minimum=1, maximum=3600)
+"""Seconds that one call of a plug-in may take."""
+TOOLFLOW_PLUGIN_WAIT = environment.read_integer("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
+"""Seconds that a run waits for a worker that has the plug-ins of its version."""
 
 # Django
 
@@ -160,9 +168,9 @@ CONTENT_SECURITY_POLICY = {
 
 # The queue
 
-# A drain rotates after about four minutes and then lets its calls end; only after that may it be stopped, and only
-# after that may its message be delivered again.
-_DRAIN_TIMEOUT = 360 + TOOLFLOW_CALL_TIMEOUT
+# A drain rotates after about four minutes and then lets its calls end, and what judges their outputs; only after that
+# may it be stopped, and only after that may its message be delivered again.
+_DRAIN_TIMEOUT = 300 + TOOLFLOW_CALL_TIMEOUT + TOOLFLOW_PLUGIN_TIMEOUT
 
 Q_CLUSTER = {
     "name": "toolflow",

@@ -1,17 +1,19 @@
-"""The history of runs in the admin: to read and to filter, nothing to change."""
+"""The history of runs in the admin: to read and to filter, nothing to change; and limits, which staff set."""
 
 from django.contrib import admin
 from django_q.models import Failure, OrmQ, Schedule, Success
 
 from flows.models import FlowVersion
 from runs.admin.attempt_admin import AttemptAdmin, IssueAdmin
+from runs.admin.limit_admin import RateLimitAdmin
 from runs.admin.run_admin import RunAdmin
 from runs.admin.version_admin import RunCountingVersionAdmin
-from runs.models import Attempt, Issue, Run
+from runs.models import Attempt, Issue, RateLimit, Run
 
 admin.site.register(Run, RunAdmin)
 admin.site.register(Attempt, AttemptAdmin)
 admin.site.register(Issue, IssueAdmin)
+admin.site.register(RateLimit, RateLimitAdmin)
 # Flows know nothing of runs; what runs know of versions is added here.
 admin.site.unregister(FlowVersion)
 admin.site.register(FlowVersion, RunCountingVersionAdmin)

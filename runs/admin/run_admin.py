@@ -67,7 +67,8 @@ class RunAdmin(HistoryAdmin):
             "Times and queue",
             {
                 "fields": [
-                    "shown_created_at", "shown_started_at", "shown_ended_at", "crashes", "epoch", "owner",
+                    "shown_created_at", "shown_started_at", "shown_ended_at", "priority", "token_budget",
+                    "shown_cost_budget", "time_limit", "shown_deadline_at", "waiting_for", "crashes", "epoch", "owner",
                     "shown_model_settings",
                 ],
                 "classes": ["collapse"],
@@ -111,6 +112,16 @@ class RunAdmin(HistoryAdmin):
     def shown_ended_at(self, run: Run) -> str:
         """When it ended."""
         return moment(run.ended_at)
+
+    @admin.display(description="Deadline")
+    def shown_deadline_at(self, run: Run) -> str:
+        """When it has to have ended."""
+        return moment(run.deadline_at)
+
+    @admin.display(description="Cost budget")
+    def shown_cost_budget(self, run: Run) -> str:
+        """In US dollars."""
+        return figures.NOTHING if run.cost_budget is None else figures.format_budget(run.cost_budget)
 
     @admin.display(description="Issues")
     def issues(self, run: Run) -> str:

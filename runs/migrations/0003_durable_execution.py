@@ -1,4 +1,3 @@
-
 import django.db.models.deletion
 import django.db.models.functions.datetime
 from django.conf import settings
@@ -36,6 +35,10 @@ class Migration(migrations.Migration):
                 ("version", models.CharField(help_text="The version of ToolFlow that it runs.", max_length=50)),
                 ("slots", models.PositiveIntegerField(help_text="How many runs it may have under way.")),
                 ("in_flight", models.PositiveIntegerField(default=0)),
+                (
+                    "unable_versions",
+                    models.JSONField(default=list, help_text="Versions of flows that it lacks plug-ins for."),
+                ),
                 ("is_stopping", models.BooleanField(default=False, help_text="It claims no more runs.")),
                 ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("heartbeat_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),

@@ -8,7 +8,7 @@ database time only, so that hosts' clocks don't matter.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Self
 
 from django.conf import settings
@@ -75,6 +75,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Runs that a worker may claim now."""
         return self.filter(status=RunStatus.QUEUED, available_at__lte=Now(), cancel_requested=False)
 
+    def waiting(self, duration: timedelta) -> Self:
+        """Queued runs that a worker may claim now or within ``duration``."""
+        return self.filter(status=RunStatus.QUEUED, available_at__lte=in_future(duration), cancel_requested=False)
+
     def running(self) -> Self:
         return self.filter(status=RunStatus.RUNNING)
 
@@ -89,46 +93,18 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Runs whose worker has not renewed its lease in time."""
         return self.running().filter(lease_until__lt=Now())
 
+    def suspect(self, grace: timedelta) -> Self:
+        """Expired runs that a sweep found so ``grace`` ago or earlier: time enough for a live worker to say so."""
+        return self.expired().filter(suspect_since__lte=in_future(-grace))
+
     def held(self, *, run_id: int, epoch: int) -> Self:
         """The run if it is still held under ``epoch``: the fence of every write of a worker."""
         return self.running().filter(pk=run_id, epoch=epoch)
 
-    def claim(self, *, free: int, owner: str, lease: timedelta, is_simulated: bool) -> list[Run]:
-        """Take up to ``free`` queued runs, oldest first, and give them to ``owner`` until ``lease`` from now.
-
-        ``is_simulated`` says whether the owner's calls go to the simulated model.
-        """
-        # Asked often and mostly in vain: a look that takes no lock comes first.
-        if not self.queued().exists():
-            return []
-        with transaction.atomic(using=self.db):
-            ids = list(
-                self.queued()
-                .order_by("available_at", "pk")
-                .select_for_update(skip_locked=True, of=("self",))
-                .values_list("pk", flat=True)[:free]
-            )
-            if not ids:
-                return []
-            self.filter(pk__in=ids).update(
-                status=RunStatus.RUNNING,
-                owner=owner,
-                epoch=F("epoch") + 1,
-                lease_until=in_future(lease),
-                started_at=Coalesce("started_at", Now()),
-                # What was invented once stays marked, also if a real model goes on with it.
-                is_simulated=models.Case(
-                    models.When(attempt_count__gt=0, is_simulated=True, then=models.Value(True)),
-                    default=models.Value(is_simulated),
-                ),
-                revision=F("revision") + 1,
-            )
-        return list(self.filter(pk__in=ids).select_related("version", "flow").order_by("available_at", "pk"))
-
     def renew(self, *, owner: str, ids: Collection[int], lease: timedelta) -> set[int]:
         """Prolong the leases of ``owner``; gives the runs that it still holds."""
         mine = self.running().filter(pk__in=ids, owner=owner)
-        mine.update(lease_until=in_future(lease))
+        mine.update(lease_until=in_future(lease), suspect_since=None)
         return set(mine.values_list("pk", flat=True))
 
 
@@ -216,7 +192,9 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["available_at", "id"], condition=Q(status="queued"), name="run_queued"),
             models.Index(
-                fields=["flow", "priority", "available_at", "id"], condition=Q(status="queued"), name="run_queued_by_flow"
+                fields=["flow", "priority", "available_at", "id"],
+                condition=Q(status="queued"),
+                name="run_queued_by_flow",
             ),
             models.Index(fields=["lease_until"], condition=Q(status="running"), name="run_running"),
             models.Index(fields=["flow"], condition=Q(status="running"), name="run_running_by_flow"),
@@ -240,9 +218,18 @@ class Run(models.Model):
     def _held(self) -> RunQuerySet:
         return Run.objects.held(run_id=self.pk, epoch=self.epoch)
 
-    def hand_back(self, *, delay: timedelta = timedelta(0)) -> bool:
+    def hand_back(
+        self,
+        *,
+        delay: timedelta = timedelta(0),
+        next_model: str = "",
+        waiting_for: str = "",
+        needs_plugins: bool = False,
+    ) -> bool:
         """Queue a run again that this worker holds, to be claimed after ``delay``. False if it held it no longer.
 
+        ``next_model`` is asked next; ``waiting_for`` says what the run waits for, in a sentence. ``needs_plugins``
+        says that this worker lacks plug-ins; the run doesn't wait for ever for one that has them.
         One that was to be cancelled ends so instead: nobody would look at its flag for as long as it waits.
         """
         cancelled = self._held.filter(cancel_requested=True).update(
@@ -251,18 +238,21 @@ class Run(models.Model):
         return bool(
             cancelled
             or self._held.update(
-                status=RunStatus.QUEUED,
-                owner="",
-                lease_until=None,
-                available_at=in_future(delay),
-                revision=F("revision") + 1,
+                **{
+                    **QUEUED_AGAIN,
+                    "available_at": in_future(delay),
+                    "next_model": next_model,
+                    "waiting_for": waiting_for,
+                    "waiting_since": Coalesce("waiting_since", Now()) if needs_plugins else None,
+                }
             )
         )
 
-    def reclaim(self) -> bool:
+    def reclaim(self, lost: RunQuerySet) -> bool:
         """Take a run from a worker that died: queue it again, or end it if that happened too often.
 
-        Gives False if the worker came back in between. The caller ends the attempt that was under way.
+        ``lost`` are the runs whose workers are dead; gives False if this one is no longer among them. The caller ends
+        the attempt that was under way.
         """
         values: dict[str, Any]
         if self.cancel_requested:
@@ -275,10 +265,9 @@ class Run(models.Model):
                 "run it again once the cause is mended.",
             )
         else:
-            values = {"status": RunStatus.QUEUED, "owner": "", "lease_until": None, "available_at": Now()}
-            values["revision"] = F("revision") + 1
-        expired = Run.objects.expired().filter(pk=self.pk, epoch=self.epoch)
-        return bool(expired.update(**values, epoch=F("epoch") + 1, crashes=F("crashes") + 1))
+            values = {**QUEUED_AGAIN, "available_at": Now()}
+        mine = lost.filter(pk=self.pk, epoch=self.epoch)
+        return bool(mine.update(**values, epoch=F("epoch") + 1, crashes=F("crashes") + 1))
 
     def request_cancel(self) -> bool:
         """Cancel: a queued run at once, a running one as soon as its worker sees the flag.
@@ -300,24 +289,28 @@ class Run(models.Model):
 
 CANCELLED_SENTENCE = "The run was cancelled."
 
+QUEUED_AGAIN: dict[str, Any] = {
+    "status": RunStatus.QUEUED,
+    "owner": "",
+    "lease_until": None,
+    "suspect_since": None,
+    "waiting_since": None,
+    "revision": F("revision") + 1,
+}
+"""The columns of a run that goes back to the queue."""
 
-def end_values(
-    status: RunStatus,
-    reason: EndReason,
-    sentence: str,
-    *,
-    ended_at: datetime | None = None,
-    blocking: tuple[int, int] | None = None,
-) -> dict[str, Any]:
-    """The columns of a run that ends, for an UPDATE fenced by the caller."""
+
+def end_expressions() -> dict[str, Any]:
+    """The columns of every run that ends, besides its status and why it ended."""
     return {
-        "status": status,
-        "end_reason": reason,
-        "end_sentence": sentence,
-        "blocking_step": blocking[0] if blocking else None,
-        "blocking_attempt": blocking[1] if blocking else None,
-        "ended_at": ended_at or Now(),
-        "lease_until": None,
-        "owner": "",
+        "ended_at": Now(),
+        "lease_until": models.Value(None, output_field=models.DateTimeField()),
+        "owner": models.Value(""),
+        "waiting_for": models.Value(""),
         "revision": F("revision") + 1,
     }
+
+
+def end_values(status: RunStatus, reason: EndReason, sentence: str) -> dict[str, Any]:
+    """The columns of a run that ends without an attempt to blame, for an UPDATE that the caller has fenced."""
+    return {"status": status, "end_reason": reason, "end_sentence": sentence, **end_expressions()}

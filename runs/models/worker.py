@@ -19,9 +19,9 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         """Workers that were heard of lately."""
         return self.filter(heartbeat_at__gte=in_future(-SILENCE))
 
-    def silent(self) -> Self:
-        """Workers that were not heard of for long; their host or process is gone, or can't reach the database."""
-        return self.filter(heartbeat_at__lt=in_future(-SILENCE))
+    def silent(self, duration: timedelta = SILENCE) -> Self:
+        """Workers that were not heard of for so long; their host or process is gone, or can't reach the database."""
+        return self.filter(heartbeat_at__lt=in_future(-duration))
 
 
 class Worker(models.Model):
@@ -33,6 +33,7 @@ class Worker(models.Model):
     version = models.CharField(max_length=50, help_text="The version of ToolFlow that it runs.")
     slots = models.PositiveIntegerField(help_text="How many runs it may have under way.")
     in_flight = models.PositiveIntegerField(default=0)
+    unable_versions = models.JSONField(default=list, help_text="Versions of flows that it lacks plug-ins for.")
     is_stopping = models.BooleanField(default=False, help_text="It claims no more runs.")
     started_at = models.DateTimeField(db_default=Now())
     heartbeat_at = models.DateTimeField(db_default=Now())

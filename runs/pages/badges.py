@@ -30,8 +30,11 @@ STATES: Mapping[str, Badge] = {
     "errored": Badge("Errored", "bolt-slash", "errored", "!"),
     "interrupted": Badge("Interrupted", "pause-circle", "quiet", "–"),
     "cancelled": Badge("Cancelled", "minus-circle", "quiet", "–"),
+    "working": Badge("Working", "signal", "passed"),
+    "stopping": Badge("Stopping", "stop-circle", "quiet"),
+    "silent": Badge("Silent", "signal-slash", "errored"),
 }
-"""Statuses of runs and steps and outcomes of attempts; their words don't clash."""
+"""Statuses of runs and steps, outcomes of attempts and states of workers; their words don't clash."""
 
 SEVERITIES: Mapping[str, Badge] = {
     "critical": Badge("Critical", "x-circle", "critical"),

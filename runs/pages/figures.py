@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import ROUND_HALF_UP, Decimal
 
 NOTHING = "—"
@@ -36,6 +37,14 @@ def format_cost(cost: Decimal | None, unpriced: int = 0) -> str:
     return f"≥ {text}" if unpriced else text
 
 
+def format_budget(amount: Decimal) -> str:
+    """An amount of US dollars that somebody chose, with the digits that they wrote: ``$0.50``, ``$0.0015``, ``$12``."""
+    text = f"{amount:,f}".replace(",", GROUP)
+    whole, _, places = text.partition(".")
+    places = places.rstrip("0")
+    return f"${whole}.{places.ljust(2, '0')}" if places else f"${whole}"
+
+
 def format_duration(seconds: float | None) -> str:
     """A length of time: ``240 ms``, ``6.4 s``, ``1 min 08 s``, ``2 h 05 min``, ``3 d 04 h``; ``—`` if unknown."""
     if seconds is None:
@@ -52,6 +61,17 @@ def format_duration(seconds: float | None) -> str:
     if minutes < 24 * 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     return f"{minutes // (24 * 60)} d {minutes // 60 % 24:02d} h"
+
+
+def format_age(length: timedelta | None) -> str:
+    """How long ago something was, coarsely: ``under 10 s``, ``40 s``, ``3 min``, ``5 h``, ``2 d``; ``—`` if unknown."""
+    if length is None:
+        return NOTHING
+    seconds = int(length.total_seconds())
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds // 10 * 10} s" if seconds >= 10 else "under 10 s"
 
 
 def format_plural(count: int, noun: str) -> str:

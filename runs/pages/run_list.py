@@ -17,6 +17,7 @@ from django.urls import reverse
 from flows.models import Flow
 from runs.models import Attempt, Run, RunStatus, Step
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
+from runs.queue_figures import unattended_runs
 
 PAGE_SIZE = 50
 MAX_SEGMENTS = 50
@@ -68,6 +69,8 @@ class RunList:
     statuses: tuple[StatusChoice, ...]
     newer_url: str
     older_url: str
+    is_unattended: bool
+    """Runs are ready, and no worker is alive."""
     now: datetime
 
     @property
@@ -123,6 +126,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         ),
         newer_url=filters.build_url(after=page[0].pk) if has_newer and page else "",
         older_url=filters.build_url(before=page[-1].pk) if has_older and page else "",
+        is_unattended=unattended_runs().exists(),
         now=now,
     )
 

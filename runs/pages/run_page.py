@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from django.db.models import Case, F, JSONField, Q, When
+from django.db.models import Case, Exists, F, JSONField, OuterRef, Q, When
 
 from flows.engine.spec import ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage, sum_usage
@@ -21,6 +21,8 @@ from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
 from runs.pages.charts import AttemptSpan, AttemptTokens, TokenColumns, Waterfall, plot_tokens, plot_waterfall
 from runs.pages.json_lines import Listing, list_json, show_invisible
+from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
+from runs.queue_figures import unattended_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,9 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a run ended: ``linked`` leads to the blocking attempt ``anchor``, ``rest`` follows it."""
+    """Why a run ended. ``linked`` leads to the blocking attempt ``anchor`` and stands between ``lead`` and ``rest``."""
 
+    lead: str
     linked: str
     rest: str
     anchor: str
@@ -58,6 +61,10 @@ class RunPage:
     input: Listing
     verdict: Verdict | None
     duration: float | None
+    waiting: Waiting | None
+    limits: tuple[Limit, ...]
+    is_unattended: bool
+    """The run is ready, and no worker is alive."""
     now: datetime
 
     @property
@@ -139,7 +146,8 @@ def run_duration(run: Run, now: datetime) -> float | None:
 
 def load_run_page(run_id: int, now: datetime) -> RunPage:
     """Read a run with all its attempts and issues. Raises ``Run.DoesNotExist``."""
-    run = Run.objects.select_related("flow", "version", "started_by").get(pk=run_id)
+    runs = Run.objects.select_related("flow", "version", "started_by")
+    run = runs.annotate(is_unattended=is_unattended()).get(pk=run_id)
     rows = list(
         models.Attempt.objects.filter(step__run_id=run_id)
         .select_related("step", "usage")
@@ -181,8 +189,16 @@ def load_run_page(run_id: int, now: datetime) -> RunPage:
         input=list_json(run.input),
         verdict=_read_verdict(run, spec.steps),
         duration=run_duration(run, now),
+        waiting=view_waiting(run, now),
+        limits=list_limits(run),
+        is_unattended=run.is_unattended,  # type: ignore[attr-defined]  # annotated
         now=now,
     )
+
+
+def is_unattended() -> Exists:
+    """Whether a run is ready and no worker is alive, as a column of a query of runs."""
+    return Exists(unattended_runs().filter(pk=OuterRef("pk")))
 
 
 def _step_state(attempts: Sequence[AttemptView], step: StepSpec, run: Run, *, is_last_begun: bool) -> str:
@@ -210,11 +226,11 @@ def _read_verdict(run: Run, steps: Sequence[StepSpec]) -> Verdict | None:
     if not sentence:
         return None
     if run.blocking_step is None or run.blocking_attempt is None:
-        return Verdict("", sentence, "")
+        return Verdict(sentence, "", "", "")
     anchor = f"s{run.blocking_step}a{run.blocking_attempt}"
     # The planner begins its sentences with the step: that is what the reader will want to click.
     name = steps[run.blocking_step - 1].name if 1 <= run.blocking_step <= len(steps) else ""
     opening = f"Step {run.blocking_step} “{name}”"
     if sentence.startswith(opening):
-        return Verdict(opening, sentence[len(opening) :], anchor)
-    return Verdict(f"Step {run.blocking_step}, attempt {run.blocking_attempt}", f": {sentence}", anchor)
+        return Verdict("", opening, sentence[len(opening) :], anchor)
+    return Verdict(f"{sentence} See ", f"step {run.blocking_step}, attempt {run.blocking_attempt}", ".", anchor)

@@ -19,6 +19,8 @@ from runs.pages.badges import STATES
 from runs.pages.input_fields import InputField, build_fields, default_input, example_input
 from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
 from runs.pages.json_lines import show_invisible
+from runs.pages.run_options_form import RunOptions
+from runs.queue_figures import unattended_runs
 from runs.submission import NotRunnableError, submit_run
 
 FORM, JSON = "form", "json"
@@ -32,7 +34,8 @@ _NO_FORM = "The form can’t show this input exactly: it has parts that no field
 def choose_flow(request: HttpRequest) -> HttpResponse:
     """All flows that can be run."""
     flows = Flow.objects.runnable().select_related("live_version").defer("input_schema", "live_version__spec")
-    return render(request, "runs/choose_flow.html", {"flows": flows})
+    context = {"flows": flows, "is_unattended": unattended_runs().exists()}
+    return render(request, "runs/choose_flow.html", context)
 
 
 @dataclass
@@ -43,7 +46,9 @@ class _Draft:
     view: str
     texts: dict[str, str] = field(default_factory=dict)
     json: str = ""
+    options: RunOptions = field(default_factory=lambda: RunOptions({}))
     problems: list[Problem] = field(default_factory=list)
+    option_problems: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -59,7 +64,8 @@ class _Draft:
         """A draft as it was typed."""
         view = FORM if fields and request.POST.get("view") == FORM else JSON
         texts = {name: str(text) for name, text in request.POST.items() if name.startswith("input/")}
-        return cls(fields, view, texts=texts, json=request.POST.get("json", "").replace("\r\n", "\n"))
+        json = request.POST.get("json", "").replace("\r\n", "\n")
+        return cls(fields, view, texts=texts, json=json, options=RunOptions.from_post(request.POST))
 
     def read(self) -> Any:
         """The input that was typed; what can't be read goes to ``problems``."""
@@ -102,9 +108,11 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
         draft.switch_view()
     else:
         value = draft.read()
-        if not draft.problems:
+        chosen, draft.option_problems = draft.options.read()
+        if not draft.problems and not draft.option_problems:
+            user = request.user if request.user.pk else None
             try:
-                run = submit_run(flow=flow, input=value, started_by=request.user if request.user.pk else None)
+                run = submit_run(flow=flow, input=value, started_by=user, **chosen)
             except InputError as error:
                 draft.problems = list(error.problems)
             except NotRunnableError as error:
@@ -116,15 +124,16 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
 
 def _prefill(request: HttpRequest, flow: Flow, fields: tuple[InputField, ...], schema: dict[str, Any] | None) -> _Draft:
     value: Any = default_input(schema)
+    options = RunOptions({})
     notes = []
     view = JSON if request.GET.get("view") == JSON else FORM
     if source := request.GET.get("from"):
         number = int(source) if source.isascii() and source.isdigit() and len(source) < 19 else 0
-        run = Run.objects.filter(pk=number, flow=flow).only("input").first()
+        run = Run.objects.select_related("version").filter(pk=number, flow=flow).first()
         if run is None or not request.user.has_perm("runs.view_run"):
             notes.append(f"There is no run #{source[:20]} of this flow whose input could be filled in.")
         else:
-            value = run.input
+            value, options = run.input, RunOptions.from_run(run)
     elif "example" in request.GET:
         value = example_input(schema) or value
     elif fields and view == FORM:
@@ -134,11 +143,14 @@ def _prefill(request: HttpRequest, flow: Flow, fields: tuple[InputField, ...], s
     if fields and view == FORM and draft.view == JSON:
         notes.append(_NO_FORM)
     draft.notes += notes
+    draft.options = options
     return draft
 
 
 def _render_draft(request: HttpRequest, flow: Flow, draft: _Draft, *, has_example: bool) -> HttpResponse:
+    assert flow.live_version is not None
     bound, placed = bind_fields(draft.fields, draft.texts, draft.problems)
+    options = draft.options.build_fields(flow.live_version.flow_spec, draft.option_problems)
     context = {
         "flow": flow,
         "draft": draft,
@@ -146,8 +158,12 @@ def _render_draft(request: HttpRequest, flow: Flow, draft: _Draft, *, has_exampl
         "problems": placed,
         "has_example": has_example,
         "rows": min(max(draft.json.count("\n") + 2, 12), 40),
+        "options": options,
+        "is_more_open": draft.options.is_used,
+        "is_unattended": unattended_runs().exists(),
     }
-    return render(request, "runs/start_run.html", context, status=422 if draft.problems else 200)
+    is_refused = draft.problems or draft.option_problems
+    return render(request, "runs/start_run.html", context, status=422 if is_refused else 200)
 
 
 @require_http_methods(["GET", "POST"])

@@ -21,7 +21,7 @@ from runs.pages.documents import build_attempt_document, build_run_document
 from runs.pages.json_lines import list_json, list_text
 from runs.pages.model_request import read_model_request
 from runs.pages.run_list import load_run_list
-from runs.pages.run_page import RunPage, StepView, load_run_page
+from runs.pages.run_page import RunPage, StepView, is_unattended, load_run_page
 from runs.pages.severity_filter import build_toggles, read_hidden
 from runs.stored_history import read_attempt
 
@@ -68,16 +68,17 @@ class StepChange:
 def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     """What changed since ``revision``; ``seen`` is the last attempt on the reader's page. 204 if nothing did.
 
-    History only grows at its end, so that those two say which parts of the page are out of date.
+    History only grows at its end, so that those two say which parts of the page are out of date. ``unattended`` says
+    whether the page tells that no worker is alive.
     """
     seen = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,6})(r?)", request.GET.get("seen", ""))
     revision = request.GET.get("revision", "")
     if not seen or not revision.isdecimal() or len(revision) > 10:
         return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
-    current = Run.objects.filter(pk=run_id).values_list("revision", flat=True).first()
+    current = Run.objects.filter(pk=run_id).values_list("revision", is_unattended()).first()
     if current is None:
         raise Http404
-    if current == int(revision):
+    if current == (int(revision), "unattended" in request.GET):
         return HttpResponse(status=204)
     page = _load_page(run_id)
     last, was_running = (int(seen[1]), int(seen[2])), bool(seen[3])

@@ -6,7 +6,7 @@ Tags build small HTML in Python where a page repeats them by the hundred; all of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
 
@@ -17,6 +17,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from heroicons.templatetags.heroicons import heroicon_mini
 
+from runs.models import Priority
 from runs.pages import figures
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES, STATES, Badge
@@ -41,6 +42,20 @@ def icon(name: str, size: int = 16) -> SafeString:
 def state(name: str, *, chip: bool = False) -> SafeString:
     """Icon and word of a status or an outcome; with ``chip`` on a tinted ground."""
     return _badge(STATES[name], "chip" if chip else "state")
+
+
+@register.simple_tag
+def priority(value: int) -> SafeString:
+    """The mark of a run with a high or a low priority; nothing for a normal one."""
+    if value == Priority.NORMAL:
+        return SafeString()
+    name = "chevron-double-up" if value == Priority.HIGH else "chevron-double-down"
+    label = Priority(value).label
+    return format_html(
+        '<span class="priority" title="{0} priority">{1}{0}<span class="visually-hidden"> priority</span></span>',
+        label,
+        icon(name),
+    )
 
 
 @register.simple_tag
@@ -87,6 +102,12 @@ def tokens(count: int) -> str:
 def duration(seconds: float | None) -> str:
     """Seconds as a length of time."""
     return figures.format_duration(seconds)
+
+
+@register.filter
+def age(length: timedelta | None) -> str:
+    """A length of time in its largest unit."""
+    return figures.format_age(length)
 
 
 @register.filter

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
-from runs.models import Run
+from runs.claiming import claim_runs
+from runs.models import Run, Worker
 from tests.engine.builders import make_flow as make_spec
 
 LEASE = timedelta(seconds=60)
@@ -37,10 +39,17 @@ def make_run(version: FlowVersion | None = None, **fields: Any) -> Run:
 
 def claim_run(run: Run, owner: str = "worker-1") -> Run:
     """The run as the worker holds it that claimed it."""
-    claimed = Run.objects.claim(free=1_000, owner=owner, lease=LEASE, is_simulated=True)
+    claimed = claim_runs(free=1_000, owner=owner, lease=LEASE, is_simulated=True)
     return next(one for one in claimed if one.pk == run.pk)
 
 
 def expire_lease(run: Run) -> None:
-    """Let the lease of a run end now, as if its worker had been silent for long."""
-    Run.objects.filter(pk=run.pk).update(lease_until="2000-01-01T00:00:00Z")
+    """Let the lease of a run end, as if its worker had been silent for so long that a sweep suspects it already."""
+    long_ago = "2000-01-01T00:00:00Z"
+    Run.objects.filter(pk=run.pk).update(lease_until=long_ago, suspect_since=long_ago)
+
+
+def make_worker(*, host: str = "worker-host", pid: int = 4711, **fields: Any) -> Worker:
+    """A drain that was heard of just now."""
+    values = {"owner": f"{host}/{pid}/{uuid4().hex}", "version": "0.1.0", "slots": 200, **fields}
+    return Worker.objects.create(host=host, pid=pid, **values)

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
 from flows.models import FlowVersion, ImmutableVersionError
+from runs.claiming import claim_runs
 from runs.models import Attempt, EndReason, Run, RunStatus, Step
 from runs.models.run import MAX_CRASHES
 from runs.sweep import sweep
@@ -21,7 +22,7 @@ class TestClaim:
     def test_the_oldest_runs_are_taken_first_and_no_more_than_there_are_free_slots(self) -> None:
         version = make_version()
         runs = [make_run(version) for _ in range(3)]
-        claimed = Run.objects.claim(free=2, owner="worker-1", lease=LEASE, is_simulated=True)
+        claimed = claim_runs(free=2, owner="worker-1", lease=LEASE, is_simulated=True)
         assert [run.pk for run in claimed] == [run.pk for run in runs[:2]]
 
     def test_a_claimed_run_has_an_owner_a_lease_and_the_next_epoch(self) -> None:
@@ -31,13 +32,13 @@ class TestClaim:
 
     def test_a_run_is_never_claimed_twice(self) -> None:
         make_run()
-        assert Run.objects.claim(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
-        assert not Run.objects.claim(free=5, owner="worker-2", lease=LEASE, is_simulated=True)
+        assert claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+        assert not claim_runs(free=5, owner="worker-2", lease=LEASE, is_simulated=True)
 
     def test_a_run_that_waits_is_not_claimed_before_its_time(self) -> None:
         run = claim_run(make_run())
         assert run.hand_back(delay=timedelta(minutes=5))
-        assert not Run.objects.claim(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+        assert not claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
 
     def test_renewing_says_which_runs_are_still_held(self) -> None:
         kept, lost = make_run(), make_run()
@@ -95,7 +96,7 @@ class TestHandBackAndReclaim:
 
     def test_a_queued_run_with_a_cancel_flag_is_never_claimed_and_the_sweep_ends_it(self) -> None:
         run = make_run(cancel_requested=True)
-        assert not Run.objects.claim(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+        assert not claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
         sweep()
         run.refresh_from_db()
         assert run.status == RunStatus.CANCELLED
@@ -104,7 +105,7 @@ class TestHandBackAndReclaim:
         run = claim_run(make_run())
         Run.objects.filter(pk=run.pk).update(attempt_count=1)
         run.hand_back()
-        (again,) = Run.objects.claim(free=5, owner="worker-2", lease=LEASE, is_simulated=False)
+        (again,) = claim_runs(free=5, owner="worker-2", lease=LEASE, is_simulated=False)
         assert again.is_simulated
 
     def test_a_cancelled_run_of_a_dead_worker_ends_cancelled(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +17,17 @@ from flows.engine.history import History, Outcome
 from flows.engine.prompt import CURRENT_STEP_HEADING
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from flows.engine.spec import AuditSpec, FlowSpec
-from runs import worker
+from runs.group_commit import LeaseLostError
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
-from runs.recorder import LeaseLostError, RunRecorder
+from runs.recorder import RunRecorder
 from runs.stored_history import load_history
+from runs.sweep import sweep
+from runs.worker import event_loop
+from runs.worker.database_thread import DatabaseThread
+from runs.worker.run_task import RunTask
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
-from tests.runs.builders import claim_run, make_run, make_version
+from tests.runs.builders import claim_run, make_run, make_version, make_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,12 +46,13 @@ def provider(model_server: ModelServer, settings: Any, monkeypatch: pytest.Monke
     settings.TOOLFLOW_PROVIDER = "openai"
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
-    monkeypatch.setattr(worker, "LINGER", 0.0)
+    monkeypatch.setattr(event_loop, "LINGER", 0.0)
+    monkeypatch.setattr(event_loop, "SOON", timedelta(0))
     return model_server
 
 
 def drain() -> None:
-    asyncio.run(worker.Drain().run())
+    asyncio.run(event_loop.Drain().run())
 
 
 def run_flow(spec: FlowSpec, **fields: Any) -> Run:
@@ -192,11 +199,36 @@ class TestWhatGoesWrong:
             "/text",
         )
 
-    def test_a_flow_whose_plug_in_is_missing_here_ends_errored_and_names_it(self, provider: ModelServer) -> None:
-        audit = AuditSpec(name="Gone", rule="python:gone_audit")
-        run = run_flow(make_flow(make_step(audits=[audit])))
+    def test_a_run_whose_plug_in_is_missing_here_waits_for_a_worker_that_has_it_and_says_so(
+        self, provider: ModelServer
+    ) -> None:
+        run = run_flow(make_flow(make_step(audits=[AuditSpec(name="Gone", rule="python:gone_audit")])))
+        assert (run.status, run.owner, run.crashes) == (RunStatus.QUEUED, "", 0)
+        assert run.waiting_for == "Waits for a worker that has what version 1 needs: the audit “gone_audit”."
+        assert run.waiting_since is not None
+
+    def test_it_ends_errored_if_none_comes_in_time(self, provider: ModelServer, settings: Any) -> None:
+        run = run_flow(make_flow(make_step(audits=[AuditSpec(name="Gone", rule="python:gone_audit")])))
+        settings.TOOLFLOW_PLUGIN_WAIT = 0
+        sweep()
+        run.refresh_from_db()
         assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.CONFIGURATION)
         assert "gone_audit" in run.end_sentence
+
+    def test_it_goes_on_waiting_while_a_worker_is_alive_that_may_have_the_plug_in(
+        self, provider: ModelServer, settings: Any
+    ) -> None:
+        run = run_flow(make_flow(make_step(audits=[AuditSpec(name="Gone", rule="python:gone_audit")])))
+        settings.TOOLFLOW_PLUGIN_WAIT = 0
+        make_worker(unable_versions=[run.version_id])
+        able = make_worker(pid=4712)
+        sweep()
+        run.refresh_from_db()
+        assert run.status == RunStatus.QUEUED
+        able.delete()
+        sweep()
+        run.refresh_from_db()
+        assert run.status == RunStatus.ERRORED
 
     def test_an_input_expression_that_fails_ends_the_run_errored_and_names_the_field(
         self, provider: ModelServer
@@ -266,43 +298,50 @@ class TestResume:
 
 
 class TestClaimedAgain:
-    async def test_a_run_that_was_lost_and_claimed_again_here_stays_known_when_its_old_task_ends(self) -> None:
-        drain = worker.Drain()
-        old, new = (asyncio.create_task(asyncio.sleep(0)) for _ in range(2))
-        drain._runs[7] = new
-        drain._forget(7, old)
-        assert drain._runs == {7: new}
-        drain._forget(7, new)
-        assert drain._runs == {}
-        await asyncio.gather(old, new)
+    def test_a_run_that_was_lost_and_claimed_again_here_stays_known_when_its_old_task_ends(self) -> None:
+        drain = event_loop.Drain()
+        run_task: Any = object()
+
+        async def forget_both() -> None:
+            old, new = (asyncio.create_task(asyncio.sleep(0)) for _ in range(2))
+            drain._tasks[7] = run_task, new
+            drain._forget(7, old)
+            assert drain._tasks == {7: (run_task, new)}
+            drain._forget(7, new)
+            assert drain._tasks == {}
+            await asyncio.gather(old, new)
+
+        asyncio.run(forget_both())
 
 
 class TestCancel:
-    async def test_an_attempt_that_ended_is_stored_although_its_run_is_cancelled_meanwhile(self) -> None:
-        stored: list[Progress] = []
-        drain = worker.Drain()
-        gate = threading.Event()
+    def test_an_attempt_that_ended_is_stored_although_its_run_is_cancelled_meanwhile(self) -> None:
+        run = claim_run(make_run(make_version(make_flow(make_step()))))
+        recorder = RunRecorder(run, run.version.flow_spec, load_history(run))
 
-        class SlowRecorder:
-            def record(self, progress: Progress) -> None:
-                stored.append(progress)
+        async def cancel_while_the_database_is_busy() -> None:
+            database = DatabaseThread()
+            place: Any = SimpleNamespace(database=database, budgets={})
+            run_task = RunTask(run, place)
+            run_task._recorder = recorder
+            release = threading.Event()
+            busy = asyncio.create_task(database.ask(release.wait))
+            recording = asyncio.create_task(run_task.record(Progress(begun=Start(1, 1, {}, None, run.started_at))))
+            await asyncio.sleep(0)
+            recording.cancel()
+            release.set()
+            with pytest.raises(asyncio.CancelledError):
+                await recording
+            await busy
+            await database.close()
 
-        recorder = worker.AsyncRecorder(drain, SlowRecorder())  # type: ignore[arg-type]  # only its record is asked
-        # The database thread is busy: the write has not begun when the run is cancelled.
-        busy = asyncio.get_running_loop().run_in_executor(drain._database, gate.wait)
-        recording = asyncio.create_task(recorder.record(Progress()))
-        await asyncio.sleep(0)
-        recording.cancel()
-        gate.set()
-        with pytest.raises(asyncio.CancelledError):
-            await recording
-        await busy
-        assert stored == [Progress()]
+        asyncio.run(cancel_while_the_database_is_busy())
+        assert Attempt.objects.filter(step__run=run).exists()
 
     def test_a_call_in_flight_is_cut_and_the_run_ends_cancelled_with_its_attempt(
         self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(worker, "FLAG_CHECK", 0.0)
+        monkeypatch.setattr(event_loop, "FLAG_CHECK", 0.0)
         run = make_run(make_version(make_flow(make_step(1), make_step(2))))
 
         def cancel() -> None:

@@ -16,6 +16,7 @@ from flows.engine.errors import InputError
 from flows.engine.json_value import parse_object
 from flows.models import Flow
 from runs.models import Attempt, Run, RunStatus
+from runs.run_options import PRIORITIES, read_cost_budget, read_priority, read_time_limit, read_token_budget
 from runs.submission import NotRunnableError, submit_run
 
 LOOK = 0.3
@@ -37,11 +38,29 @@ class Command(BaseCommand):
         parser.add_argument("flow", metavar="SLUG", help="Name of the flow, as in its URL")
         parser.add_argument("--input", required=True, metavar="FILE", help="JSON file with the input; - for stdin")
         parser.add_argument("--follow", action="store_true", help="Show progress until the run ends")
+        priorities = ", ".join(PRIORITIES)
+        parser.add_argument("--priority", default="", metavar="NAME", help=f"{priorities} (default: normal)")
+        parser.add_argument("--token-budget", default="", metavar="TOKENS", help="Tokens that the run may use")
+        parser.add_argument("--cost-budget", default="", metavar="USD", help="What the run may cost")
+        parser.add_argument("--time-limit", default="", metavar="SECONDS", help="How long the run may take")
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Wrong arguments end this command with exit status 3: 2 is that of a run that errored."""
+        parser = self.create_parser(argv[0], argv[1])
+        try:
+            # Not called from the command line yet, the parser raises in place of ending the process with 2.
+            parser.parse_args(argv[2:])
+        except CommandError as error:
+            parser.print_usage(sys.stderr)
+            sys.stderr.write(f"{error}\n")
+            sys.exit(USAGE_EXIT)
+        super().run_from_argv(argv)
 
     def handle(self, *args: Any, **options: Any) -> None:
         flow = find_flow(options["flow"])
+        chosen = read_options(options)
         try:
-            run = submit_run(flow=flow, input=read_input(options["input"]))
+            run = submit_run(flow=flow, input=read_input(options["input"]), **chosen)
         except InputError as error:
             problems = "\n".join(f"  {problem}" for problem in error.problems)
             raise CommandError(f"The input doesn't fit “{flow}”:\n{problems}", returncode=USAGE_EXIT) from error
@@ -103,6 +122,19 @@ def find_flow(name: str) -> Flow:
         names = ", ".join(Flow.objects.runnable().order_by("name").values_list("name", flat=True)) or "none"
         raise CommandError(f"There is no flow “{name}”. Flows that can be run: {names}.", returncode=USAGE_EXIT)
     return flow
+
+
+def read_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Priority, budgets and time limit, as ``submit_run`` takes them. Raises ``CommandError`` for one that is wrong."""
+    try:
+        return {
+            "priority": read_priority(options["priority"]),
+            "token_budget": read_token_budget(options["token_budget"]),
+            "cost_budget": read_cost_budget(options["cost_budget"]),
+            "time_limit": read_time_limit(options["time_limit"]),
+        }
+    except ValueError as error:
+        raise CommandError(str(error), returncode=USAGE_EXIT) from error
 
 
 def read_input(source: str) -> dict[str, Any]:

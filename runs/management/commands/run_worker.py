@@ -1,49 +1,128 @@
-"""``manage.py run_worker``: the queue's processes, with a drain that stops at attempt boundaries."""
+"""``manage.py run_worker``: the worker of this host."""
 
 from __future__ import annotations
 
-import signal
+import contextlib
+import gc
+import sys
 import time
-from types import FrameType
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import Error as AnyDatabaseError
+from django.db import OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.module_loading import import_string
+from django_q.brokers import get_broker
 from django_q.cluster import Cluster
 
-from runs import worker
+from runs.provider import find_provider_problem
+from runs.queue import DRAIN_TASK
+from runs.queue_processes.outage import Outage
+from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError
+from runs.queue_processes.stop_signals import StopSignals
 from runs.sweep import sweep
+from runs.worker.stop_flags import stopping
 
+RETRY = 1.0
+"""Seconds before the database is asked again after it did not answer."""
 LOOK = 0.2
-"""Seconds between looks at the stop flag and at the queue's guard process."""
+"""Seconds between looks at the plain cluster of systems other than Linux."""
 
 
 class Command(BaseCommand):
-    help = "Run the worker of this host until it is told to stop (Ctrl-C or SIGTERM)."
+    help = (
+        "Run the worker of this host until it is told to stop (Ctrl-C or SIGTERM; a second time for at once). "
+        "Exit status: 0 after a stop, 1 if it can't start, if its processes failed, or if it had to be killed."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        connection = connections["default"]
-        executor = MigrationExecutor(connection)
-        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            raise CommandError("The database is not up to date. Run `manage.py migrate` first.")
-        sweep()
-        # The cluster forks: a connection must not be shared with the children.
+        StopSignals()
+        # Without a key every run that is taken would end as errored; as long as no worker runs, they wait.
+        if problem := find_provider_problem():
+            raise CommandError(problem)
+        wait_for_database()
+        refuse_unusable_broker()
+        # The children must not share a connection.
         connections.close_all()
+        # What tasks need is loaded here, once: children share its memory, and one that is replaced is soon ready again.
+        import_string(DRAIN_TASK)
+        gc.freeze()
+        if not stopping.is_set():
+            self._work()
+        self._say("Worker stopped.")
+
+    def _work(self) -> None:
+        if sys.platform != "linux":
+            self._run_plain_cluster()
+            return
+        tree = ProcessTree(recover=sweep, wake_task=DRAIN_TASK, say=self._say)
+        self._say("Worker started.")
+        try:
+            tree.run()
+        except ProcessTreeError as error:
+            raise CommandError(str(error)) from error
+
+    def _run_plain_cluster(self) -> None:
+        """What django-q2 brings: an orderly stop, but no protection from killed processes."""
         cluster = Cluster()
-        # Handlers only set a flag: what the queue's own handler does can't be done inside a signal handler safely.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _request_stop)
+        # It takes the signals for itself.
+        StopSignals()
         cluster.start()
-        self.stdout.write("Worker started.")
-        while not worker.stopping.is_set():
+        self._say("Worker started.")
+        while not stopping.is_set():
             if not cluster.sentinel.is_alive():
                 raise CommandError("The queue's guard process died. Start the worker again.")
             time.sleep(LOOK)
-        self.stdout.write("Worker stops: calls under way are allowed to end.")
+        self._say("Worker stops: calls under way are allowed to end.")
         cluster.stop()
-        self.stdout.write("Worker stopped.")
+
+    def _say(self, line: str) -> None:
+        # A terminal that was closed must not keep the worker from an orderly stop.
+        with contextlib.suppress(OSError):
+            self.stdout.write(line)
+            self.stdout.flush()
 
 
-def _request_stop(number: int, frame: FrameType | None) -> None:
-    worker.stopping.set()
+def wait_for_database() -> None:
+    """Return once the database answers and has all tables, or a stop is asked for.
+
+    Raises ``CommandError`` if waiting can't help: it isn't up to date, or is a file that can't be opened.
+    """
+    connection = connections["default"]
+    outage = Outage("The database")
+    while not stopping.is_set():
+        try:
+            executor = MigrationExecutor(connection)
+            is_current = not executor.migration_plan(executor.loader.graph.leaf_nodes())
+        except AnyDatabaseError as error:
+            if connection.vendor == "sqlite" or not isinstance(error, OperationalError):
+                reason = " ".join(str(error).split())
+                raise CommandError(f"The database can't be used: {reason}. Check DATABASE_URL.") from error
+            outage.note(error)
+            connection.close()
+            time.sleep(RETRY)
+            continue
+        outage.end()
+        if not is_current:
+            raise CommandError("The database is not up to date. Run `manage.py migrate` first.")
+        return
+
+
+def refuse_unusable_broker() -> None:
+    """Raise ``CommandError`` if the broker is a Redis that answers, but not to us. One that is away is waited for."""
+    if "redis" not in settings.Q_CLUSTER:
+        return
+    try:
+        from redis.exceptions import AuthenticationError, RedisError, ResponseError
+    except ImportError as error:
+        raise CommandError(
+            "TOOLFLOW_REDIS_URL is set, but the package for Redis is missing: pip install -r requirements/scale.txt"
+        ) from error
+    try:
+        get_broker().connection.ping()
+    except (AuthenticationError, ResponseError) as error:
+        raise CommandError(f"Redis refuses this worker: {error}. Check TOOLFLOW_REDIS_URL.") from error
+    except RedisError:
+        return

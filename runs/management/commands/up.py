@@ -10,19 +10,22 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser
-from types import FrameType
+from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from flows.examples import load_examples
 from runs.provider import is_simulated
+from runs.queue_processes.parentage import die_with_parent
+from runs.queue_processes.process_tree import find_stop_patience
+from runs.queue_processes.stop_signals import ECHO, StopSignals
+from runs.worker.stop_flags import hurrying, stopping
 
 STOP_PATIENCE = 10
-"""Seconds that a process has to stop beyond the longest model call."""
+"""Seconds that a process has to stop beyond what the worker allows itself."""
 
 
 class Command(BaseCommand):
@@ -41,25 +44,27 @@ class Command(BaseCommand):
         added = load_examples()
         if added:
             self.stdout.write(f"Example flows: {', '.join(added)}")
-        # Sessions of their own: Ctrl-C reaches this process only, which then stops both in order.
+        StopSignals()
         processes = [
-            subprocess.Popen(command, start_new_session=True)
-            for command in (
-                [sys.executable, "manage.py", "run_worker"],
-                web_server_command(host, port),
-            )
+            # Should this process be killed, the worker stops in order and nothing keeps the port.
+            start_process([sys.executable, "manage.py", "run_worker"], signal_when_orphaned=signal.SIGTERM),
+            start_process(web_server_command(host, port), signal_when_orphaned=signal.SIGKILL),
         ]
-        stop = StopFlag()
         try:
-            wait_until_listening(host, port, processes, stop)
-            self._announce(f"http://{host}:{port}/", password)
-            while not stop.is_set and all(process.poll() is None for process in processes):
+            if wait_until_listening(host, port, processes):
+                self._announce(f"http://{host}:{port}/", password)
+            while not stopping.is_set() and all(process.poll() is None for process in processes):
                 time.sleep(0.1)
         finally:
             died = [process for process in processes if process.poll() is not None]
-            self.stdout.write("Stopping …")
-            stop_processes(processes)
-        if died and not stop.is_set:
+            for process in processes:
+                process.terminate()
+            # Until then the worker would take another signal for the same one.
+            time.sleep(2 * ECHO)
+            self.stdout.write("Stopping … (once more for at once)")
+            self.stdout.flush()
+            await_end(processes)
+        if died and not stopping.is_set():
             raise CommandError("The web server or the worker ended by itself; its last lines above say why.")
         self.stdout.write("Stopped. Nothing is lost: queued and running runs go on at the next start.")
 
@@ -72,18 +77,6 @@ class Command(BaseCommand):
         lines += ["Stop with Ctrl-C.", ""]
         self.stdout.write("\n".join(lines))
         self.stdout.flush()
-
-
-class StopFlag:
-    """Set by SIGINT, SIGTERM and SIGHUP (a closed terminal) from the moment it is made."""
-
-    def __init__(self) -> None:
-        self.is_set = False
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._set)
-
-    def _set(self, number: int, frame: FrameType | None) -> None:
-        self.is_set = True
 
 
 def refuse_taken_port(host: str, port: int) -> None:
@@ -120,24 +113,41 @@ def web_server_command(host: str, port: int) -> list[str]:
     ]
 
 
-def wait_until_listening(host: str, port: int, processes: list[subprocess.Popen[bytes]], stop: StopFlag) -> None:
-    """Return once pages are served; also if a process died or a stop is asked for."""
-    while not stop.is_set and all(process.poll() is None for process in processes):
+def start_process(command: list[str], *, signal_when_orphaned: signal.Signals) -> subprocess.Popen[bytes]:
+    """Start a process that gets ``signal_when_orphaned`` when this one is killed.
+
+    It leads a session of its own: Ctrl-C reaches this process only, which then stops both in order.
+    """
+    become_child = partial(die_with_parent, os.getpid(), signal_when_orphaned)
+    return subprocess.Popen(command, start_new_session=True, preexec_fn=become_child)  # noqa: PLW1509  # no threads here
+
+
+def wait_until_listening(host: str, port: int, processes: list[subprocess.Popen[bytes]]) -> bool:
+    """Whether pages are served, waiting for it until a process dies or a stop is asked for."""
+    while not stopping.is_set() and all(process.poll() is None for process in processes):
         with socket.socket() as probe:
             if probe.connect_ex((host, port)) == 0:
-                return
+                return True
         time.sleep(0.05)
+    return False
 
 
-def stop_processes(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Ask all to stop, wait as long as a model call may take, then kill what is left."""
+def await_end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Wait for processes that were told to stop as long as the worker may take, then kill what is left.
+
+    A second Ctrl-C is passed on.
+    """
+    deadline = time.monotonic() + find_stop_patience() + STOP_PATIENCE
+    is_hurried = False
+    while time.monotonic() < deadline and any(process.poll() is None for process in processes):
+        if hurrying.is_set() and not is_hurried:
+            is_hurried = True
+            for process in processes:
+                # After a SIGTERM this one makes both of them hurry.
+                process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
     for process in processes:
         if process.poll() is None:
-            process.terminate()
-    deadline = time.monotonic() + settings.TOOLFLOW_CALL_TIMEOUT + STOP_PATIENCE
-    for process in processes:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
             # Each leads a session of its own: what it started goes with it.
             os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -109,4 +109,4 @@ class TestList:
         few = count_queries(viewer, "/runs/")
         for _ in range(5):
             make_retried_run(started_by=User.objects.get())
-        assert count_queries(viewer, "/runs/") == few == 7
+        assert count_queries(viewer, "/runs/") == few == 8

@@ -1,0 +1,52 @@
+"""Limits of the provider in the admin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.http import HttpRequest
+
+from flows.models import Flow, StepDefinition
+from runs.limits.rules import Limit
+from runs.models import RateLimit
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[RateLimit]
+else:  # Django's classes are generic for type checkers only.
+    _ModelAdmin = admin.ModelAdmin
+
+
+class RateLimitAdmin(_ModelAdmin):
+    """Limits that staff set; workers go by them within seconds."""
+
+    list_display = ("__str__", "calls_in_flight", "requests_per_minute", "tokens_per_minute")
+    fieldsets = [
+        (
+            None,
+            {
+                "fields": ["model", "calls_in_flight", "requests_per_minute", "tokens_per_minute"],
+                "description": "Calls that find a limit used up wait, and their runs go back to the queue meanwhile. "
+                "Empty means no limit of that kind. Workers go by a change within seconds.",
+            },
+        ),
+    ]
+
+    def save_model(self, request: HttpRequest, obj: RateLimit, form: forms.ModelForm[Any], change: bool) -> None:
+        """Save, and warn about a limit that nothing falls under: most likely its model is misspelt."""
+        super().save_model(request, obj, form, change)
+        limit = Limit(obj.pk, obj.model)
+        if not any(limit.covers(model) for model in _find_models()):
+            messages.warning(
+                request,
+                f"No flow asks a model that “{obj.model}” covers, so this limits nothing yet. Is the name right?",
+            )
+
+
+def _find_models() -> set[str]:
+    """The models that flows ask, as they are edited now, and the one that calls fall back to."""
+    flows = Flow.objects.order_by().values_list("model", flat=True).distinct()
+    steps = StepDefinition.objects.order_by().values_list("model", flat=True).distinct()
+    return {settings.TOOLFLOW_MODEL, *flows, *steps} - {""}

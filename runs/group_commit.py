@@ -1,0 +1,247 @@
+"""Storing what many runs did in one transaction.
+
+A commit costs the same for one attempt as for fifty, and one writer at a time is all that SQLite has. So what the runs
+of a drain have to store is gathered and written together: every statement covers all of it.
+
+Each write is fenced by the epoch under which its run was claimed, and numbered: one that is sent again, because nobody
+knows whether the last commit arrived, is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from flows.engine import history as engine
+from flows.engine.execution import Start
+from flows.engine.planner import Finish
+from runs.models import Attempt, Issue, Run, RunStatus, Step, TokenUsage
+from runs.models.run import end_expressions
+from runs.prepared_update import PreparedUpdate
+from runs.spending import add_spending
+from runs.stored_history import build_issues, build_usage
+
+SHORT_TEXT = 200
+"""Characters that columns for names and ids of the provider hold; longer ones are cut."""
+
+
+class LeaseLostError(Exception):
+    """The run is not held under this epoch any more: another worker has it, or it was ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWrite:
+    """What one run has to store, as a whole or not at all. A run has at most one under way."""
+
+    run_id: int
+    flow_id: int
+    epoch: int
+    number: int
+    """Counts the writes of the run, over all its workers."""
+    totals: Mapping[str, Any]
+    """The run's totals after this write, by column."""
+    ended: engine.Attempt | None = None
+    ended_row: int | None = None
+    """The row of the attempt that ended: it was made when that began."""
+    begun: Start | None = None
+    begun_step: int | None = None
+    """The row of the step of the attempt that begins; None if this is the step's first attempt."""
+    begun_step_name: str = ""
+    finish: Finish | None = None
+    has_flow_budget: bool = False
+    """Whether the flow has a budget that all its runs share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a write has put the attempt that begins."""
+
+    step_row: int | None = None
+    attempt_row: int | None = None
+
+
+TOTALS = (
+    "steps_passed",
+    "attempt_count",
+    "retry_count",
+    "issues_low",
+    "issues_medium",
+    "issues_high",
+    "issues_critical",
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "cost",
+    "unpriced_count",
+)
+
+
+def commit_writes(writes: Sequence[RunWrite]) -> list[Written | LeaseLostError]:
+    """Store ``writes`` in one transaction; says of each where it went, or that its run is no longer held.
+
+    Raises the database's error if the transaction fails: then nothing is stored, unless the connection broke in the
+    commit. Sending the same writes again is safe.
+    """
+    results: dict[int, Written | LeaseLostError] = {}
+    with transaction.atomic():
+        held = []
+        rows = {
+            run_id: state
+            for run_id, *state in Run.objects.filter(pk__in=[write.run_id for write in writes])
+            .order_by("pk")
+            .select_for_update()
+            .values_list("pk", "epoch", "status", "record_number")
+        }
+        for write in writes:
+            epoch, status, number = rows.get(write.run_id, (None, None, None))
+            if epoch == write.epoch and number == write.number:
+                results[write.run_id] = _find_written(write)
+            elif epoch == write.epoch and status == RunStatus.RUNNING:
+                held.append(write)
+            else:
+                results[write.run_id] = LeaseLostError(
+                    f"Run {write.run_id} is no longer held under epoch {write.epoch}."
+                )
+        if held:
+            results |= _store(held)
+    return [results[write.run_id] for write in writes]
+
+
+def _find_written(write: RunWrite) -> Written:
+    """Where an earlier commit of the same write has put things."""
+    if write.begun is None:
+        return Written()
+    row = Attempt.objects.filter(
+        step__run=write.run_id, step__index=write.begun.step, number=write.begun.number
+    ).values_list("step_id", "pk")
+    return Written(*row.get())
+
+
+def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
+    begun = [write for write in writes if write.begun is not None]
+    step_rows = _make_steps(begun)
+    attempts = Attempt.objects.bulk_create(
+        [_build_attempt(write.begun, step_rows[write.run_id]) for write in begun if write.begun is not None]
+    )
+    written = {
+        write.run_id: Written(step_rows[write.run_id], attempt.pk)
+        for write, attempt in zip(begun, attempts, strict=True)
+    }
+    _end_attempts([(write.ended_row, write.ended) for write in writes if write.ended is not None])
+    _update_runs(writes)
+    add_spending(
+        (write.flow_id, write.ended.usage.total, write.ended.usage.cost or Decimal(0))
+        for write in writes
+        if write.has_flow_budget and write.ended is not None
+    )
+    return {write.run_id: written.get(write.run_id, Written()) for write in writes}
+
+
+def _make_steps(begun: list[RunWrite]) -> dict[int, int]:
+    """The row of the step of every attempt that begins, by run."""
+    rows = {write.run_id: write.begun_step for write in begun if write.begun_step is not None}
+    new = [write for write in begun if write.begun_step is None]
+    steps = Step.objects.bulk_create(
+        [
+            Step(run_id=write.run_id, index=write.begun.step, name=write.begun_step_name)
+            for write in new
+            if write.begun is not None
+        ]
+    )
+    return rows | {step.run_id: step.pk for step in steps}
+
+
+def _build_attempt(start: Start, step_row: int) -> Attempt:
+    return Attempt(
+        step_id=step_row,
+        number=start.number,
+        input=start.input,
+        request=start.request,
+        plugins=start.plugins,
+        started_at=start.started_at,
+    )
+
+
+_END_ATTEMPT = PreparedUpdate(
+    Attempt,
+    "outcome",
+    "output",
+    "raw_output",
+    "model",
+    "response_id",
+    "finish_reason",
+    "error",
+    "failure_reason",
+    "plugins",
+    "ended_at",
+)
+
+
+def _end_attempts(ended: list[tuple[int | None, engine.Attempt]]) -> None:
+    for row, attempt in ended:
+        if row is None:
+            raise ValueError(f"Attempt {attempt.number} of step {attempt.step} ends without having begun here.")
+    _END_ATTEMPT.execute((row, _end_values(attempt)) for row, attempt in ended if row is not None)
+    references = [(Attempt(pk=row), attempt) for row, attempt in ended]
+    Issue.objects.bulk_create(
+        [issue for reference, attempt in references for issue in build_issues(reference, attempt.issues)]
+    )
+    TokenUsage.objects.bulk_create([build_usage(reference, attempt.usage) for reference, attempt in references])
+
+
+def _end_values(ended: engine.Attempt) -> dict[str, Any]:
+    return {
+        "outcome": ended.outcome.value,
+        "output": ended.output,
+        "raw_output": ended.raw_output,
+        "model": (ended.model or "")[:SHORT_TEXT],
+        "response_id": (ended.response_id or "")[:SHORT_TEXT],
+        "finish_reason": (ended.finish_reason or "")[:50],
+        "error": ended.error.model_dump(mode="json") if ended.error else None,
+        "failure_reason": ended.failure_reason or "",
+        "plugins": ended.plugins,
+        "ended_at": ended.ended_at,
+    }
+
+
+_UPDATE_RUN = PreparedUpdate(Run, "record_number", *TOTALS, revision=F("revision") + 1)
+_FINISH_RUN = PreparedUpdate(
+    Run,
+    "record_number",
+    *TOTALS,
+    "status",
+    "end_reason",
+    "end_sentence",
+    "blocking_step",
+    "blocking_attempt",
+    **end_expressions(),
+)
+
+
+def _update_runs(writes: list[RunWrite]) -> None:
+    _UPDATE_RUN.execute(
+        (write.run_id, {"record_number": write.number, **write.totals}) for write in writes if write.finish is None
+    )
+    _FINISH_RUN.execute(
+        (write.run_id, {"record_number": write.number, **write.totals, **_finish_values(write.finish)})
+        for write in writes
+        if write.finish is not None
+    )
+
+
+def _finish_values(finish: Finish) -> dict[str, Any]:
+    step, attempt = finish.blocking or (None, None)
+    return {
+        "status": finish.status.value,
+        "end_reason": finish.reason.value,
+        "end_sentence": finish.sentence,
+        "blocking_step": step,
+        "blocking_attempt": attempt,
+    }

@@ -1,0 +1,121 @@
+"""The limits of the provider as a drain knows them, and which of them a call falls under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from runs.models import RateLimit
+
+BURST = 30
+"""One in so many of a minute's worth may go at once after a quiet time: two seconds' worth."""
+AHEAD = 60
+"""One in so many may lie about as permits given ahead: a second's worth."""
+
+
+class Resource(Enum):
+    """What a limit can be short of."""
+
+    CALLS = "calls in flight"
+    REQUESTS = "requests a minute"
+    TOKENS = "tokens a minute"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What may go at once, and how much is added each second until that is full again.
+
+    Whatever minute one looks at: what was given ahead of it, what is in the bucket at its begin and what is added in
+    it make up the limit. So the rate in the long run is a twentieth less than the limit.
+    """
+
+    size: int
+    rate: float
+
+    @classmethod
+    def for_minute(cls, limit: int) -> Bucket:
+        """The bucket of a limit for each minute."""
+        size = max(1, limit // BURST)
+        return cls(size, (limit - size - limit // AHEAD + 1) / 60)
+
+    def fill(self, level: float, seconds: float) -> float:
+        """The level after so many seconds."""
+        return min(self.size, level + seconds * self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One row of ``RateLimit``."""
+
+    id: int
+    model: str
+    """A model, the beginning of models' names with ``*`` behind it, or nothing for all models."""
+    calls_in_flight: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    def covers(self, model: str) -> bool:
+        """Whether calls of ``model`` count here."""
+        if self.model.endswith("*"):
+            return model.startswith(self.model[:-1])
+        return self.model in {"", model}
+
+    @property
+    def requests(self) -> Bucket | None:
+        """The bucket of requests, None where they are not limited."""
+        return None if self.requests_per_minute is None else Bucket.for_minute(self.requests_per_minute)
+
+    @property
+    def tokens(self) -> Bucket | None:
+        """The bucket of tokens, None where they are not limited."""
+        return None if self.tokens_per_minute is None else Bucket.for_minute(self.tokens_per_minute)
+
+    def describe(self, resource: Resource) -> str:
+        """The sentence for somebody who waits for ``resource``."""
+        count = {
+            Resource.CALLS: self.calls_in_flight,
+            Resource.REQUESTS: self.requests_per_minute,
+            Resource.TOKENS: self.tokens_per_minute,
+        }[resource]
+        noun, _, rest = resource.value.partition(" ")
+        noun = noun.removesuffix("s") if count == 1 else noun
+        return f"Waits for the rate limit of {self.model or 'all models'}: {count:,} {noun} {rest}."
+
+
+class Rules:
+    """All limits of an installation; never changed, only replaced."""
+
+    def __init__(self, limits: Iterable[Limit] = ()) -> None:
+        self.limits = tuple(limits)
+        self._found: dict[str, tuple[Limit, ...]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rules) and self.limits == other.limits
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value, and nobody needs it as a key
+
+    def find(self, model: str) -> tuple[Limit, ...]:
+        """The limits that calls of ``model`` fall under. Safe from any thread."""
+        if not self.limits:
+            return ()
+        found = self._found.get(model)
+        if found is None:
+            found = self._found[model] = tuple(limit for limit in self.limits if limit.covers(model))
+        return found
+
+    def limit_calls(self, model: str) -> bool:
+        """Whether calls of ``model`` in flight are limited."""
+        return any(limit.calls_in_flight is not None for limit in self.find(model))
+
+    def limit_tokens(self, model: str) -> bool:
+        """Whether tokens of ``model`` are limited."""
+        return any(limit.tokens_per_minute is not None for limit in self.find(model))
+
+
+def load_rules() -> Rules:
+    """The limits as staff have set them."""
+    rows = RateLimit.objects.order_by("pk").values_list(
+        "pk", "model", "calls_in_flight", "requests_per_minute", "tokens_per_minute"
+    )
+    return Rules(Limit(*row) for row in rows)

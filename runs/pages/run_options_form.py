@@ -1,0 +1,112 @@
+"""The folded part of the start form: priority, budgets and time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from flows.engine.spec import FlowSpec
+from runs.models import Priority, Run
+from runs.run_options import PRIORITIES, read_cost_budget, read_priority, read_time_limit, read_token_budget
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "priority": read_priority,
+    "token_budget": read_token_budget,
+    "cost_budget": read_cost_budget,
+    "time_limit": read_time_limit,
+}
+_LABELS = {
+    "priority": ("Priority", "Of two runs that are ready, the one with the higher priority starts first."),
+    "token_budget": ("Token budget", "Tokens. Asked before each call, so that the last one may go beyond it."),
+    "cost_budget": ("Cost budget", "USD. Asked before each call; calls at an unknown price count as nothing."),
+    "time_limit": ("Time limit", "Seconds from the start of the run to its end."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """One field; ``name`` is its key in the form. ``choices`` is empty for a field to type in."""
+
+    name: str
+    label: str
+    help: str
+    text: str
+    placeholder: str
+    problem: str
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What was typed, by field."""
+
+    texts: Mapping[str, str]
+
+    @classmethod
+    def from_post(cls, post: Mapping[str, str]) -> RunOptions:
+        """What a sent form holds."""
+        return cls({name: post.get(name, "").strip() for name in _READERS})
+
+    @classmethod
+    def from_run(cls, run: Run) -> RunOptions:
+        """What an earlier run was given beyond what its version says."""
+        spec = run.version.flow_spec
+        seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
+        given = {
+            "token_budget": (run.token_budget, spec.token_budget),
+            "cost_budget": (run.cost_budget, spec.cost_budget),
+            "time_limit": (seconds, spec.time_limit),
+        }
+        texts = {name: _write(own) for name, (own, inherited) in given.items() if own != inherited}
+        if run.priority != Priority.NORMAL:
+            texts["priority"] = Priority(run.priority).name.lower()
+        return cls(texts)
+
+    def read(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The values as ``submit_run`` takes them, and a sentence for each field that can't be read."""
+        values, problems = {}, {}
+        for name, read in _READERS.items():
+            try:
+                values[name] = read(self.texts.get(name, ""))
+            except ValueError as error:
+                problems[name] = str(error)
+        return values, problems
+
+    def build_fields(self, spec: FlowSpec, problems: Mapping[str, str]) -> tuple[OptionField, ...]:
+        """The fields, with what the flow says where a field is left empty."""
+        inherited: dict[str, int | Decimal | None] = {
+            "token_budget": spec.token_budget,
+            "cost_budget": spec.cost_budget,
+            "time_limit": spec.time_limit,
+        }
+        choices = tuple((name, str(priority.label)) for name, priority in PRIORITIES.items())
+        return tuple(
+            OptionField(
+                name=name,
+                label=label,
+                help=help_text,
+                text=self.texts.get(name, "") or ("normal" if name == "priority" else ""),
+                placeholder=f"{_write(own)}, from the flow" if (own := inherited.get(name)) else "No limit",
+                problem=problems.get(name, ""),
+                choices=choices if name == "priority" else (),
+            )
+            for name, (label, help_text) in _LABELS.items()
+        )
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything stands here that an untouched form doesn't hold."""
+        return any(text and (name, text) != ("priority", "normal") for name, text in self.texts.items())
+
+
+def _write(value: int | Decimal | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return str(value)
+    # Trailing zeros of the database's column say nothing, but cents are written with two digits.
+    whole, _, places = f"{value:f}".partition(".")
+    places = places.rstrip("0")
+    return f"{whole}.{places.ljust(2, '0')}" if places else whole

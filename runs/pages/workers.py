@@ -1,0 +1,65 @@
+"""The page that shows who is at work and what waits. It keeps itself up to date, part by part."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_GET
+
+from runs.pages.access import require_permission
+from runs.queue_figures import QueueFigures, read_queue_figures
+
+PARTS = ("notice", "figures", "table")
+"""What is replaced on its own when it changes; each has a template and an element of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the page as HTML. ``digest`` tells whether it is the one that a reader has."""
+
+    name: str
+    html: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.blake2s(self.html.encode(), digest_size=6).hexdigest()
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_workers(request: HttpRequest) -> HttpResponse:
+    """The workers and the queue."""
+    parts = _render_parts(read_queue_figures())
+    return render(request, "runs/workers.html", {"parts": {part.name: part for part in parts}, "seen": _name(parts)})
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_worker_changes(request: HttpRequest) -> HttpResponse:
+    """The parts that changed since those that ``seen`` names by their digests. 204 if none did."""
+    seen = request.GET.get("seen", "")
+    if not re.fullmatch(r"[0-9a-f]{12}(\.[0-9a-f]{12}){2}", seen):
+        return HttpResponse("Ask with ?seen=DIGEST.DIGEST.DIGEST.", status=400, content_type="text/plain")
+    parts = _render_parts(read_queue_figures())
+    changed = [part for part, known in zip(parts, seen.split("."), strict=True) if part.digest != known]
+    if not changed:
+        return HttpResponse(status=204)
+    return render(request, "runs/workers_live.html", {"changed": changed, "seen": _name(parts)})
+
+
+def _render_parts(found: QueueFigures) -> tuple[Part, ...]:
+    context = {
+        "found": found,
+        "alive": sum(worker.state != "silent" for worker in found.workers),
+        "silent": sum(worker.state == "silent" for worker in found.workers),
+    }
+    return tuple(Part(name, render_to_string(f"runs/workers_{name}.html", context)) for name in PARTS)
+
+
+def _name(parts: tuple[Part, ...]) -> str:
+    return ".".join(part.digest for part in parts)

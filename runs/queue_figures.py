@@ -1,0 +1,113 @@
+"""Who is at work and what waits: the figures that people and machines watch the queue by.
+
+All of them are read in database time, so that hosts' clocks don't matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, DurationField, Exists, ExpressionWrapper, F, Min, OuterRef, Q
+from django.db.models.functions import Now
+
+from runs.models import Run, RunStatus, Worker
+from runs.models.run import RunQuerySet, in_future
+
+PATIENCE = timedelta(seconds=5)
+"""A run that is ready may lie so long before anybody is told: a worker that wakes up takes a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """One drain, as it was last heard of."""
+
+    host: str
+    pid: int
+    version: str
+    slots: int
+    in_flight: int
+    state: str
+    """``working``, ``stopping`` or ``silent``."""
+    running_for: timedelta
+    """From its start until it was last heard of."""
+    silent_for: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """The workers, and how many queued runs are ready, wait for a time, or wait for something else."""
+
+    workers: tuple[WorkerFigures, ...]
+    ready: int
+    later: int
+    waiting: int
+    oldest_ready: timedelta | None
+    """How long the oldest ready run has been ready; None if there is none."""
+    is_unattended: bool
+    """Runs are ready, and no worker is alive that could take them."""
+
+    @property
+    def slots(self) -> int:
+        """How many runs the workers that are alive may have under way."""
+        return sum(worker.slots for worker in self.workers if worker.state != "silent")
+
+    @property
+    def in_flight(self) -> int:
+        """How many runs the workers that are alive have under way."""
+        return sum(worker.in_flight for worker in self.workers if worker.state != "silent")
+
+
+def read_queue_figures() -> QueueFigures:
+    """The figures of this moment. Costs two queries, which read the queued runs and the workers, no other rows."""
+    rows: Iterable[Any] = Worker.objects.annotate(
+        is_silent=Exists(Worker.objects.silent().filter(pk=OuterRef("pk"))),
+        silent_for=ExpressionWrapper(Now() - F("heartbeat_at"), output_field=DurationField()),
+    )
+    workers = tuple(
+        WorkerFigures(
+            host=row.host,
+            pid=row.pid,
+            version=row.version,
+            slots=row.slots,
+            in_flight=row.in_flight,
+            state="silent" if row.is_silent else "stopping" if row.is_stopping else "working",
+            running_for=row.heartbeat_at - row.started_at,
+            silent_for=max(row.silent_for, timedelta(0)),
+        )
+        for row in rows
+    )
+    # Whoever waited for a time, whatever the reason, is ready once it has come; a worker is waited for until one comes.
+    has_worker = Q(waiting_since__isnull=True)
+    is_ready = has_worker & Q(available_at__lte=Now(), cancel_requested=False)
+    is_later = has_worker & Q(available_at__gt=Now())
+    counts = Run.objects.filter(status=RunStatus.QUEUED).aggregate(
+        ready=Count("pk", filter=is_ready),
+        later=Count("pk", filter=is_later & Q(waiting_for="")),
+        waiting=Count("pk", filter=~has_worker | is_later & ~Q(waiting_for="")),
+        oldest_ready=ExpressionWrapper(
+            Now() - Min("available_at", filter=is_ready), output_field=DurationField(null=True)
+        ),
+        patience_lost=Count("pk", filter=_patience_lost()),
+    )
+    is_attended = any(worker.state != "silent" for worker in workers)
+    return QueueFigures(
+        workers=workers,
+        ready=counts["ready"],
+        later=counts["later"],
+        waiting=counts["waiting"],
+        oldest_ready=counts["oldest_ready"],
+        is_unattended=bool(counts["patience_lost"]) and not is_attended,
+    )
+
+
+def unattended_runs() -> RunQuerySet:
+    """Queued runs that could be claimed, by nobody: no worker is alive."""
+    return Run.objects.filter(~Exists(Worker.objects.alive()), _patience_lost(), status=RunStatus.QUEUED)
+
+
+def _patience_lost() -> Q:
+    """What is true of a queued run that a worker would have taken by now, had there been one."""
+    return Q(available_at__lt=in_future(-PATIENCE), cancel_requested=False)

@@ -1,0 +1,87 @@
+"""The queue's processes as the main process sees them: the guard, and everything below it."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import select
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+
+from runs.queue_processes.guard import run_guard
+from runs.queue_processes.stop_signals import ECHO
+from runs.worker.stop_flags import hurrying, stopping
+
+LOOK = 0.2
+"""Seconds between looks at the flags and at the guard."""
+STOP_MARGIN = 30.0
+"""Seconds of a stop for storing what has ended, also if the database is slow."""
+HURRY_PATIENCE = 5.0
+"""Seconds that a stop may take from the moment it is hurried."""
+DEATH_PATIENCE = 10.0
+"""Seconds that killed processes may take to be gone."""
+
+
+def find_stop_patience() -> float:
+    """Seconds that an orderly stop may take: as long as the longest call and a plug-in that judges its output may."""
+    return float(settings.TOOLFLOW_CALL_TIMEOUT + settings.TOOLFLOW_PLUGIN_TIMEOUT + STOP_MARGIN)
+
+
+class ProcessTreeError(RuntimeError):
+    """The processes did not end in order; the sentence says how they did."""
+
+
+class ProcessTree:
+    """``recover`` and ``wake_task`` are explained at ``Guard``; ``say`` tells the operator something.
+
+    No connection of any kind may be open, and no thread running, when it is made: it forks.
+    """
+
+    def __init__(self, *, recover: Callable[[], object], wake_task: str, say: Callable[[str], None]) -> None:
+        self._say = say
+        # All processes below hold the other end: it is closed once the last of them is gone, whoever their parent is.
+        self._lifeline, others_end = os.pipe()
+        self._guard = multiprocessing.get_context("fork").Process(
+            target=run_guard, args=(os.getpid(), recover, wake_task), name="toolflow-guard"
+        )
+        self._guard.start()
+        os.close(others_end)
+
+    def run(self) -> None:
+        """Return after an orderly stop, with all processes gone.
+
+        Raises ``ProcessTreeError`` if the guard died, if it could not do its work, or if the stop took too long.
+        """
+        deadline: float | None = None
+        is_hurried = is_late = False
+        while self._guard.is_alive():
+            if stopping.is_set() and deadline is None:
+                deadline = time.monotonic() + find_stop_patience()
+                time.sleep(ECHO)
+                self._say("Worker stops: calls under way are allowed to end. A second signal breaks them off.")
+            if hurrying.is_set() and not is_hurried:
+                is_hurried = True
+                deadline = min(deadline or math.inf, time.monotonic() + HURRY_PATIENCE)
+                self._say("Worker stops at once: calls under way are broken off.")
+            if deadline is not None and time.monotonic() > deadline:
+                is_late = True
+                self._guard.kill()
+            self._guard.join(LOOK)
+        select.select([self._lifeline], [], [], DEATH_PATIENCE)
+        os.close(self._lifeline)
+        if is_late:
+            raise ProcessTreeError(
+                "The worker did not stop in time and was killed. Its runs go on at the next start; the calls that were "
+                "under way are made again."
+            )
+        code = self._guard.exitcode or 0
+        if code < 0:
+            raise ProcessTreeError(
+                f"The queue's guard process was killed (signal {-code}), and the worker's other processes with it. "
+                "Start the worker again: nothing that was stored is lost."
+            )
+        if code > 0:
+            raise ProcessTreeError("The queue's guard process failed; its last lines above say why.")

@@ -1,0 +1,119 @@
+"""The pusher: brings messages from the broker to the workers, and has schedules looked at."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+
+from django.conf import settings
+from django.db import Error as AnyDatabaseError
+from django.db import close_old_connections
+from django.utils import timezone
+from django_q.brokers import get_broker
+from django_q.conf import Conf
+from django_q.models import Schedule
+from django_q.scheduler import scheduler
+from django_q.signing import SignedPackage
+
+from runs.queue_processes.outage import Outage
+from runs.queue_processes.task_channel import TaskChannel
+from runs.worker.stop_flags import stopping
+
+logger = logging.getLogger(__name__)
+
+SCHEDULE_LOOK = 30.0
+"""Seconds between looks at the schedules."""
+BUSY_LOOK = 0.05
+"""Seconds between looks whether a worker has taken the task that waits."""
+RETRY = 1.0
+"""Seconds before the broker is asked again after it did not answer."""
+OWN_WAKING = 5.0
+"""Seconds between wake-ups of this host's own drain while the broker is away."""
+
+
+class Pusher:
+    """``recover`` is called when the broker answers again: messages may have been lost. ``wake_task`` names the task
+    that makes sure that a drain is running.
+    """
+
+    def __init__(self, channel: TaskChannel, *, recover: Callable[[], object], wake_task: str) -> None:
+        self._channel = channel
+        self._recover = recover
+        self._wake_task = wake_task
+        self._broker = get_broker()
+        self._database_outage = Outage("The database")
+        self._broker_outage = Outage("Redis") if "redis" in settings.Q_CLUSTER else self._database_outage
+        now = time.monotonic()
+        self._schedules_at = now + SCHEDULE_LOOK
+        self._waking_at = now
+
+    def run(self) -> None:
+        """Work until told to stop."""
+        while not stopping.is_set():
+            if time.monotonic() >= self._schedules_at:
+                self._schedules_at = time.monotonic() + SCHEDULE_LOOK
+                self._run_schedules()
+            # None is fetched before a worker is free for it: the broker's clock for a message starts then, or the
+            # message is off the broker, and gone if this host is.
+            if self._channel.is_empty():
+                self._push_next()
+            else:
+                time.sleep(BUSY_LOOK)
+
+    def _push_next(self) -> None:
+        try:
+            for ack_id, package in self._broker.dequeue() or ():
+                self._push(ack_id, package)
+        except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
+            self._broker_outage.note(error)
+            if not isinstance(error, AnyDatabaseError):
+                self._wake_own_drain()
+            time.sleep(RETRY)
+        else:
+            if self._broker_outage.end():
+                self._recover()
+
+    def _push(self, ack_id: object, package: str) -> None:
+        try:
+            task = SignedPackage.loads(package)
+            task.update(cluster=Conf.CLUSTER_NAME, ack_id=ack_id)
+            self._channel.put(task)
+        except Exception as error:  # noqa: BLE001  # a message may hold anything
+            logger.error(
+                "A message of the queue can't be read, and is dropped. (%s) All hosts need the same version of "
+                "ToolFlow and the same TOOLFLOW_SECRET_KEY.",
+                str(error) or type(error).__name__,
+            )
+            self._broker.fail(ack_id)
+
+    def _wake_own_drain(self) -> None:
+        """The database says what there is to do, so that work goes on while nobody can send messages."""
+        if time.monotonic() < self._waking_at:
+            return
+        self._waking_at = time.monotonic() + OWN_WAKING
+        self._channel.put(
+            {
+                "id": uuid.uuid4().hex,
+                "name": "wake-up",
+                "func": self._wake_task,
+                "args": (),
+                "kwargs": {},
+                "started": timezone.now(),
+            }
+        )
+
+    def _run_schedules(self) -> None:
+        if self._broker_outage.goes_on:
+            return
+        close_old_connections()
+        try:
+            # Asked first because the scheduler logs a whole traceback when the database is away.
+            Schedule.objects.exists()
+        except AnyDatabaseError as error:
+            self._database_outage.note(error)
+            return
+        if self._database_outage.end():
+            self._recover()
+        scheduler(broker=self._broker)

@@ -1,0 +1,113 @@
+"""What flows with a budget of their own have used in the current period.
+
+Only such flows have rows: for all others nothing is counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from django.db import transaction
+from django.db.models import F, Q, Sum
+
+from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.usage import TokenUsage
+from flows.models import Flow
+from runs.models import FlowSpending, Run
+
+DAY, MONTH = "day", "month"
+PERIODS = {DAY: "today", MONTH: "this month"}
+
+
+@dataclass(slots=True)
+class FlowBudget:
+    """What all runs of a flow together may use in a period, and have used of it."""
+
+    title: str
+    period: str
+    token_budget: int | None
+    cost_budget: Decimal | None
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    unstored_tokens: int = 0
+    unstored_cost: Decimal = Decimal(0)
+
+    def expect(self, usage: TokenUsage) -> None:
+        """Count what an attempt used that is not stored yet."""
+        self.unstored_tokens += usage.total
+        self.unstored_cost += usage.cost or 0
+
+    def settle(self, usage: TokenUsage, *, is_stored: bool) -> None:
+        """An attempt that was counted is stored now, or never will be."""
+        self.unstored_tokens -= usage.total
+        self.unstored_cost -= usage.cost or 0
+        if is_stored:
+            self.tokens += usage.total
+            self.cost += usage.cost or 0
+
+    def find_end(self) -> Finish | None:
+        """How a run of the flow ends that wants to begin another attempt now: None while something is left."""
+        tokens, cost = self.tokens + self.unstored_tokens, self.cost + self.unstored_cost
+        opening = f"All runs of the flow “{self.title}” together have used its"
+        when = f"{PERIODS[self.period]} (UTC)"
+        if self.token_budget is not None and tokens >= self.token_budget:
+            sentence = f"{opening} budget of {self.token_budget:,} tokens for {when}: {tokens:,} used."
+        elif self.cost_budget is not None and cost >= self.cost_budget:
+            sentence = f"{opening} budget of ${self.cost_budget:,.2f} for {when}: ${cost:,.2f} used."
+        else:
+            return None
+        return Finish(EndStatus.ERRORED, EndReason.BUDGET_EXCEEDED, sentence)
+
+
+def find_period_start(period: str, day: date) -> date:
+    """The first day of the period that ``day`` is in."""
+    return day if period == DAY else day.replace(day=1)
+
+
+def load_budgets() -> dict[int, FlowBudget]:
+    """The budgets of all flows that have one, by flow, with what was used of them as far as it is stored."""
+    budgeted = Flow.objects.filter(Q(total_token_budget__isnull=False) | Q(total_cost_budget__isnull=False))
+    budgets = {}
+    starts = {}
+    today = datetime.now(UTC).date()
+    for flow in budgeted.only("title", "budget_period", "total_token_budget", "total_cost_budget"):
+        budgets[flow.pk] = FlowBudget(flow.title, flow.budget_period, flow.total_token_budget, flow.total_cost_budget)
+        starts[flow.pk] = find_period_start(flow.budget_period, today)
+    if budgets:
+        rows = {(row.flow_id, row.period_start): row for row in FlowSpending.objects.filter(flow__in=budgets)}
+        for flow_id, start in starts.items():
+            row = rows.get((flow_id, start)) or _begin_period(flow_id, start)
+            budgets[flow_id].tokens, budgets[flow_id].cost = row.tokens, row.cost
+    return budgets
+
+
+def _begin_period(flow_id: int, start: date) -> FlowSpending:
+    """The row of a flow for a period, made from its runs if there is none: a budget may be set at any time."""
+    with transaction.atomic():
+        Flow.objects.select_for_update().get(pk=flow_id)
+        beginning = datetime(start.year, start.month, start.day, tzinfo=UTC)
+        used = Run.objects.filter(flow=flow_id, started_at__gte=beginning).aggregate(
+            tokens=Sum("total_tokens", default=0), cost=Sum("cost", default=Decimal(0))
+        )
+        row, _ = FlowSpending.objects.get_or_create(flow_id=flow_id, period_start=start, defaults=used)
+    return row
+
+
+def add_spending(used: Iterable[tuple[int, int, Decimal]]) -> None:
+    """Count what attempts used: flow, tokens, USD. Flows without a budget are left out by the caller."""
+    tokens: dict[int, int] = defaultdict(int)
+    costs: dict[int, Decimal] = defaultdict(Decimal)
+    for flow_id, count, cost in used:
+        tokens[flow_id] += count
+        costs[flow_id] += cost
+    if not tokens:
+        return
+    today = datetime.now(UTC).date()
+    current = FlowSpending.objects.filter(period_start__in={find_period_start(period, today) for period in PERIODS})
+    # In one order, so that no two hosts wait for each other.
+    for flow_id in sorted(tokens):
+        current.filter(flow=flow_id).update(tokens=F("tokens") + tokens[flow_id], cost=F("cost") + costs[flow_id])

@@ -1,0 +1,283 @@
+"""A drain: one event loop with many runs under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+
+from django.conf import settings
+from django.db.models import F
+from django.db.models.functions import Now
+
+from flows import __version__
+from runs.claiming import claim_runs
+from runs.limits import create_gate
+from runs.models import Run, Worker
+from runs.ownership import Owner
+from runs.provider import choose_pricing, create_client, is_simulated
+from runs.queue import wake_worker
+from runs.spending import FlowBudget, load_budgets
+from runs.sweep import sweep
+from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
+from runs.worker.run_task import Interruption, RunTask, Workplace
+from runs.worker.stop_flags import hurrying, stopping
+from runs.worker.wake_channel import listen
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT = 5.0
+"""Seconds between signs of life, at most; less where a lease is short."""
+HEARTBEATS = 6
+"""Signs of life in the time that a lease lasts, at least."""
+LOOK = 0.05
+"""Seconds between looks for queued runs while slots are free."""
+FLAG_CHECK = 0.5
+"""Seconds between looks at cancel flags and at budgets that flows share."""
+LINGER = 10.0
+"""Seconds that an idle drain stays, so that the next run starts at once."""
+SOON = timedelta(seconds=90)
+"""An idle drain stays for a run whose wait ends within this time: nobody would wake one then."""
+ROTATION = (220.0, 260.0)
+"""Seconds after which a drain makes room for a fresh one; drawn at random so that drains don't rotate together."""
+OUTAGE_PAUSE = 0.5
+"""Seconds between looks while the database is away."""
+WORTHWHILE = 8
+"""With a backlog, one part in so many of all slots is left to become free before the next claim."""
+
+
+class Drain:
+    """One event loop with up to ``TOOLFLOW_RUNS_IN_FLIGHT`` runs under way."""
+
+    def __init__(self, *, make_room: Callable[[], None] = lambda: None) -> None:
+        """``make_room`` is called on the database thread when a drain that is due for rotation claims no more."""
+        self._owner = Owner.of_this_process()
+        self._make_room = make_room
+        self._capacity = settings.TOOLFLOW_RUNS_IN_FLIGHT
+        self._lease = timedelta(seconds=settings.TOOLFLOW_LEASE)
+        self._tasks: dict[int, tuple[RunTask, asyncio.Task[None]]] = {}
+        self._executed = 0
+        self._news = asyncio.Event()
+        """Set when looking for queued runs is worthwhile at once."""
+        self._has_backlog = False
+        self._done_at: dict[str, float] = {}
+
+    async def run(self) -> int:
+        """Work until idle, due for rotation or told to stop; gives the number of runs worked on."""
+        client = create_client()
+        database = DatabaseThread()
+        gate = create_gate(owner=str(self._owner), ask=database.ask)
+        self._place = Workplace(
+            database=database,
+            client=client,
+            gate=gate,
+            price=choose_pricing(),
+            stop=asyncio.Event(),
+        )
+        self._database = database
+        self._gate = gate
+        listening = asyncio.create_task(listen(self._news))
+        try:
+            is_well = False
+            try:
+                await self._work()
+                is_well = True
+            finally:
+                # Also after an error of our own: the runs are not to wait until their leases end.
+                await self._finish(at_once=not is_well)
+        finally:
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
+            await client.close()
+            await gate.close()
+            await self._guard(partial(self._database.ask, self._sign_off))
+            await self._database.close()
+        return self._executed
+
+    async def _work(self) -> None:
+        idle_since = time.monotonic()
+        self._rotation_at = idle_since + random.uniform(*ROTATION)  # noqa: S311  # spreads load, guards nothing
+        while not stopping.is_set():
+            is_well = await self._guard(self._look_around)
+            now = time.monotonic()
+            if self._tasks:
+                idle_since = now
+            elif now - idle_since >= LINGER:
+                if not await self._is_needed_soon():
+                    return
+                idle_since = now
+            if now >= self._rotation_at and is_well and not self._database.is_away:
+                await self._guard(partial(self._database.ask, self._make_room))
+                return
+            await self._wait_for_news(LOOK if is_well else OUTAGE_PAUSE)
+
+    async def _finish(self, *, at_once: bool) -> None:
+        """Hand all runs back, at the next boundary between attempts or at once; keep the leases meanwhile."""
+        self._place.stop.set()
+        while self._tasks:
+            if at_once or hurrying.is_set():
+                for run_id in list(self._tasks):
+                    self._interrupt(run_id, Interruption.HURRY)
+            await asyncio.wait([task for _, task in self._tasks.values()], timeout=FLAG_CHECK)
+            await self._guard(self._keep_hold)
+
+    async def _look_around(self) -> None:
+        await self._keep_hold()
+        await self._claim()
+
+    async def _keep_hold(self) -> None:
+        if self._is_due("heartbeat", min(HEARTBEAT, self._lease.total_seconds() / HEARTBEATS)):
+            try:
+                await self._beat()
+            except DATABASE_ERRORS:
+                # Due again at once: leases may be short of time, and nothing is claimed before limits are known.
+                del self._done_at["heartbeat"]
+                raise
+        if self._is_due("flags", FLAG_CHECK):
+            self._renew_budgets(await self._database.ask(load_budgets))
+            await self._honour_cancel_flags()
+
+    async def _is_needed_soon(self) -> bool:
+        waiting = Run.objects.waiting(SOON).exclude(version__in=list(self._place.unable))
+        try:
+            return await self._database.ask(waiting.exists)
+        except DATABASE_ERRORS:
+            return False
+
+    def _renew_budgets(self, budgets: dict[int, FlowBudget]) -> None:
+        for flow_id, budget in budgets.items():
+            if (known := self._place.budgets.get(flow_id)) is not None:
+                budget.unstored_tokens, budget.unstored_cost = known.unstored_tokens, known.unstored_cost
+        self._place.budgets = budgets
+
+    def _is_due(self, job: str, interval: float) -> bool:
+        now = time.monotonic()
+        if now - self._done_at.get(job, -interval) < interval:
+            return False
+        self._done_at[job] = now
+        return True
+
+    async def _wait_for_news(self, patience: float) -> None:
+        try:
+            async with asyncio.timeout(patience):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._news.clear()
+
+    async def _guard(self, work: Callable[[], Awaitable[object]]) -> bool:
+        """Do ``work``; False if the database is away. Runs under way go on meanwhile, and their writes wait."""
+        try:
+            await work()
+        except DATABASE_ERRORS as error:
+            if self._is_due("complaint", 60.0):
+                logger.warning("The database can't be reached: %s", str(error).strip())
+            return False
+        return True
+
+    async def _claim(self) -> None:
+        free = self._capacity - len(self._tasks)
+        if free <= 0:
+            return
+        in_flight = Counter(run_task.run.flow_id for run_task, _ in self._tasks.values())
+        claimed = await self._database.ask(
+            lambda: claim_runs(
+                free=free,
+                owner=str(self._owner),
+                lease=self._lease,
+                is_simulated=is_simulated(),
+                in_flight=in_flight,
+                unable=list(self._place.unable),
+                room=self._gate.room,
+            )
+        )
+        self._has_backlog = len(claimed) == free
+        for run in claimed:
+            self._interrupt(run.pk, Interruption.LOST)
+            self._gate.expect_call(run.next_model)
+            run_task = RunTask(run, self._place)
+            task = asyncio.create_task(run_task.execute(), name=f"run {run.pk}")
+            self._tasks[run.pk] = (run_task, task)
+            task.add_done_callback(partial(self._forget, run.pk))
+
+    def _forget(self, run_id: int, task: asyncio.Task[None]) -> None:
+        self._executed += 1
+        # A run that was lost and claimed again here has a new task by now.
+        if run_id in self._tasks and self._tasks[run_id][1] is task:
+            del self._tasks[run_id]
+        free = self._capacity - len(self._tasks)
+        if self._has_backlog and free >= max(1, self._capacity // WORTHWHILE):
+            self._news.set()
+
+    def _interrupt(self, run_id: int, why: Interruption) -> None:
+        if run_id in self._tasks:
+            run_task, task = self._tasks[run_id]
+            if run_task.interruption is None:
+                run_task.interruption = why
+                task.cancel()
+
+    async def _beat(self) -> None:
+        ids = list(self._tasks)
+        held = await self._database.ask(lambda: Run.objects.renew(owner=str(self._owner), ids=ids, lease=self._lease))
+        for run_id in set(ids) - held:
+            # One that ended since its lease was renewed is not lost.
+            if run_id in self._tasks and not self._tasks[run_id][0].is_leaving:
+                logger.warning("Run %s is no longer held by this worker; it is dropped.", run_id)
+                self._interrupt(run_id, Interruption.LOST)
+        await self._gate.refresh()
+        unable = dict(self._place.unable)
+        await self._database.ask(lambda: self._sign_on(len(self._tasks), unable))
+        await self._database.ask(sweep)
+        if len(self._tasks) >= self._capacity:
+            await self._database.ask(_call_for_help)
+
+    def _sign_on(self, in_flight: int, unable: dict[int, str]) -> None:
+        """Show this drain among the workers, and tell runs that it can't execute what they wait for."""
+        values = {
+            "in_flight": in_flight,
+            "is_stopping": self._place.stop.is_set(),
+            "unable_versions": list(unable),
+            "heartbeat_at": Now(),
+        }
+        Worker.objects.update_or_create(
+            owner=str(self._owner),
+            defaults=values,
+            create_defaults={
+                **values,
+                "host": self._owner.host,
+                "pid": self._owner.pid,
+                "version": __version__,
+                "slots": self._capacity,
+            },
+        )
+        for version, sentence in unable.items():
+            Run.objects.queued().filter(version=version, waiting_since=None).update(
+                waiting_for=sentence, waiting_since=Now(), revision=F("revision") + 1
+            )
+
+    def _sign_off(self) -> None:
+        Worker.objects.filter(owner=str(self._owner)).delete()
+
+    async def _honour_cancel_flags(self) -> None:
+        ids = list(self._tasks)
+        if not ids:
+            return
+        flagged = await self._database.ask(
+            lambda: list(Run.objects.running().filter(pk__in=ids, cancel_requested=True).values_list("pk", flat=True))
+        )
+        for run_id in flagged:
+            self._interrupt(run_id, Interruption.CANCELLED)
+
+
+def _call_for_help() -> None:
+    """Wake other hosts: this drain has all that it can take."""
+    if Run.objects.queued().exists():
+        wake_worker()

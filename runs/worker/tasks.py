@@ -1,0 +1,39 @@
+"""What queue messages name."""
+
+from __future__ import annotations
+
+import asyncio
+
+from django.db import close_old_connections
+
+from runs.models import Run
+from runs.queue import wake_worker
+from runs.worker.event_loop import Drain
+from runs.worker.slots import Slot
+from runs.worker.stop_flags import stopping
+
+
+def drain() -> str:
+    """Take a free slot of this host and work until nothing is left, the rotation is due, or the worker stops.
+
+    Gives a sentence for the queue's own log.
+    """
+    if stopping.is_set():
+        return "The worker stops."
+    slot = Slot.take()
+    if slot is None:
+        return "All slots of this host are taken."
+
+    def make_room() -> None:
+        slot.release()
+        wake_worker()
+
+    try:
+        close_old_connections()
+        executed = asyncio.run(Drain(make_room=make_room).run())
+    finally:
+        slot.release()
+    # Whoever submitted a run between the last look and the release of the slot found the slot taken.
+    if not stopping.is_set() and Run.objects.queued().exists():
+        wake_worker()
+    return f"Worked on {executed} runs."

@@ -1,0 +1,67 @@
+"""The executable specs of a process: versions never change, so each is prepared once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from flows.engine.errors import SpecError
+from flows.engine.plugin_names import find_missing_plugins
+from flows.engine.plugins import registry
+from flows.engine.spec import FlowSpec, ModelSettings
+from flows.engine.spec_check import prepare_spec
+from flows.models import FlowVersion
+from runs.models import Run
+
+MOST_PREPARED = 256
+"""Executable specs that a process keeps."""
+
+
+class MissingPluginsError(Exception):
+    """This process lacks plug-ins that a version needs; another worker may have them."""
+
+
+class PreparedVersions:
+    """Executable specs by version and model settings, the least recently used given up first."""
+
+    def __init__(self) -> None:
+        self._specs: OrderedDict[tuple[int, ModelSettings], FlowSpec] = OrderedDict()
+
+    def find(self, run: Run) -> FlowSpec | None:
+        """The spec to execute ``run`` with, if its version is prepared already."""
+        key = _make_key(run)
+        spec = self._specs.get(key)
+        if spec is None:
+            return None
+        self._specs.move_to_end(key)
+        return _limit(spec, run)
+
+    def prepare(self, run: Run) -> FlowSpec:
+        """The spec to execute ``run`` with; reads its version from the database.
+
+        Raises ``MissingPluginsError`` with a sentence, and ``SpecError`` if the version can't run anywhere.
+        """
+        key = _make_key(run)
+        version = FlowVersion.objects.get(pk=run.version_id)
+        spec = version.flow_spec
+        try:
+            prepared = prepare_spec(spec, registry=registry, defaults=key[1])
+        except SpecError:
+            if missing := find_missing_plugins(spec, registry):
+                raise MissingPluginsError(
+                    f"Waits for a worker that has what version {version.number} needs: {', '.join(missing)}."
+                ) from None
+            raise
+        self._specs[key] = prepared
+        while len(self._specs) > MOST_PREPARED:
+            self._specs.popitem(last=False)
+        return _limit(prepared, run)
+
+
+def _make_key(run: Run) -> tuple[int, ModelSettings]:
+    return run.version_id, ModelSettings.model_validate(run.model_settings)
+
+
+def _limit(spec: FlowSpec, run: Run) -> FlowSpec:
+    if (run.token_budget, run.cost_budget) == (spec.token_budget, spec.cost_budget):
+        return spec
+    return spec.with_limits(token_budget=run.token_budget, cost_budget=run.cost_budget)

@@ -1,0 +1,226 @@
+"""A drain among others: slots, rotation, shutdown, and what it shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django_q.models import OrmQ
+
+from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
+from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
+from runs.models.run import in_future
+from runs.ownership import Owner
+from runs.worker import event_loop
+from runs.worker.slots import Slot
+from runs.worker.stop_flags import hurrying, stopping
+from runs.worker.tasks import drain
+from tests.engine.builders import make_flow, make_step
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import make_run, make_version
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TEA = {"text": "Tea is a warm drink."}
+
+
+@pytest.fixture
+def provider(model_server: ModelServer, settings: Any, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
+    """The simulated model over TCP as the installation's provider; the drain ends as soon as it is idle."""
+    settings.TOOLFLOW_PROVIDER = "openai"
+    settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
+    settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
+    monkeypatch.setattr(event_loop, "LINGER", 0.0)
+    monkeypatch.setattr(event_loop, "SOON", timedelta(0))
+    return model_server
+
+
+@pytest.fixture(autouse=True)
+def _own_slots(settings: Any, tmp_path: Any) -> Iterator[None]:
+    settings.TOOLFLOW_DATA_DIR = tmp_path
+    yield
+    stopping.clear()
+    hurrying.clear()
+
+
+def in_another_thread(action: Any) -> None:
+    """Do what needs the database while the model's event loop waits: Django refuses it there."""
+
+    def act() -> None:
+        action()
+        connection.close()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def script(provider: ModelServer, **replies: list[Any]) -> None:
+    provider.app = SimulatedModel(script=Script(replies))
+
+
+class TestSlots:
+    def test_a_host_has_one_drain_less_than_worker_processes(self, settings: Any) -> None:
+        settings.TOOLFLOW_WORKERS = 3
+        first, second = Slot.take(), Slot.take()
+        assert first is not None and second is not None
+        assert Slot.take() is None
+        first.release()
+        assert Slot.take() is not None
+
+    def test_a_second_drain_leaves_the_work_to_the_first(self, provider: ModelServer) -> None:
+        make_run()
+        slot = Slot.take()
+        assert drain() == "All slots of this host are taken."
+        assert slot is not None
+        slot.release()
+        assert drain() == "Worked on 1 runs."
+        assert Run.objects.get().status == RunStatus.SUCCEEDED
+
+
+class TestShutdown:
+    def test_a_worker_that_stops_lets_its_call_end_and_gives_the_run_back_behind_it(
+        self, provider: ModelServer
+    ) -> None:
+        def stop_worker(request: dict[str, Any], step_input: Any) -> dict[str, str]:
+            stopping.set()
+            return TEA
+
+        run = make_run(make_version(make_flow(make_step(1), make_step(2))))
+        script(provider, tool_1=[stop_worker], tool_2=[TEA])
+        drain()
+        run.refresh_from_db()
+        assert (run.status, run.owner, run.attempt_count, run.next_model) == (RunStatus.QUEUED, "", 1, "gpt-4.1")
+        assert Attempt.objects.get().outcome == "passed"
+
+        stopping.clear()
+        drain()
+        run.refresh_from_db()
+        assert (run.status, run.attempt_count, run.crashes) == (RunStatus.SUCCEEDED, 2, 0)
+        assert provider.app.call_count == 2
+
+    def test_a_worker_that_is_told_to_hurry_breaks_its_calls_off_and_says_so_in_the_history(
+        self, provider: ModelServer
+    ) -> None:
+        def hurry(request: dict[str, Any], step_input: Any) -> Fault:
+            stopping.set()
+            hurrying.set()
+            return Fault(FaultKind.HANG)
+
+        run = make_run()
+        script(provider, tool_1=[hurry])
+        drain()
+        run.refresh_from_db()
+        assert (run.status, run.crashes) == (RunStatus.QUEUED, 0)
+        assert Attempt.objects.get().outcome == "interrupted"
+
+        stopping.clear()
+        hurrying.clear()
+        script(provider, tool_1=[TEA])
+        drain()
+        run.refresh_from_db()
+        assert (run.status, run.retry_count) == (RunStatus.SUCCEEDED, 0)
+
+    def test_a_worker_that_stops_takes_nothing_more(self, provider: ModelServer) -> None:
+        make_run()
+        stopping.set()
+        assert drain() == "The worker stops."
+        assert Run.objects.get().status == RunStatus.QUEUED
+
+
+class TestRotation:
+    def test_a_drain_that_is_due_makes_room_before_its_calls_have_ended(self, provider: ModelServer) -> None:
+        release = threading.Event()
+
+        def wait(request: dict[str, Any], step_input: Any) -> dict[str, str]:
+            due._rotation_at = 0.0
+            release.wait(timeout=60)
+            return TEA
+
+        run = make_run(make_version(make_flow(make_step(1), make_step(2))))
+        script(provider, tool_1=[wait], tool_2=[TEA])
+        room_made: list[int] = []
+
+        def make_room() -> None:
+            room_made.append(provider.app.call_count)
+            release.set()
+
+        due = event_loop.Drain(make_room=make_room)
+        asyncio.run(due.run())
+        run.refresh_from_db()
+        assert len(room_made) == 1
+        assert (run.status, run.attempt_count) == (RunStatus.QUEUED, 1)
+
+    def test_its_successor_is_woken(self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(event_loop, "ROTATION", (0.0, 0.0))
+        monkeypatch.setattr(event_loop, "LINGER", 60.0)
+        drain()
+        assert OrmQ.objects.count() == 1
+        assert Slot.take() is not None
+
+
+class TestWhatADrainShows:
+    def test_it_is_listed_while_it_works_and_gone_when_it_ends(self, provider: ModelServer) -> None:
+        seen: list[Worker] = []
+
+        def look(request: dict[str, Any], step_input: Any) -> dict[str, str]:
+            in_another_thread(lambda: seen.extend(Worker.objects.alive()))
+            return TEA
+
+        make_run()
+        script(provider, tool_1=[look])
+        drain()
+        (worker,) = seen
+        owner = Owner.parse(worker.owner)
+        assert owner is not None and not owner.is_gone
+        assert (worker.host, worker.pid, worker.slots) == (owner.host, owner.pid, 200)
+        assert not Worker.objects.exists()
+
+
+class TestBudgetOfAFlow:
+    def test_no_call_is_made_once_the_runs_of_a_flow_have_used_its_budget(self, provider: ModelServer) -> None:
+        version = make_version(make_flow(make_step(1), make_step(2)))
+        version.flow.total_token_budget = 1
+        version.flow.save()
+        script(provider, tool_1=[TEA], tool_2=[TEA])
+        first, second = make_run(version), make_run(version)
+        for _ in range(2):
+            drain()
+        for run in (first, second):
+            run.refresh_from_db()
+            assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.BUDGET_EXCEEDED)
+        used = sum(run.total_tokens for run in (first, second))
+        assert FlowSpending.objects.get().tokens == used
+        assert f"budget of 1 tokens for this month (UTC): {used:,} used." in second.end_sentence
+        # Both had begun their first step before either had used anything.
+        assert provider.app.call_count <= 2
+
+    def test_runs_from_before_the_budget_was_set_count(self, provider: ModelServer) -> None:
+        version = make_version(make_flow(make_step(1)))
+        script(provider, tool_1=[TEA])
+        make_run(version)
+        drain()
+        version.flow.total_token_budget = 1
+        version.flow.save()
+        late = make_run(version)
+        drain()
+        late.refresh_from_db()
+        assert (late.end_reason, late.attempt_count) == (EndReason.BUDGET_EXCEEDED, 0)
+        assert provider.app.call_count == 1
+
+
+class TestIdle:
+    def test_an_idle_drain_stays_for_a_run_whose_wait_ends_soon(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(event_loop, "SOON", timedelta(seconds=60))
+        script(provider, tool_1=[TEA])
+        make_run(available_at=in_future(timedelta(seconds=0.2)))
+        make_run(available_at=in_future(timedelta(hours=1)))
+        drain()
+        assert [run.status for run in Run.objects.order_by("pk")] == [RunStatus.SUCCEEDED, RunStatus.QUEUED]

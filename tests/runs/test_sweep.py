@@ -1,0 +1,86 @@
+"""What the sweep finds: runs of dead workers, expired leases, and what waited too long."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from runs.models import EndReason, Run, RunStatus, Worker
+from runs.models.run import in_future
+from runs.ownership import Owner
+from runs.sweep import sweep
+from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+def make_dead_owner() -> Owner:
+    return dataclasses.replace(Owner.of_this_process(), started="1")
+
+
+class TestDeadProcesses:
+    def test_runs_of_a_process_that_died_on_this_machine_are_queued_at_once(self) -> None:
+        run = claim_run(make_run(), str(make_dead_owner()))
+        assert sweep() == 1
+        run.refresh_from_db()
+        assert (run.status, run.crashes, run.owner) == (RunStatus.QUEUED, 1, "")
+
+    def test_runs_of_a_process_that_lives_stay_with_it(self) -> None:
+        run = claim_run(make_run(), str(Owner.of_this_process()))
+        assert sweep() == 0
+        run.refresh_from_db()
+        assert run.status == RunStatus.RUNNING
+
+    def test_a_dead_worker_is_no_longer_shown(self) -> None:
+        owner = str(make_dead_owner())
+        claim_run(make_run(), owner)
+        make_worker(owner=owner)
+        sweep()
+        assert not Worker.objects.exists()
+
+
+class TestExpiredLeases:
+    def test_a_worker_that_lived_through_an_outage_gets_the_time_to_come_back(self) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        Run.objects.filter(pk=run.pk).update(lease_until=in_future(timedelta(minutes=-5)))
+        assert sweep() == 0
+        assert Run.objects.renew(owner="elsewhere", ids=[run.pk], lease=LEASE) == {run.pk}
+        assert sweep() == 0
+        run.refresh_from_db()
+        assert (run.status, run.suspect_since) == (RunStatus.RUNNING, None)
+
+    def test_a_worker_that_does_not_come_back_loses_its_run(self, settings: Any) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        Run.objects.filter(pk=run.pk).update(lease_until=in_future(timedelta(minutes=-5)))
+        sweep()
+        Run.objects.filter(pk=run.pk).update(
+            suspect_since=in_future(timedelta(seconds=-settings.TOOLFLOW_LEASE / 6 - 1))
+        )
+        assert sweep() == 1
+
+    def test_a_worker_that_comes_back_between_two_looks_keeps_its_run(self) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        expire_lease(run)
+        lost = Run.objects.suspect(timedelta(0))
+        (seen,) = lost
+        Run.objects.renew(owner="elsewhere", ids=[run.pk], lease=LEASE)
+        assert not seen.reclaim(lost)
+
+
+class TestWhatWaitedTooLong:
+    def test_a_queued_run_whose_time_limit_passed_ends_errored_with_a_sentence(self) -> None:
+        run = make_run(deadline_at=Now())
+        sweep()
+        run.refresh_from_db()
+        assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.DEADLINE_EXCEEDED)
+        assert run.end_sentence == "The run reached its time limit while it waited in the queue."
+
+    def test_a_worker_that_was_silent_for_long_is_forgotten_and_one_that_is_heard_of_stays(self) -> None:
+        make_worker(heartbeat_at=in_future(timedelta(hours=-1)))
+        lately = make_worker(pid=4712)
+        sweep()
+        assert list(Worker.objects.all()) == [lately]
