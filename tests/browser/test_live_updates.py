@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
+from runs.claiming import claim_runs
 from runs.models import Run
 from tests.browser.run_under_way import RunUnderWay, follow, wait_for_poll
 from tests.engine.builders import make_error, make_issue, make_step
@@ -60,7 +61,7 @@ def test_a_queued_run_shows_when_a_worker_has_taken_it(admin_page: Page) -> None
     run = make_run()
     follow(admin_page, f"/runs/{run.pk}/")
     expect(admin_page.get_by_text("Waiting for a worker since")).to_be_visible()
-    Run.objects.claim(free=1, owner="worker-1", lease=run.available_at - run.created_at, is_simulated=True)
+    claim_runs(free=1, owner="worker-1", lease=run.available_at - run.created_at, is_simulated=True)
     wait_for_poll(admin_page)
     expect(admin_page.locator("h1")).to_contain_text("Running")
 

@@ -65,6 +65,8 @@ def test_without_any_variable_it_runs_embedded_with_the_simulated_model(data_dir
     assert found["DATABASES"]["default"]["ENGINE"] == "django.db.backends.sqlite3"
     assert found["DATABASES"]["default"]["NAME"] == str(data_dir / "toolflow.sqlite3")
     assert found["Q_CLUSTER"]["orm"] == "default"
+    assert (found["TOOLFLOW_LEASE"], found["TOOLFLOW_PLUGIN_WAIT"], found["TOOLFLOW_PLUGIN_TIMEOUT"]) == (60, 900, 60)
+    assert found["TOOLFLOW_SEVERAL_HOSTS"] is False
 
 
 @pytest.mark.parametrize("variable", [{"OPENAI_API_KEY": KEY}, {"OPENAI_BASE_URL": "http://localhost:8080/v1"}])
@@ -115,6 +117,10 @@ def test_an_empty_secret_key_file_is_named(data_dir: Path) -> None:
         ({"TOOLFLOW_WORKERS": "two"}, "TOOLFLOW_WORKERS is “two”; it must be a whole number 2 to 64."),
         ({"TOOLFLOW_RUNS_IN_FLIGHT": "0"}, "TOOLFLOW_RUNS_IN_FLIGHT is “0”; it must be a whole number 1 to 10000."),
         ({"TOOLFLOW_CALL_TIMEOUT": "1.5"}, "TOOLFLOW_CALL_TIMEOUT is “1.5”; it must be a whole number 1 to 3600."),
+        ({"TOOLFLOW_LEASE": "1"}, "TOOLFLOW_LEASE is “1”; it must be a whole number 2 to 600."),
+        ({"TOOLFLOW_PLUGIN_WAIT": "-1"}, "TOOLFLOW_PLUGIN_WAIT is “-1”; it must be a whole number 0 to 604800."),
+        ({"TOOLFLOW_PLUGIN_TIMEOUT": "0"}, "TOOLFLOW_PLUGIN_TIMEOUT is “0”; it must be a whole number 1 to 3600."),
+        ({"TOOLFLOW_SEVERAL_HOSTS": "2"}, "TOOLFLOW_SEVERAL_HOSTS is “2”; it must be true or false."),
         ({"TOOLFLOW_MAX_TOKENS": "-1"}, "TOOLFLOW_MAX_TOKENS is “-1”; it must be a whole number of at least 1."),
         ({"TOOLFLOW_TEMPERATURE": "nan"}, "TOOLFLOW_TEMPERATURE is “nan”; it must be a number from 0 to 2."),
         ({"TOOLFLOW_TEMPERATURE": "2.1"}, "TOOLFLOW_TEMPERATURE is “2.1”; it must be a number from 0 to 2."),
@@ -226,6 +232,35 @@ def test_postgres_serves_when_the_environment_names_it(data_dir: Path, postgres_
     arguments = ("shell", "--no-imports", "--command", code)
     done = start_command(*arguments, data_dir=data_dir, DATABASE_URL=postgres_url)
     assert (done.returncode, done.stdout) == (0, "postgresql\n"), done.stderr
+
+
+def test_a_postgres_that_vanishes_is_noticed_at_both_ends_within_half_a_minute(
+    data_dir: Path, postgres_url: str
+) -> None:
+    names = "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"
+    code = (
+        "from django.db import connection\n"
+        "with connection.cursor() as cursor:\n"
+        f"    for name in {(*names, 'idle_in_transaction_session_timeout')!r}:\n"
+        "        cursor.execute(f'SHOW {name}')\n"
+        "        print(cursor.fetchone()[0])\n"
+    )
+    arguments = ("shell", "--no-imports", "--command", code)
+    done = start_command(*arguments, data_dir=data_dir, DATABASE_URL=postgres_url)
+    assert done.stdout.split() == ["10", "5", "3", "25000", "1min"], done.stderr
+
+
+def test_options_in_the_address_of_the_database_win_over_ours(data_dir: Path) -> None:
+    url = "postgres://me:secret@db.example.com/toolflow?connect_timeout=3&sslmode=require&conn_max_age=5"
+    database = read_settings(data_dir, DATABASE_URL=url)["DATABASES"]["default"]
+    assert (database["OPTIONS"]["connect_timeout"], database["OPTIONS"]["sslmode"]) == (3, "require")
+    assert (database["CONN_MAX_AGE"], database["CONN_HEALTH_CHECKS"]) == (5, True)
+    assert "tcp_keepalives_idle=10" in database["OPTIONS"]["options"]
+
+
+def test_nobody_waits_long_for_a_redis_that_is_away(data_dir: Path) -> None:
+    redis = read_settings(data_dir, TOOLFLOW_REDIS_URL="redis://:secret@redis.example.com/3")["Q_CLUSTER"]["redis"]
+    assert 0 < redis["socket_connect_timeout"] <= redis["socket_timeout"] <= 10
 
 
 def test_redis_carries_the_queue_when_the_environment_names_it(data_dir: Path, redis_url: str) -> None:

@@ -1,0 +1,40 @@
+"""Numbers and names in ``docs/scaling.md`` are those of the code."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from runs import sweep
+from runs.models.run import MAX_CRASHES
+from runs.models.worker import SILENCE
+from runs.queue_processes import pusher
+from runs.worker.event_loop import HEARTBEAT
+from tests.site.test_settings import read_settings
+from tests.test_docs import read_page, read_table, unquote
+
+GUIDE = "docs/scaling.md"
+ROWS = {unquote(row[0]): unquote(row[1]) for row in read_table(GUIDE, "## Settings")}
+COUNTED = [name for name, default in ROWS.items() if default.isdecimal()]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_defaults_are_what_they_are(name: str, tmp_path: Path) -> None:
+    assert read_settings(tmp_path)[name] == int(ROWS[name])
+
+
+def test_all_settings_of_durable_execution_are_in_the_table() -> None:
+    assert {"TOOLFLOW_LEASE", "TOOLFLOW_PLUGIN_WAIT", "TOOLFLOW_PLUGIN_TIMEOUT", "TOOLFLOW_WORKERS"} <= set(COUNTED)
+    assert {"TOOLFLOW_SEVERAL_HOSTS", "TOOLFLOW_SECRET_KEY", "TOOLFLOW_DATA_DIR", "DATABASE_URL"} <= set(ROWS)
+
+
+def test_times_in_the_text_are_right(tmp_path: Path) -> None:
+    lease = read_settings(tmp_path)["TOOLFLOW_LEASE"]
+    grace, heartbeat = lease * sweep.GRACE, HEARTBEAT
+    text = read_page(GUIDE)
+    assert timedelta(seconds=30) == SILENCE and "for\n30 seconds is *silent*" in text
+    assert f"lease + a sixth of it + {heartbeat:g} seconds ({lease + grace + heartbeat:g} with the default)" in text
+    assert f"runs start up to {pusher.OWN_WAKING:g} seconds later than usual" in text
+    assert MAX_CRASHES == 5 and "died five times" in text
