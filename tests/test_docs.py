@@ -43,9 +43,9 @@ from flows.engine.plugins import load_plugins
 from flows.engine.spec import MAX_EXPRESSION_LENGTH, MAX_SCHEMA_BYTES, MAX_STEPS
 from flows.examples import load_documents, load_sample_input
 from flows.examples.scripts import example_script
-from runs import worker
 from runs.models import EndReason, RunStatus
 from runs.models.run import MAX_CRASHES
+from runs.worker import run_task
 from tests.engine.model_server import ModelServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,7 +198,7 @@ def test_running_lists_every_reason_why_a_run_ends() -> None:
         f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)",
         f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second",
         f"up to {planner.LONGEST_BACKOFF:g} seconds",
-        f"more than {worker.LONGEST_WAIT:g} seconds",
+        f"more than {run_task.LONGEST_WAIT:g} seconds",
         f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds",
     ],
 )
@@ -210,7 +210,7 @@ def test_running_is_right_about_minutes_and_crashes(settings: Any) -> None:
     assert settings.TOOLFLOW_RUNS_IN_FLIGHT == 200
     assert settings.TOOLFLOW_CALL_TIMEOUT == execution.DEFAULT_CALL_TIMEOUT
     assert planner.LONGEST_RETRY_AFTER == 3600
-    assert worker.LEASE.total_seconds() == 60
+    assert settings.TOOLFLOW_LEASE == 60
     assert MAX_CRASHES == 5
 
 
