@@ -48,5 +48,5 @@ def _send_message() -> None:
         broker.connection.publish(name_channel(), "")
         if not broker.queue_size():
             async_task(DRAIN_TASK, broker=broker)
-    except Exception:  # whichever broker it is, its errors are its own
-        logger.warning("The queue's broker can't be reached; queued runs wait for the next sweep.", exc_info=True)
+    except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
+        logger.warning("The queue's broker can't be reached; queued runs wait for the next sweep: %s", error)

@@ -36,6 +36,7 @@ async def listen(news: asyncio.Event) -> None:
                         news.set()
         except (RedisError, OSError) as error:
             if not is_told:
-                logger.warning("Redis can't be reached; queued runs are found by looking for them: %s", error)
+                # The queue's own processes warn of it; each drain would do so again.
+                logger.info("Redis can't be reached; queued runs are found by looking for them: %s", error)
                 is_told = True
         await asyncio.sleep(RETRY_PAUSE)

@@ -66,6 +66,8 @@ class Command(BaseCommand):
 
     def _run_plain_cluster(self) -> None:
         """What django-q2 brings: an orderly stop, but no protection from killed processes."""
+        sweep()
+        connections.close_all()
         cluster = Cluster()
         # It takes the signals for itself.
         StopSignals()
