@@ -52,7 +52,7 @@ class OpenAIClient:
     ) -> None:
         """``base_url`` is OpenAI's own by default; a compatible server's may do without ``api_key``.
 
-        What is wrong with them is said by ``complete``, so that a worker without a key can start. ``http_client``
+        What is wrong with them is said by ``complete``, so that the client can be made without. ``http_client``
         replaces the HTTP layer on all event loops.
         """
         self._api_key = (api_key or "").strip()

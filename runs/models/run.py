@@ -75,10 +75,6 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Runs that a worker may claim now."""
         return self.filter(status=RunStatus.QUEUED, available_at__lte=Now(), cancel_requested=False)
 
-    def waiting(self, duration: timedelta) -> Self:
-        """Queued runs that a worker may claim now or within ``duration``."""
-        return self.filter(status=RunStatus.QUEUED, available_at__lte=in_future(duration), cancel_requested=False)
-
     def running(self) -> Self:
         return self.filter(status=RunStatus.RUNNING)
 

@@ -19,6 +19,7 @@ from django_q.signing import SignedPackage
 
 from runs.queue_processes.outage import Outage
 from runs.queue_processes.task_channel import TaskChannel
+from runs.worker.slots import Slot
 from runs.worker.stop_flags import stopping
 
 logger = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ BUSY_LOOK = 0.05
 """Seconds between looks whether a worker has taken the task that waits."""
 RETRY = 1.0
 """Seconds before the broker is asked again after it did not answer."""
-OWN_WAKING = 5.0
-"""Seconds between wake-ups of this host's own drain while the broker is away."""
+OWN_WAKING = 1.0
+"""Seconds between looks whether a drain of this host could begin."""
 
 
 class Pusher:
@@ -57,10 +58,10 @@ class Pusher:
                 self._run_schedules()
             # None is fetched before a worker is free for it: the broker's clock for a message starts then, or the
             # message is off the broker, and gone if this host is.
-            if self._channel.is_empty():
-                self._push_next()
-            else:
+            if not self._channel.is_empty():
                 time.sleep(BUSY_LOOK)
+            elif not self._wake_own_drain():
+                self._push_next()
 
     def _push_next(self) -> None:
         try:
@@ -68,8 +69,6 @@ class Pusher:
                 self._push(ack_id, package)
         except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
             self._broker_outage.note(error)
-            if not isinstance(error, AnyDatabaseError):
-                self._wake_own_drain()
             time.sleep(RETRY)
         else:
             if self._broker_outage.end():
@@ -88,11 +87,16 @@ class Pusher:
             )
             self._broker.fail(ack_id)
 
-    def _wake_own_drain(self) -> None:
-        """The database says what there is to do, so that work goes on while nobody can send messages."""
+    def _wake_own_drain(self) -> bool:
+        """Have a drain begin if this host has room for one, whether or not a message says so. Gives whether it did.
+
+        The database says what there is to do: work goes on also while nobody can send messages.
+        """
         if time.monotonic() < self._waking_at:
-            return
+            return False
         self._waking_at = time.monotonic() + OWN_WAKING
+        if self._database_outage.goes_on or not Slot.is_any_free():
+            return False
         self._channel.put(
             {
                 "id": uuid.uuid4().hex,
@@ -103,6 +107,7 @@ class Pusher:
                 "started": timezone.now(),
             }
         )
+        return True
 
     def _run_schedules(self) -> None:
         if self._broker_outage.goes_on:

@@ -40,10 +40,6 @@ LOOK = 0.05
 """Seconds between looks for queued runs while slots are free."""
 FLAG_CHECK = 0.5
 """Seconds between looks at cancel flags and at budgets that flows share."""
-LINGER = 10.0
-"""Seconds that an idle drain stays, so that the next run starts at once."""
-SOON = timedelta(seconds=90)
-"""An idle drain stays for a run whose wait ends within this time: nobody would wake one then."""
 ROTATION = (220.0, 260.0)
 """Seconds after which a drain makes room for a fresh one; drawn at random so that drains don't rotate together."""
 OUTAGE_PAUSE = 0.5
@@ -55,10 +51,14 @@ WORTHWHILE = 8
 class Drain:
     """One event loop with up to ``TOOLFLOW_RUNS_IN_FLIGHT`` runs under way."""
 
-    def __init__(self, *, make_room: Callable[[], None] = lambda: None) -> None:
-        """``make_room`` is called on the database thread when a drain that is due for rotation claims no more."""
+    def __init__(self, *, make_room: Callable[[], None] = lambda: None, leaves_when_idle: bool = False) -> None:
+        """``make_room`` is called on the database thread when a drain that is due for rotation claims no more.
+
+        A drain stays also without work, so that the next run starts at once; ``leaves_when_idle`` says otherwise.
+        """
         self._owner = Owner.of_this_process()
         self._make_room = make_room
+        self._leaves_when_idle = leaves_when_idle
         self._capacity = settings.TOOLFLOW_RUNS_IN_FLIGHT
         self._lease = timedelta(seconds=settings.TOOLFLOW_LEASE)
         self._tasks: dict[int, tuple[RunTask, asyncio.Task[None]]] = {}
@@ -102,18 +102,12 @@ class Drain:
         return self._executed
 
     async def _work(self) -> None:
-        idle_since = time.monotonic()
-        self._rotation_at = idle_since + random.uniform(*ROTATION)  # noqa: S311  # spreads load, guards nothing
+        self._rotation_at = time.monotonic() + random.uniform(*ROTATION)  # noqa: S311  # spreads load, guards nothing
         while not stopping.is_set():
             is_well = await self._guard(self._look_around)
-            now = time.monotonic()
-            if self._tasks:
-                idle_since = now
-            elif now - idle_since >= LINGER:
-                if not await self._is_needed_soon():
-                    return
-                idle_since = now
-            if now >= self._rotation_at and is_well and not self._database.is_away:
+            if self._leaves_when_idle and is_well and not self._tasks:
+                return
+            if time.monotonic() >= self._rotation_at and is_well and not self._database.is_away:
                 await self._guard(partial(self._database.ask, self._make_room))
                 return
             await self._wait_for_news(LOOK if is_well else OUTAGE_PAUSE)
@@ -143,13 +137,6 @@ class Drain:
         if self._is_due("flags", FLAG_CHECK):
             self._renew_budgets(await self._database.ask(load_budgets))
             await self._honour_cancel_flags()
-
-    async def _is_needed_soon(self) -> bool:
-        waiting = Run.objects.waiting(SOON).exclude(version__in=list(self._place.unable))
-        try:
-            return await self._database.ask(waiting.exists)
-        except DATABASE_ERRORS:
-            return False
 
     def _renew_budgets(self, budgets: dict[int, FlowBudget]) -> None:
         for flow_id, budget in budgets.items():

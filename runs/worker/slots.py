@@ -32,6 +32,15 @@ class Slot:
                 return cls(descriptor)
         return None
 
+    @classmethod
+    def is_any_free(cls) -> bool:
+        """Whether a drain could begin on this host now."""
+        slot = cls.take()
+        if slot is None:
+            return False
+        slot.release()
+        return True
+
     def release(self) -> None:
         """Let another drain have it. Doing so twice is harmless."""
         if self._descriptor is not None:

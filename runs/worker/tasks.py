@@ -13,10 +13,10 @@ from runs.worker.slots import Slot
 from runs.worker.stop_flags import stopping
 
 
-def drain() -> str:
-    """Take a free slot of this host and work until nothing is left, the rotation is due, or the worker stops.
+def drain(*, leaves_when_idle: bool = False) -> str:
+    """Take a free slot of this host and work until the rotation is due or the worker stops.
 
-    Gives a sentence for the queue's own log.
+    ``leaves_when_idle`` ends it as soon as nothing is left to do. Gives a sentence for the queue's own log.
     """
     if stopping.is_set():
         return "The worker stops."
@@ -30,7 +30,7 @@ def drain() -> str:
 
     try:
         close_old_connections()
-        executed = asyncio.run(Drain(make_room=make_room).run())
+        executed = asyncio.run(Drain(make_room=make_room, leaves_when_idle=leaves_when_idle).run())
     finally:
         slot.release()
     # Whoever submitted a run between the last look and the release of the slot found the slot taken.

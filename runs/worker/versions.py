@@ -62,6 +62,8 @@ def _make_key(run: Run) -> tuple[int, ModelSettings]:
 
 
 def _limit(spec: FlowSpec, run: Run) -> FlowSpec:
-    if (run.token_budget, run.cost_budget) == (spec.token_budget, spec.cost_budget):
+    time_limit = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
+    own = (run.token_budget, run.cost_budget, time_limit)
+    if own == (spec.token_budget, spec.cost_budget, spec.time_limit):
         return spec
-    return spec.with_limits(token_budget=run.token_budget, cost_budget=run.cost_budget)
+    return spec.with_limits(token_budget=run.token_budget, cost_budget=run.cost_budget, time_limit=time_limit)

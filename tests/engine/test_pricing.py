@@ -5,8 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from genai_prices import Usage, calc_price
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from flows.engine.pricing import price_usage
+from flows.engine.pricing import _read_prices, has_price, price_usage
 from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage, sum_usage
 
 
@@ -32,6 +36,57 @@ def test_a_long_prompt_is_priced_in_its_tier() -> None:
     large = price_usage("gpt-5.5", make_usage(400_000)).cost
     assert small is not None
     assert large == 4 * small
+
+
+MODELS = [model.id for provider in get_snapshot().providers if provider.id == "openai" for model in provider.models]
+
+
+def ask_list(model: str, usage: TokenUsage) -> Decimal | None:
+    """What the price list itself says; None where it lacks the price of a unit that was used."""
+    tokens = Usage(input_tokens=usage.prompt, cache_read_tokens=usage.cached, output_tokens=usage.completion)
+    try:
+        price = calc_price(tokens, model, provider_id="openai")
+    except (LookupError, ValueError):
+        return None
+    lacks_prompt = usage.prompt and price.model_price.input_mtok is None
+    lacks_completion = usage.completion and price.model_price.output_mtok is None
+    return None if lacks_prompt or lacks_completion else price.total_price
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_every_listed_model_costs_exactly_what_the_list_says(model: str, data: st.DataObject) -> None:
+    # Where some prices change with the length of the prompt.
+    near = st.integers(271_990, 272_010)
+    prompt = data.draw(st.integers(0, 1_000_000) | near)
+    completion = data.draw(st.integers(0, 100_000))
+    usage = make_usage(prompt, completion, data.draw(st.integers(0, prompt)))
+    expected = ask_list(model, usage) if prompt or completion else None
+    assert price_usage(model, usage).cost == expected
+
+
+def test_a_tier_begins_above_its_number() -> None:
+    for prompt in (271_999, 272_000, 272_001):
+        usage = make_usage(prompt)
+        assert price_usage("gpt-5.5", usage).cost == ask_list("gpt-5.5", usage)
+    ends = [price_usage("gpt-5.5", make_usage(prompt)).cost or 0 for prompt in (272_000, 272_001)]
+    assert ends[1] > 1.5 * float(ends[0])
+
+
+def test_prices_are_read_from_the_list_once() -> None:
+    price_usage("gpt-5-mini", make_usage(10, 10))
+    misses = _read_prices.cache_info().misses
+    for count in range(1, 100):
+        price_usage("gpt-5-mini", make_usage(count, count))
+    # One more at most, should midnight pass meanwhile.
+    assert _read_prices.cache_info().misses <= misses + 1
+
+
+def test_a_model_knows_whether_it_has_a_price() -> None:
+    assert has_price("gpt-5-mini")
+    assert not has_price("gpt-9")
+    assert not has_price("whisper-1")
 
 
 @pytest.mark.parametrize("model", ["gpt-9", "", "whisper-1", "text-embedding-3-small", "x" * 10_000])

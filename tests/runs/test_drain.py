@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ from django_q.models import OrmQ
 
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
-from runs.models.run import in_future
 from runs.ownership import Owner
-from runs.worker import event_loop
+from runs.worker import event_loop, tasks
 from runs.worker.slots import Slot
 from runs.worker.stop_flags import hurrying, stopping
-from runs.worker.tasks import drain
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -30,13 +27,11 @@ TEA = {"text": "Tea is a warm drink."}
 
 
 @pytest.fixture
-def provider(model_server: ModelServer, settings: Any, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
-    """The simulated model over TCP as the installation's provider; the drain ends as soon as it is idle."""
+def provider(model_server: ModelServer, settings: Any) -> ModelServer:
+    """The simulated model over TCP as the installation's provider."""
     settings.TOOLFLOW_PROVIDER = "openai"
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
-    monkeypatch.setattr(event_loop, "LINGER", 0.0)
-    monkeypatch.setattr(event_loop, "SOON", timedelta(0))
     return model_server
 
 
@@ -46,6 +41,10 @@ def _own_slots(settings: Any, tmp_path: Any) -> Iterator[None]:
     yield
     stopping.clear()
     hurrying.clear()
+
+
+def drain(*, leaves_when_idle: bool = True) -> str:
+    return tasks.drain(leaves_when_idle=leaves_when_idle)
 
 
 def in_another_thread(action: Any) -> None:
@@ -158,8 +157,7 @@ class TestRotation:
 
     def test_its_successor_is_woken(self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(event_loop, "ROTATION", (0.0, 0.0))
-        monkeypatch.setattr(event_loop, "LINGER", 60.0)
-        drain()
+        drain(leaves_when_idle=False)
         assert OrmQ.objects.count() == 1
         assert Slot.take() is not None
 
@@ -212,15 +210,3 @@ class TestBudgetOfAFlow:
         late.refresh_from_db()
         assert (late.end_reason, late.attempt_count) == (EndReason.BUDGET_EXCEEDED, 0)
         assert provider.app.call_count == 1
-
-
-class TestIdle:
-    def test_an_idle_drain_stays_for_a_run_whose_wait_ends_soon(
-        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(event_loop, "SOON", timedelta(seconds=60))
-        script(provider, tool_1=[TEA])
-        make_run(available_at=in_future(timedelta(seconds=0.2)))
-        make_run(available_at=in_future(timedelta(hours=1)))
-        drain()
-        assert [run.status for run in Run.objects.order_by("pk")] == [RunStatus.SUCCEEDED, RunStatus.QUEUED]

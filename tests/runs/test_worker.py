@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,18 +40,16 @@ LONG_ENOUGH = AuditSpec(
 
 
 @pytest.fixture
-def provider(model_server: ModelServer, settings: Any, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
-    """The simulated model over TCP as the installation's provider; the drain ends as soon as it is idle."""
+def provider(model_server: ModelServer, settings: Any) -> ModelServer:
+    """The simulated model over TCP as the installation's provider."""
     settings.TOOLFLOW_PROVIDER = "openai"
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
-    monkeypatch.setattr(event_loop, "LINGER", 0.0)
-    monkeypatch.setattr(event_loop, "SOON", timedelta(0))
     return model_server
 
 
 def drain() -> None:
-    asyncio.run(event_loop.Drain().run())
+    asyncio.run(event_loop.Drain(leaves_when_idle=True).run())
 
 
 def run_flow(spec: FlowSpec, **fields: Any) -> Run:

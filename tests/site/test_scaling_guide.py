@@ -10,7 +10,6 @@ import pytest
 from runs import sweep
 from runs.models.run import MAX_CRASHES
 from runs.models.worker import SILENCE
-from runs.queue_processes import pusher
 from runs.worker.event_loop import HEARTBEAT
 from tests.site.test_settings import read_settings
 from tests.test_docs import read_page, read_table, unquote
@@ -36,5 +35,4 @@ def test_times_in_the_text_are_right(tmp_path: Path) -> None:
     text = read_page(GUIDE)
     assert timedelta(seconds=30) == SILENCE and "for\n30 seconds is *silent*" in text
     assert f"lease + a sixth of it + {heartbeat:g} seconds ({lease + grace + heartbeat:g} with the default)" in text
-    assert f"runs start up to {pusher.OWN_WAKING:g} seconds later than usual" in text
     assert MAX_CRASHES == 5 and "died five times" in text

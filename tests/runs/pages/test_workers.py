@@ -33,7 +33,7 @@ class TestPage:
     def test_without_a_worker_it_says_how_to_start_one(self, viewer: Client) -> None:
         words = read_words(get_page(viewer, "/workers/"))
         assert "No worker is at work" in words
-        assert "start one with manage.py run_worker" in words
+        assert "Start one with manage.py run_worker" in words
         assert NOTICE not in words
 
     def test_each_worker_has_a_row_with_its_state_in_words(self, viewer: Client) -> None:
