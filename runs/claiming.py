@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.db import models, transaction
 from django.db.models import Exists, ExpressionWrapper, F, OuterRef, Q
@@ -25,6 +26,11 @@ def no_limits(model: str) -> None:
     """The room of every model where there are no limits."""
 
 
+def has_ready_runs(*, unable: Collection[int] = ()) -> bool:
+    """Whether any run is queued for a worker that can't execute the versions ``unable``. One look, no lock."""
+    return _find_ready(unable).exists()
+
+
 def claim_runs(
     *,
     free: int,
@@ -35,21 +41,27 @@ def claim_runs(
     room: Room = no_limits,
     unable: Collection[int] = (),
 ) -> list[Run]:
-    """Take up to ``free`` queued runs and give them to ``owner`` until ``lease`` from now.
+    """Take up to ``free`` queued runs and give them to ``owner`` until ``lease`` from now, the oldest first.
 
     Of a higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is
     under way: ``in_flight`` says how many runs of each flow the owner has already. ``room`` bounds the runs by the
     model of their next call. ``unable`` are versions that the owner can't execute. ``is_simulated`` says whether the
     owner's calls go to the simulated model.
     """
-    ready = Run.objects.queued()
-    if unable:
-        ready = ready.exclude(version__in=unable)
-    # Asked often and mostly in vain: a look that takes no lock comes first.
-    if free <= 0 or not ready.exists():
+    ready = _find_ready(unable)
+    flows = _find_flows(ready)
+    limits = {flow: limit for flow, limit, *_ in flows if limit is not None}
+    # Looked at without a lock first: this is asked often, and a flow that has all it may have is no news.
+    left = _count_left(limits)
+    flows = [flow for flow in flows if left.get(flow[0], 1)]
+    if free <= 0 or not flows:
         return []
     with transaction.atomic():
-        ids = _choose(ready, free=free, in_flight=Counter(in_flight or {}), room=room)
+        if limits:
+            # Whoever else wants to claim runs of these flows waits until this claim can be seen.
+            list(Flow.objects.select_for_update().filter(pk__in=limits).order_by("pk").values_list("pk", flat=True))
+            left = _count_left(limits)
+        ids = _choose(ready, flows, free=free, left=left, in_flight=Counter(in_flight or {}), room=room)
         if not ids:
             return []
         Run.objects.filter(pk__in=ids).update(
@@ -70,12 +82,17 @@ def claim_runs(
             ),
             revision=F("revision") + 1,
         )
-        return list(Run.objects.filter(pk__in=ids).order_by("priority", "available_at", "pk"))
+        return list(Run.objects.filter(pk__in=ids).order_by("priority", "pk"))
 
 
-def _choose(ready: RunQuerySet, *, free: int, in_flight: Counter[int], room: Room) -> list[int]:
-    """The ids of the runs to take, locked."""
-    flows = list(
+def _find_ready(unable: Collection[int]) -> RunQuerySet:
+    ready = Run.objects.queued()
+    return ready.exclude(version__in=unable) if unable else ready
+
+
+def _find_flows(ready: RunQuerySet) -> list[tuple[Any, ...]]:
+    """Flows that have runs to claim: key, how many may be under way, and for each priority whether there are any."""
+    return list(
         # One look into an index for each flow and priority, however many runs are queued.
         Flow.objects.annotate(
             **{
@@ -87,8 +104,18 @@ def _choose(ready: RunQuerySet, *, free: int, in_flight: Counter[int], room: Roo
         .order_by("pk")
         .values_list("pk", "max_runs_in_flight", *(f"has_{priority.name.lower()}" for priority in Priority))
     )
-    limits = {flow: limit for flow, limit, *_ in flows if limit is not None}
-    left = _count_left(limits)
+
+
+def _choose(
+    ready: RunQuerySet,
+    flows: list[tuple[Any, ...]],
+    *,
+    free: int,
+    left: dict[int, int],
+    in_flight: Counter[int],
+    room: Room,
+) -> list[int]:
+    """The ids of the runs to take, locked."""
     rooms: dict[str, int | None] = {}
     chosen: list[int] = []
     for position, priority in enumerate(Priority):
@@ -113,8 +140,6 @@ def _count_left(limits: Mapping[int, int]) -> dict[int, int]:
     """How many more runs each flow with a limit may have under way, on all hosts together."""
     if not limits:
         return {}
-    # Whoever else wants to claim runs of these flows waits until this claim can be seen.
-    list(Flow.objects.select_for_update().filter(pk__in=limits).order_by("pk").values_list("pk", flat=True))
     running = dict(
         Run.objects.running()
         .filter(flow__in=limits)
@@ -145,18 +170,17 @@ def share_slots(free: int, in_flight: Mapping[int, int], left: Mapping[int, int]
 
 def _take(ready: RunQuerySet, share: int, room: Room, rooms: dict[str, int | None]) -> list[int]:
     """Up to ``share`` ids of runs whose model has room, oldest first, locked."""
-    candidates = (
-        ready.order_by("available_at", "pk")
-        .select_for_update(skip_locked=True, of=("self",))
-        .values_list("pk", "next_model")
-    )
+    # In the order of submission: a run that was handed back is not sent behind all those that came after it.
+    candidates = ready.order_by("pk").values_list("pk", "next_model")
     found = list(candidates[:share])
-    taken = _keep_within(found, share, room, rooms)
-    if len(taken) < len(found) == share:
+    kept = _keep_within(found, share, room, rooms)
+    if len(kept) < len(found) == share:
         # Some wait for a limit of their model: runs of other models behind them may go.
         more = list(candidates[share : share * LOOK_AHEAD])
-        taken += _keep_within(more, share - len(taken), room, rooms)
-    return taken
+        kept += _keep_within(more, share - len(kept), room, rooms)
+    # Only what is taken is locked: a backlog that waits for a limit is looked at again and again.
+    lockable = ready.filter(pk__in=kept).order_by("pk").select_for_update(skip_locked=True, of=("self",))
+    return list(lockable.values_list("pk", flat=True)) if kept else []
 
 
 def _keep_within(found: list[tuple[int, str]], most: int, room: Room, rooms: dict[str, int | None]) -> list[int]:

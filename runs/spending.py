@@ -14,13 +14,13 @@ from decimal import Decimal
 from django.db import transaction
 from django.db.models import F, Q, Sum
 
-from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.planner import EndReason, EndStatus, Finish, describe_used_cost, describe_used_tokens
 from flows.engine.usage import TokenUsage
 from flows.models import Flow
 from runs.models import FlowSpending, Run
 
 DAY, MONTH = "day", "month"
-PERIODS = {DAY: "today", MONTH: "this month"}
+PERIODS = {DAY: "the day", MONTH: "the month"}
 
 
 @dataclass(slots=True)
@@ -33,6 +33,8 @@ class FlowBudget:
     cost_budget: Decimal | None
     tokens: int = 0
     cost: Decimal = Decimal(0)
+    commits: int = 0
+    """How many transactions of this drain were committed when the rows were read."""
     unstored_tokens: int = 0
     unstored_cost: Decimal = Decimal(0)
 
@@ -41,25 +43,25 @@ class FlowBudget:
         self.unstored_tokens += usage.total
         self.unstored_cost += usage.cost or 0
 
-    def settle(self, usage: TokenUsage, *, is_stored: bool) -> None:
-        """An attempt that was counted is stored now, or never will be."""
+    def settle(self, usage: TokenUsage, *, commits: int | None) -> None:
+        """An attempt that was counted is stored now, by the ``commits``-th transaction, or (None) never will be."""
         self.unstored_tokens -= usage.total
         self.unstored_cost -= usage.cost or 0
-        if is_stored:
+        # What was read from the rows since holds it already.
+        if commits is not None and commits > self.commits:
             self.tokens += usage.total
             self.cost += usage.cost or 0
 
     def find_end(self) -> Finish | None:
         """How a run of the flow ends that wants to begin another attempt now: None while something is left."""
         tokens, cost = self.tokens + self.unstored_tokens, self.cost + self.unstored_cost
-        opening = f"All runs of the flow “{self.title}” together have used its"
-        when = f"{PERIODS[self.period]} (UTC)"
         if self.token_budget is not None and tokens >= self.token_budget:
-            sentence = f"{opening} budget of {self.token_budget:,} tokens for {when}: {tokens:,} used."
+            used = describe_used_tokens(self.token_budget, tokens)
         elif self.cost_budget is not None and cost >= self.cost_budget:
-            sentence = f"{opening} budget of ${self.cost_budget:,.2f} for {when}: ${cost:,.2f} used."
+            used = describe_used_cost(self.cost_budget, cost)
         else:
             return None
+        sentence = f"All runs of the flow “{self.title}” share a budget for {PERIODS[self.period]} (UTC): {used}."
         return Finish(EndStatus.ERRORED, EndReason.BUDGET_EXCEEDED, sentence)
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from flows.engine.history import Outcome
@@ -18,12 +19,14 @@ from runs.recorder import end_running_attempts
 
 logger = logging.getLogger(__name__)
 
-GRACE = 1 / 6
+GRACE = 1 / 3
 """The part of a lease that a worker has to prolong it after a sweep found it expired.
 
 After an outage of the database all leases are expired at once, and workers that lived through it hold attempts that
-are paid for. They come back within a second or two, and must not find their runs given away.
+are paid for. They come back within seconds, and must not find their runs given away.
 """
+STALE = timedelta(seconds=30)
+"""A suspicion that nobody acted upon for so long after the grace is from before an outage, and no longer counts."""
 
 
 MEMORY = timedelta(minutes=10)
@@ -58,8 +61,9 @@ def reclaim_from_dead_processes() -> int:
 
 
 def _reclaim_expired() -> int:
-    Run.objects.expired().filter(suspect_since=None).update(suspect_since=Now())
     grace = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE)
+    is_old = Q(suspect_since__lt=in_future(-grace - STALE))
+    Run.objects.expired().filter(Q(suspect_since=None) | is_old).update(suspect_since=Now())
     return _reclaim(Run.objects.suspect(grace), "whose lease ran out")
 
 

@@ -131,9 +131,23 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="run",
             index=models.Index(
-                condition=models.Q(("status", "queued")),
-                fields=["flow", "priority", "available_at", "id"],
-                name="run_queued_by_flow",
+                condition=models.Q(("status", "queued")), fields=["flow", "priority", "id"], name="run_queued_by_flow"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("deadline_at__isnull", False), ("status", "queued")),
+                fields=["deadline_at"],
+                name="run_queued_by_deadline",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                condition=models.Q(("status", "queued"), ("waiting_since__isnull", False)),
+                fields=["waiting_since"],
+                name="run_queued_by_waiting",
             ),
         ),
         migrations.AddIndex(

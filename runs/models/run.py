@@ -187,10 +187,16 @@ class Run(models.Model):
         ]
         indexes = [
             models.Index(fields=["available_at", "id"], condition=Q(status="queued"), name="run_queued"),
+            models.Index(fields=["flow", "priority", "id"], condition=Q(status="queued"), name="run_queued_by_flow"),
             models.Index(
-                fields=["flow", "priority", "available_at", "id"],
-                condition=Q(status="queued"),
-                name="run_queued_by_flow",
+                fields=["deadline_at"],
+                condition=Q(status="queued", deadline_at__isnull=False),
+                name="run_queued_by_deadline",
+            ),
+            models.Index(
+                fields=["waiting_since"],
+                condition=Q(status="queued", waiting_since__isnull=False),
+                name="run_queued_by_waiting",
             ),
             models.Index(fields=["lease_until"], condition=Q(status="running"), name="run_running"),
             models.Index(fields=["flow"], condition=Q(status="running"), name="run_running_by_flow"),
@@ -228,21 +234,20 @@ class Run(models.Model):
         says that this worker lacks plug-ins; the run doesn't wait for ever for one that has them.
         One that was to be cancelled ends so instead: nobody would look at its flag for as long as it waits.
         """
-        cancelled = self._held.filter(cancel_requested=True).update(
-            **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
-        )
-        return bool(
-            cancelled
-            or self._held.update(
-                **{
-                    **QUEUED_AGAIN,
-                    "available_at": in_future(delay),
-                    "next_model": next_model,
-                    "waiting_for": waiting_for,
-                    "waiting_since": Coalesce("waiting_since", Now()) if needs_plugins else None,
-                }
+        values = {
+            **QUEUED_AGAIN,
+            "available_at": in_future(delay),
+            "next_model": next_model,
+            "waiting_for": waiting_for,
+            "waiting_since": Coalesce("waiting_since", Now()) if needs_plugins else None,
+        }
+        with transaction.atomic():
+            # Whoever cancels it takes turns with this.
+            Run.objects.select_for_update().filter(pk=self.pk).first()
+            cancelled = self._held.filter(cancel_requested=True).update(
+                **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
             )
-        )
+            return bool(cancelled or self._held.update(**values))
 
     def reclaim(self, lost: RunQuerySet) -> bool:
         """Take a run from a worker that died: queue it again, or end it if that happened too often.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import signal
 import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -15,6 +16,7 @@ from django_q.monitor import save_task
 from django_q.worker import worker
 
 from runs.queue_processes.task_channel import TaskChannel
+from runs.worker.watchdog import watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -71,4 +73,10 @@ class TaskResults:
 
 def do_tasks(channel: TaskChannel, timer: TaskTimer) -> None:
     """Do tasks until told to stop, or until it is time for a fresh process."""
+
+    def put_off_timeout() -> None:
+        timer.value = Conf.TIMEOUT
+        signal.alarm(Conf.TIMEOUT)
+
+    watchdog.attach(put_off_timeout)
     worker(channel, TaskResults(), timer, Conf.TIMEOUT)

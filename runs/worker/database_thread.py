@@ -14,26 +14,46 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connection, connections
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    close_old_connections,
+    connection,
+    connections,
+)
 
-from runs.group_commit import RunWrite, Written, commit_writes
+from runs.group_commit import LeaseLostError, RunWrite, Written, commit_writes
 
 logger = logging.getLogger(__name__)
 
 DATABASE_ERRORS = (DatabaseError, InterfaceError)
 """What any work with the database may raise."""
 
-OUTAGE_ERRORS = (OperationalError, InterfaceError)
-"""What it raises when the database is away, full or locked: worth another try."""
+OUTAGE_ERRORS = (OperationalError, InterfaceError, InternalError)
+"""What it raises when the database is away, full, locked or takes no writes for now: worth another try."""
 
 LARGEST_GROUP = 100
 """Writes in one transaction: more gain nothing, and hold up the others that wait for the lock."""
 RETRY_PAUSE = 0.5
 """Seconds between tries to store what could not be stored."""
 PATIENCE = 300.0
-"""Seconds that a write is tried again on its own while others get through; without the database there is no limit."""
+"""Seconds that a write is tried again while others get through; while none does there is no limit."""
 
 _Result = TypeVar("_Result")
+
+
+class WriteRefusedError(Exception):
+    """The database takes other writes, and not this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A write that is stored, and how many transactions with writes had been committed then."""
+
+    written: Written
+    commits: int
 
 
 @dataclass(slots=True)
@@ -45,7 +65,7 @@ class _Question:
 @dataclass(slots=True)
 class _Storing:
     write: RunWrite
-    future: asyncio.Future[Written]
+    future: asyncio.Future[Stored]
     since: float = field(default_factory=time.monotonic)
 
 
@@ -61,6 +81,9 @@ class DatabaseThread:
         self._is_closing = False
         self._retry_at = 0.0
         self._outage_since: float | None = None
+        self._stored_at = 0.0
+        self.commits = 0
+        """How many transactions with writes were committed; to be read on the thread."""
         self._thread = threading.Thread(target=self._run, name="database", daemon=True)
         self._thread.start()
 
@@ -79,12 +102,21 @@ class DatabaseThread:
             self._changed.notify()
         return await future
 
-    async def store(self, write: RunWrite) -> Written:
+    async def persist(self, write: Callable[[], _Result]) -> _Result:
+        """Do ``write`` on the thread, again and again while the database is away; it must bear being repeated."""
+        while True:
+            try:
+                return await self.ask(write)
+            except OUTAGE_ERRORS as error:
+                logger.info("Something waits for the database: %s", error)
+                await asyncio.sleep(RETRY_PAUSE)
+
+    async def store(self, write: RunWrite) -> Stored:
         """Store what a run did. Returns once it is stored; while the database is away that is not.
 
-        Raises ``LeaseLostError`` if the run is no longer held.
+        Raises ``LeaseLostError`` if the run is no longer held, and ``WriteRefusedError`` if it can't be stored.
         """
-        future: asyncio.Future[Written] = self._loop.create_future()
+        future: asyncio.Future[Stored] = self._loop.create_future()
         with self._changed:
             self._storing.append(_Storing(write, future))
             self._changed.notify()
@@ -146,10 +178,18 @@ class DatabaseThread:
                 # One of them can't be stored: the others can.
                 self._store_singly(storing)
             else:
-                self._settle([(storing[0].future, error)])
+                self._refuse(storing[0], error)
         else:
             self._note_return()
-            self._settle([(one.future, result) for one, result in zip(storing, results, strict=True)])
+            self._settle([(one.future, self._stamp(result)) for one, result in zip(storing, results, strict=True)])
+
+    def _stamp(self, result: Written | LeaseLostError) -> Stored | LeaseLostError:
+        return Stored(result, self.commits) if isinstance(result, Written) else result
+
+    def _refuse(self, storing: _Storing, error: Exception) -> None:
+        refused = WriteRefusedError(f"{type(error).__name__}: {str(error).strip()}")
+        refused.__cause__ = error
+        self._settle([(storing.future, refused)])
 
     def _store_singly(self, storing: list[_Storing]) -> None:
         for one in storing:
@@ -160,9 +200,9 @@ class DatabaseThread:
         now = time.monotonic()
         kept = []
         for one in storing:
-            # While others get through it is this one's own fault, and it must not hold its run for ever.
-            if now - one.since > PATIENCE and self._answers():
-                self._settle([(one.future, error)])
+            # Where others got through it is this one's own fault, and it must not hold its run for ever.
+            if now - one.since > PATIENCE and self._stored_at > one.since:
+                self._refuse(one, error)
             else:
                 kept.append(one)
         if self._outage_since is None:
@@ -173,6 +213,8 @@ class DatabaseThread:
             self._retry_at = now + RETRY_PAUSE
 
     def _note_return(self) -> None:
+        self._stored_at = time.monotonic()
+        self.commits += 1
         if self._outage_since is not None:
             logger.warning("Attempts are stored again, after %.0f seconds.", time.monotonic() - self._outage_since)
             self._outage_since = None

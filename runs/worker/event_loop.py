@@ -17,18 +17,18 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from flows import __version__
-from runs.claiming import claim_runs
+from runs.claiming import claim_runs, has_ready_runs
 from runs.limits import create_gate
 from runs.models import Run, Worker
 from runs.ownership import Owner
 from runs.provider import choose_pricing, create_client, is_simulated
-from runs.queue import wake_worker
 from runs.spending import FlowBudget, load_budgets
 from runs.sweep import sweep
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
 from runs.worker.run_task import Interruption, RunTask, Workplace
 from runs.worker.stop_flags import hurrying, stopping
-from runs.worker.wake_channel import listen
+from runs.worker.wake_channel import WakeChannel
+from runs.worker.watchdog import watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,11 @@ FLAG_CHECK = 0.5
 """Seconds between looks at cancel flags and at budgets that flows share."""
 ROTATION = (220.0, 260.0)
 """Seconds after which a drain makes room for a fresh one; drawn at random so that drains don't rotate together."""
-OUTAGE_PAUSE = 0.5
-"""Seconds between looks while the database is away."""
+IDLE_LOOK = 0.1
+"""The same while no run is under way: nothing more than the start of the next one depends on it."""
+SLOW_LOOK = 0.5
+"""The same while the database is away, while all that is queued waits for a limit, and while an idle drain hears of
+queued runs at once."""
 WORTHWHILE = 8
 """With a backlog, one part in so many of all slots is left to become free before the next claim."""
 
@@ -66,24 +69,26 @@ class Drain:
         self._news = asyncio.Event()
         """Set when looking for queued runs is worthwhile at once."""
         self._has_backlog = False
+        self._is_blocked = False
+        """Whether nothing that is queued can go now."""
         self._done_at: dict[str, float] = {}
 
     async def run(self) -> int:
         """Work until idle, due for rotation or told to stop; gives the number of runs worked on."""
-        client = create_client()
-        database = DatabaseThread()
-        gate = create_gate(owner=str(self._owner), ask=database.ask)
-        self._place = Workplace(
-            database=database,
-            client=client,
-            gate=gate,
-            price=choose_pricing(),
-            stop=asyncio.Event(),
-        )
-        self._database = database
-        self._gate = gate
-        listening = asyncio.create_task(listen(self._news))
-        try:
+        async with contextlib.AsyncExitStack() as closing:
+            self._database = DatabaseThread()
+            closing.push_async_callback(self._database.close)
+            closing.push_async_callback(self._guard, partial(self._database.ask, self._sign_off))
+            self._gate = create_gate(owner=str(self._owner), ask=self._database.ask)
+            closing.push_async_callback(self._gate.close)
+            client = create_client()
+            closing.push_async_callback(client.close)
+            self._place = Workplace(
+                database=self._database, client=client, gate=self._gate, price=choose_pricing(), stop=asyncio.Event()
+            )
+            self._channel = WakeChannel(self._news)
+            listening = asyncio.create_task(self._channel.listen())
+            closing.callback(listening.cancel)
             is_well = False
             try:
                 await self._work()
@@ -91,26 +96,27 @@ class Drain:
             finally:
                 # Also after an error of our own: the runs are not to wait until their leases end.
                 await self._finish(at_once=not is_well)
-        finally:
-            listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listening
-            await client.close()
-            await gate.close()
-            await self._guard(partial(self._database.ask, self._sign_off))
-            await self._database.close()
         return self._executed
 
     async def _work(self) -> None:
         self._rotation_at = time.monotonic() + random.uniform(*ROTATION)  # noqa: S311  # spreads load, guards nothing
         while not stopping.is_set():
+            watchdog.keep_alive()
             is_well = await self._guard(self._look_around)
             if self._leaves_when_idle and is_well and not self._tasks:
                 return
             if time.monotonic() >= self._rotation_at and is_well and not self._database.is_away:
                 await self._guard(partial(self._database.ask, self._make_room))
                 return
-            await self._wait_for_news(LOOK if is_well else OUTAGE_PAUSE)
+            await self._wait_for_news(self._choose_pause() if is_well else SLOW_LOOK)
+
+    def _choose_pause(self) -> float:
+        """Seconds until the next look for queued runs, if nothing makes one worthwhile earlier."""
+        if self._is_blocked:
+            return SLOW_LOOK
+        if self._tasks:
+            return LOOK
+        return SLOW_LOOK if self._channel.is_open else IDLE_LOOK
 
     async def _finish(self, *, at_once: bool) -> None:
         """Hand all runs back, at the next boundary between attempts or at once; keep the leases meanwhile."""
@@ -120,6 +126,7 @@ class Drain:
                 for run_id in list(self._tasks):
                     self._interrupt(run_id, Interruption.HURRY)
             await asyncio.wait([task for _, task in self._tasks.values()], timeout=FLAG_CHECK)
+            watchdog.keep_alive()
             await self._guard(self._keep_hold)
 
     async def _look_around(self) -> None:
@@ -135,11 +142,12 @@ class Drain:
                 del self._done_at["heartbeat"]
                 raise
         if self._is_due("flags", FLAG_CHECK):
-            self._renew_budgets(await self._database.ask(load_budgets))
+            self._renew_budgets(*await self._database.ask(lambda: (self._database.commits, load_budgets())))
             await self._honour_cancel_flags()
 
-    def _renew_budgets(self, budgets: dict[int, FlowBudget]) -> None:
+    def _renew_budgets(self, commits: int, budgets: dict[int, FlowBudget]) -> None:
         for flow_id, budget in budgets.items():
+            budget.commits = commits
             if (known := self._place.budgets.get(flow_id)) is not None:
                 budget.unstored_tokens, budget.unstored_cost = known.unstored_tokens, known.unstored_cost
         self._place.budgets = budgets
@@ -175,17 +183,25 @@ class Drain:
         if free <= 0:
             return
         in_flight = Counter(run_task.run.flow_id for run_task, _ in self._tasks.values())
-        claimed = await self._database.ask(
-            lambda: claim_runs(
+        unable = list(self._place.unable)
+
+        def claim() -> list[Run] | None:
+            # Asked often and mostly in vain: a look that takes no lock comes first.
+            if not has_ready_runs(unable=unable):
+                return None
+            return claim_runs(
                 free=free,
                 owner=str(self._owner),
                 lease=self._lease,
                 is_simulated=is_simulated(),
                 in_flight=in_flight,
-                unable=list(self._place.unable),
+                unable=unable,
                 room=self._gate.room,
             )
-        )
+
+        found = await self._database.ask(claim)
+        self._is_blocked = found == []
+        claimed = found or []
         self._has_backlog = len(claimed) == free
         for run in claimed:
             self._interrupt(run.pk, Interruption.LOST)
@@ -201,7 +217,7 @@ class Drain:
         if run_id in self._tasks and self._tasks[run_id][1] is task:
             del self._tasks[run_id]
         free = self._capacity - len(self._tasks)
-        if self._has_backlog and free >= max(1, self._capacity // WORTHWHILE):
+        if self._is_blocked or (self._has_backlog and free >= max(1, self._capacity // WORTHWHILE)):
             self._news.set()
 
     def _interrupt(self, run_id: int, why: Interruption) -> None:
@@ -223,8 +239,6 @@ class Drain:
         unable = dict(self._place.unable)
         await self._database.ask(lambda: self._sign_on(len(self._tasks), unable))
         await self._database.ask(sweep)
-        if len(self._tasks) >= self._capacity:
-            await self._database.ask(_call_for_help)
 
     def _sign_on(self, in_flight: int, unable: dict[int, str]) -> None:
         """Show this drain among the workers, and tell runs that it can't execute what they wait for."""
@@ -262,9 +276,3 @@ class Drain:
         )
         for run_id in flagged:
             self._interrupt(run_id, Interruption.CANCELLED)
-
-
-def _call_for_help() -> None:
-    """Wake other hosts: this drain has all that it can take."""
-    if Run.objects.queued().exists():
-        wake_worker()

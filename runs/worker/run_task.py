@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from runs.models.run import CANCELLED_SENTENCE
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget
 from runs.stored_history import load_history, make_run_id
-from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
+from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
 from runs.worker.stop_flags import stopping
 from runs.worker.versions import MissingPluginsError, PreparedVersions
 
@@ -90,15 +91,17 @@ class RunTask:
             await self._wait_for_plugins(str(error))
         except ProblemsError as error:
             await self._end(EndReason.CONFIGURATION, f"The run's version can't be executed. {error}")
-        except DATABASE_ERRORS as error:
-            # The lease runs out, and the sweep gives the run to a worker that can.
-            logger.warning("Run %s is left to the sweep, for the database can't be reached: %s", run.pk, error)
+        except WriteRefusedError as error:
+            logger.exception("The database refuses what run %s brought.", run.pk)
+            await self._end(
+                EndReason.INTERNAL_ERROR, f"The database refuses to store what the last call brought. {error}"
+            )
         except Exception as error:
             logger.exception("Run %s failed inside ToolFlow.", run.pk)
             sentence = f"ToolFlow itself failed ({type(error).__name__}: {error}). The worker's log has the details."
             await self._end(EndReason.INTERNAL_ERROR, sentence)
         finally:
-            self._settle(is_stored=False)
+            self._settle(None)
 
     async def record(self, progress: Progress) -> None:
         """Store ``progress``; returns once it is committed."""
@@ -108,14 +111,14 @@ class RunTask:
         self.is_leaving = progress.finish is not None
         storing = asyncio.ensure_future(self._place.database.store(write))
         try:
-            written = await asyncio.shield(storing)
+            stored = await asyncio.shield(storing)
         except asyncio.CancelledError:
             # What ended is paid for: it is stored before the run is cut off.
             await storing
             raise
-        self._recorder.confirm(write, written)
+        self._recorder.confirm(write, stored.written)
         if progress.ended is not None:
-            self._settle(is_stored=True)
+            self._settle(stored.commits)
 
     def _price(self, model: str, usage: TokenUsage) -> TokenUsage:
         """Price what a call used, and count it on the flow's budget before anybody asks for that again."""
@@ -125,19 +128,18 @@ class RunTask:
             budget.expect(priced)
         return priced
 
-    def _settle(self, *, is_stored: bool) -> None:
+    def _settle(self, commits: int | None) -> None:
         if self._unsettled is not None and (budget := self._place.budgets.get(self.run.flow_id)) is not None:
-            # The rows may have been read again since: counting twice for a moment errs on the safe side.
-            budget.settle(self._unsettled, is_stored=is_stored)
+            budget.settle(self._unsettled, commits=commits)
         self._unsettled = None
 
     async def _execute(self) -> None:
         run, place = self.run, self._place
         spec = place.versions.find(run)
         if spec is None:
-            spec = await place.database.ask(lambda: place.versions.prepare(run))
+            spec = await place.database.persist(lambda: place.versions.prepare(run))
         if run.attempt_count:
-            history, self._recorder = await place.database.ask(partial(self._load, spec))
+            history, self._recorder = await place.database.persist(partial(self._load, spec))
         else:
             history = History.begin(run.input, run_id=make_run_id(run))
             self._recorder = RunRecorder(run, spec, history)
@@ -175,7 +177,7 @@ class RunTask:
     async def _hand_back(self, end: ExecutionEnd, next_model: str) -> None:
         self.is_leaving = True
         delay = max(timedelta(0), end.resume_at - datetime.now(UTC)) if end.resume_at else timedelta(0)
-        await self._place.database.ask(
+        await self._place.database.persist(
             lambda: self.run.hand_back(delay=delay, next_model=next_model, waiting_for=end.waits_for)
         )
 
@@ -205,7 +207,7 @@ class RunTask:
     async def _try(self, write: Callable[[], object]) -> None:
         self.is_leaving = True
         try:
-            await self._place.database.ask(write)
+            await self._place.database.persist(write)
         except (LeaseLostError, *DATABASE_ERRORS) as error:
             # The lease runs out, and the sweep does what is left to do.
             logger.warning("Run %s is left to the sweep: %s", self.run.pk, error)
@@ -231,8 +233,8 @@ class DrainClock:
 
     async def sleep_until(self, moment: datetime) -> None:
         """Wait until ``moment``, or until the drain stops."""
-        while not self._stop.is_set() and (remaining := (moment - self.now()).total_seconds()) > 0:
-            try:
+        # Looked at once: a clock that somebody sets while this waits doesn't make it longer.
+        remaining = (moment - self.now()).total_seconds()
+        if remaining > 0:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), remaining)
-            except TimeoutError:
-                continue

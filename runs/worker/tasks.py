@@ -6,7 +6,6 @@ import asyncio
 
 from django.db import close_old_connections
 
-from runs.models import Run
 from runs.queue import wake_worker
 from runs.worker.event_loop import Drain
 from runs.worker.slots import Slot
@@ -33,7 +32,4 @@ def drain(*, leaves_when_idle: bool = False) -> str:
         executed = asyncio.run(Drain(make_room=make_room, leaves_when_idle=leaves_when_idle).run())
     finally:
         slot.release()
-    # Whoever submitted a run between the last look and the release of the slot found the slot taken.
-    if not stopping.is_set() and Run.objects.queued().exists():
-        wake_worker()
     return f"Worked on {executed} runs."

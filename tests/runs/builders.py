@@ -10,6 +10,8 @@ from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 from runs.claiming import claim_runs
 from runs.models import Run, Worker
+from runs.models.run import in_future
+from runs.sweep import GRACE
 from tests.engine.builders import make_flow as make_spec
 
 LEASE = timedelta(seconds=60)
@@ -45,8 +47,8 @@ def claim_run(run: Run, owner: str = "worker-1") -> Run:
 
 def expire_lease(run: Run) -> None:
     """Let the lease of a run end, as if its worker had been silent for so long that a sweep suspects it already."""
-    long_ago = "2000-01-01T00:00:00Z"
-    Run.objects.filter(pk=run.pk).update(lease_until=long_ago, suspect_since=long_ago)
+    suspect_since = in_future(-LEASE * GRACE - timedelta(seconds=1))
+    Run.objects.filter(pk=run.pk).update(lease_until="2000-01-01T00:00:00Z", suspect_since=suspect_since)
 
 
 def make_worker(*, host: str = "worker-host", pid: int = 4711, **fields: Any) -> Worker:

@@ -123,6 +123,15 @@ class TestLimitsOfModels:
         assert len(claim(1, room=lambda model: 0)) == 1
 
 
+class TestOrder:
+    def test_a_run_that_was_handed_back_goes_on_before_those_that_came_after_it(self) -> None:
+        version = make_version()
+        runs = [make_run(version) for _ in range(3)]
+        (first,) = claim(1)
+        first.hand_back()
+        assert [run.pk for run in claim(3)] == [run.pk for run in runs]
+
+
 class TestClaimedRuns:
     def test_versions_that_the_worker_can_not_execute_are_left_to_others(self) -> None:
         run = make_run()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from django.db import DataError, OperationalError
+from django.db import DataError, InternalError, OperationalError
 
 from flows.engine.execution import Progress, Start
 from runs.group_commit import LeaseLostError, RunWrite, Written, commit_writes
@@ -17,7 +17,7 @@ from runs.models import Attempt, Run
 from runs.recorder import RunRecorder
 from runs.stored_history import load_history
 from runs.worker import database_thread
-from runs.worker.database_thread import DatabaseThread
+from runs.worker.database_thread import DatabaseThread, Stored, WriteRefusedError
 from tests.engine.builders import NOON, make_flow, make_step
 from tests.runs.builders import claim_run, make_run, make_version
 
@@ -40,6 +40,7 @@ class Commits:
         self.sizes: list[int] = []
         self.errors: list[Exception] = []
         self.poison: set[int] = set()
+        self.too_large: set[int] = set()
         monkeypatch.setattr(database_thread, "commit_writes", self)
         monkeypatch.setattr(database_thread, "RETRY_PAUSE", 0.01)
 
@@ -49,6 +50,8 @@ class Commits:
             raise self.errors.pop(0)
         if any(write.run_id in self.poison for write in writes):
             raise DataError("a value that the database refuses")
+        if any(write.run_id in self.too_large for write in writes):
+            raise OperationalError("out of memory")
         return commit_writes(writes)
 
 
@@ -77,7 +80,7 @@ def store_together(writes: list[RunWrite]) -> list[Any]:
 
 
 def test_what_waits_together_is_stored_in_one_transaction(writes: list[RunWrite], commits: Commits) -> None:
-    assert all(isinstance(result, Written) for result in store_together(writes))
+    assert all(isinstance(result, Stored) for result in store_together(writes))
     assert commits.sizes == [3]
     assert Attempt.objects.count() == 3
 
@@ -85,7 +88,7 @@ def test_what_waits_together_is_stored_in_one_transaction(writes: list[RunWrite]
 def test_a_run_that_was_lost_is_told_so_and_the_others_are_stored(writes: list[RunWrite]) -> None:
     Run.objects.filter(pk=writes[1].run_id).update(owner="worker-2", epoch=7)
     results = store_together(writes)
-    assert [type(result) for result in results] == [Written, LeaseLostError, Written]
+    assert [type(result) for result in results] == [Stored, LeaseLostError, Stored]
     assert Attempt.objects.count() == 2
 
 
@@ -94,7 +97,7 @@ def test_one_write_that_can_not_be_stored_does_not_keep_the_others_from_it(
 ) -> None:
     commits.poison = {writes[1].run_id}
     results = store_together(writes)
-    assert [type(result) for result in results] == [Written, DataError, Written]
+    assert [type(result) for result in results] == [Stored, WriteRefusedError, Stored]
     assert commits.sizes == [3, 1, 1, 1]
 
 
@@ -104,7 +107,7 @@ def test_nothing_is_lost_while_the_database_is_away_and_it_is_said_once(
     monkeypatch.setattr(DatabaseThread, "_answers", lambda self: False)
     commits.errors = [OperationalError("the server closed the connection")] * 5
     with caplog.at_level(logging.WARNING):
-        assert all(isinstance(result, Written) for result in store_together(writes))
+        assert all(isinstance(result, Stored) for result in store_together(writes))
     assert commits.sizes == [3] * 6
     assert Attempt.objects.count() == 3
     assert [record.message.split(":")[0] for record in caplog.records if record.name == database_thread.__name__] == [
@@ -113,13 +116,28 @@ def test_nothing_is_lost_while_the_database_is_away_and_it_is_said_once(
     ]
 
 
-def test_a_write_that_fails_again_and_again_while_others_get_through_gives_up_in_the_end(
+def test_a_write_that_fails_again_and_again_while_others_get_through_is_refused_in_the_end(
     writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_thread, "PATIENCE", 0.0)
-    commits.errors = [OperationalError("out of memory")] * 2
+    commits.too_large = {writes[0].run_id}
+    results = store_together(writes)
+    assert [type(result) for result in results] == [WriteRefusedError, Stored, Stored]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OperationalError("database or disk is full"), InternalError("cannot execute UPDATE in a read-only transaction")],
+    ids=["disk full", "read-only"],
+)
+def test_while_nothing_gets_through_a_write_is_kept_for_as_long_as_it_takes(
+    writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The database answers questions all the while."""
+    monkeypatch.setattr(database_thread, "PATIENCE", 0.0)
+    commits.errors = [error] * 20
     (result,) = store_together(writes[:1])
-    assert isinstance(result, OperationalError)
+    assert isinstance(result, Stored)
 
 
 def test_other_questions_are_answered_while_writes_wait_for_their_next_try(

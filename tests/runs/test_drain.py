@@ -194,7 +194,7 @@ class TestBudgetOfAFlow:
             assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.BUDGET_EXCEEDED)
         used = sum(run.total_tokens for run in (first, second))
         assert FlowSpending.objects.get().tokens == used
-        assert f"budget of 1 tokens for this month (UTC): {used:,} used." in second.end_sentence
+        assert f"for the month (UTC): budget of 1 token used ({used:,})." in second.end_sentence
         # Both had begun their first step before either had used anything.
         assert provider.app.call_count <= 2
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import in_future
 from runs.ownership import Owner
-from runs.sweep import sweep
+from runs.sweep import GRACE, STALE, sweep
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -58,9 +58,19 @@ class TestExpiredLeases:
         Run.objects.filter(pk=run.pk).update(lease_until=in_future(timedelta(minutes=-5)))
         sweep()
         Run.objects.filter(pk=run.pk).update(
-            suspect_since=in_future(timedelta(seconds=-settings.TOOLFLOW_LEASE / 6 - 1))
+            suspect_since=in_future(timedelta(seconds=-settings.TOOLFLOW_LEASE * GRACE - 1))
         )
         assert sweep() == 1
+
+    def test_a_suspicion_from_before_an_outage_is_forgotten(self, settings: Any) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        before = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE) + STALE + timedelta(seconds=1)
+        Run.objects.filter(pk=run.pk).update(
+            lease_until=in_future(timedelta(minutes=-5)), suspect_since=in_future(-before)
+        )
+        assert sweep() == 0
+        run.refresh_from_db()
+        assert run.status == RunStatus.RUNNING
 
     def test_a_worker_that_comes_back_between_two_looks_keeps_its_run(self) -> None:
         run = claim_run(make_run(), "elsewhere")

@@ -9,19 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import DataError, connection
 
 from flows.engine.execution import Execution, ExecutionEnd, Progress, Start
 from flows.engine.history import History, Outcome
 from flows.engine.prompt import CURRENT_STEP_HEADING
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from flows.engine.spec import AuditSpec, FlowSpec
-from runs.group_commit import LeaseLostError
+from runs.group_commit import LeaseLostError, RunWrite, commit_writes
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
 from runs.recorder import RunRecorder
 from runs.stored_history import load_history
 from runs.sweep import sweep
-from runs.worker import event_loop
+from runs.worker import database_thread, event_loop
 from runs.worker.database_thread import DatabaseThread
 from runs.worker.run_task import RunTask
 from tests.engine.builders import make_flow, make_step
@@ -292,6 +292,22 @@ class TestResume:
         with pytest.raises(LeaseLostError):
             recorder.record(Progress(begun=start))
         assert not Attempt.objects.exists()
+
+
+class TestRefusedByTheDatabase:
+    def test_a_run_whose_output_the_database_refuses_ends_errored_and_is_not_called_again(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(writes: list[RunWrite]) -> Any:
+            if any(write.ended is not None for write in writes):
+                raise DataError("value too long")
+            return commit_writes(writes)
+
+        monkeypatch.setattr(database_thread, "commit_writes", refuse)
+        run = run_flow(make_flow(make_step()))
+        assert (run.status, run.end_reason, run.crashes) == (RunStatus.ERRORED, EndReason.INTERNAL_ERROR, 0)
+        assert run.end_sentence.endswith("refuses to store what the last call brought. DataError: value too long")
+        assert provider.app.call_count == 1
 
 
 class TestClaimedAgain:

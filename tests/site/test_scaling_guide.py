@@ -34,5 +34,5 @@ def test_times_in_the_text_are_right(tmp_path: Path) -> None:
     grace, heartbeat = lease * sweep.GRACE, HEARTBEAT
     text = read_page(GUIDE)
     assert timedelta(seconds=30) == SILENCE and "for\n30 seconds is *silent*" in text
-    assert f"lease + a sixth of it + {heartbeat:g} seconds ({lease + grace + heartbeat:g} with the default)" in text
+    assert f"lease + a third of it + {heartbeat:g} seconds ({lease + grace + heartbeat:g} with the default)" in text
     assert MAX_CRASHES == 5 and "died five times" in text
