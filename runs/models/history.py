@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from flows.engine.history import Outcome
 from flows.engine.issues import Severity
-from flows.json_field import OrderedJSONField
+from flows.json_field import OrderedJSONField, PackedJSONField
 from runs.models.run import Run
 
 OUTCOME_CHOICES = [(outcome.value, outcome.value.capitalize()) for outcome in Outcome]
@@ -49,7 +49,7 @@ class Attempt(models.Model):
     raw_output = OrderedJSONField(
         null=True, blank=True, help_text="What came back before the sanitizer, where it differs from the output."
     )
-    request = OrderedJSONField(null=True, blank=True, help_text="The exact body that was sent to the model.")
+    request = PackedJSONField(null=True, blank=True, help_text="The exact body that was sent to the model.")
     model = models.CharField(max_length=200, blank=True, default="")
     response_id = models.CharField(max_length=200, blank=True, default="")
     finish_reason = models.CharField(max_length=50, blank=True, default="")
