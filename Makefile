@@ -1,11 +1,13 @@
 # `make help` lists what can be done here.
 .DEFAULT_GOAL := help
-.PHONY: help up test lint style types imports migrations format bench services lock clean base dev
+.PHONY: help up test faults lint style types imports migrations format bench services lock clean base dev
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
+BENCH_VENV := .venv-bench
+PIP_OPTIONS := install --quiet --disable-pip-version-check --no-input --require-hashes
+PIP_INSTALL := $(BIN)/python -m pip $(PIP_OPTIONS)
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
 
@@ -24,6 +26,13 @@ test: dev ## Run all tests that this machine has the parts for (ARGS="…" for p
 		echo "All tests, on SQLite:"; \
 	fi; \
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS) || status=1; \
+	exit $$status
+
+faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=2000 PACE=1)
+	@unset DATABASE_URL; status=0; \
+	TOOLFLOW_TEST_LONG=1 $(BIN)/python -m pytest tests/faults $(ARGS) || status=1; \
+	$(BIN)/python -m tests.faults $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) \
+		$(if $(PACE),--pace $(PACE)) || status=1; \
 	exit $$status
 
 lint: style types imports migrations ## Check style, types, import direction and migrations
@@ -51,8 +60,16 @@ format: dev ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: dev ## Measure, side by side with peers
+bench: dev $(BENCH_VENV)/bin/pip ## Measure, side by side with peers: about five minutes (ARGS="--help" for choices)
+	@cmp -s requirements/bench.txt $(BENCH_VENV)/bench.txt || { \
+		echo "Installing the peers into $(BENCH_VENV) …" && \
+		$(BENCH_VENV)/bin/python -m pip $(PIP_OPTIONS) -r requirements/bench.txt && \
+		cp requirements/bench.txt $(BENCH_VENV)/; }
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# The peers' versions must not hold back ours, nor ours theirs.
+$(BENCH_VENV)/bin/pip:
+	@$(PYTHON) -m venv $(BENCH_VENV)
 
 services: ## Install and start PostgreSQL, Redis and Chromium for the tests (Debian, as root)
 	@scripts/start_services
@@ -61,9 +78,10 @@ lock: dev ## Pin what requirements/*.in ask for (ARGS=--upgrade for newer versio
 	$(LOCK) $(ARGS) requirements/base.in -o requirements/base.txt
 	$(LOCK) $(ARGS) -c requirements/base.txt requirements/scale.in -o requirements/scale.txt
 	$(LOCK) $(ARGS) requirements/dev.in -o requirements/dev.txt
+	$(LOCK) $(ARGS) requirements/bench.in -o requirements/bench.txt
 
-clean: ## Remove the virtual environment and all caches; var/ stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis test-results
+clean: ## Remove the virtual environments and all caches; var/ stays
+	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis test-results
 
 $(BIN)/pip:
 	@command -v $(PYTHON) >/dev/null || { echo "ToolFlow needs Python 3.11 or later, and there is no $(PYTHON) here." >&2; exit 1; }

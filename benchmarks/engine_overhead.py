@@ -14,9 +14,9 @@ Looking up what the tokens cost is left out: that is the price list's time, and 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +24,8 @@ from typing import Any
 import httpx2
 from openai import AsyncOpenAI
 
+from benchmarks.figures import Figure, print_table
+from benchmarks.setting import Setting
 from flows.engine import plugins as plugin_module
 from flows.engine.evaluation import step_variables
 from flows.engine.execution import Execution
@@ -79,8 +81,12 @@ class RecordingClient:
         await self._client.close()
 
 
-async def main() -> None:
-    """Measure and print the table."""
+def measure(setting: Setting) -> list[Figure]:
+    """Measure, print a table, and give the figure that has a target."""
+    return asyncio.run(_measure())
+
+
+async def _measure() -> list[Figure]:
     plugin_module.load_plugins(["flows.examples.plugins"])
     registry = plugin_module.registry
     flow = FlowSpec.from_document(load_documents()[FLOW])
@@ -118,13 +124,17 @@ async def main() -> None:
                 await work()
             times[name].append((time.process_time() - started) / (RUNS_A_ROUND * len(attempts)) * 1000)
     core, engine, bare_call = (statistics.median(values) for values in times.values())
-    sys.stdout.write(
-        f"Engine overhead, {FLOW}: {len(attempts)} attempts a run, {ROUNDS} rounds, median CPU of one attempt\n"
-        f"  planner, prompt, validation, audits  {core:6.3f} ms  {core / bare_call:5.2f} × bare"
-        f"  (at most {TARGET} ms)\n"
-        f"  whole engine                         {engine:6.3f} ms  {engine / bare_call:5.2f} × bare\n"
-        f"  bare openai call                     {bare_call:6.3f} ms\n"
+    rows = [
+        ("planner, prompt, validation, audits", f"{core:.3f}", f"{core / bare_call:.2f}"),
+        ("whole engine", f"{engine:.3f}", f"{engine / bare_call:.2f}"),
+        ("bare openai call, answered from memory", f"{bare_call:.3f}", "1"),
+    ]
+    print_table(
+        f"Engine, {FLOW}: {len(attempts)} attempts a run, {ROUNDS} rounds, medians",
+        ("part", "CPU ms an attempt", "× bare"),
+        rows,
     )
+    return [Figure("Planner, prompt, validation and audits of an attempt", core, "ms", at_most=TARGET)]
 
 
 def make_bare_client(memory: MemoryClient) -> AsyncOpenAI:
