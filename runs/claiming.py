@@ -18,8 +18,37 @@ from runs.models.run import RunQuerySet, in_future
 Room = Callable[[str], int | None]
 """Given a model, how many calls to it could begin now; None where nothing limits them."""
 
+TOGETHER = {2: 16, 3: 4, 4: 1}
+"""How many runs that lost so many workers one drain may have at a time.
+
+A run that kills its worker takes all others there with it. The more often that happened to a run the fewer go beside
+it, so that in the end only the one to blame has lost five.
+"""
+
 LOOK_AHEAD = 4
 """How many times as many runs are looked at as can be taken, where some can't go now for a limit of their model."""
+
+
+class Allowance:
+    """What else bounds a claim, run by run: room for calls of a model, and how many suspects go together."""
+
+    def __init__(self, room: Room, crashed: Mapping[int, int]) -> None:
+        self._room = room
+        self._rooms: dict[str, int | None] = {}
+        self._together = {crashes: most - crashed.get(crashes, 0) for crashes, most in TOGETHER.items()}
+
+    def take(self, model: str, crashes: int) -> bool:
+        """Whether a run may be claimed that asks ``model`` next and lost its worker ``crashes`` times."""
+        if model not in self._rooms:
+            self._rooms[model] = self._room(model) if model else None
+        left, together = self._rooms[model], self._together.get(crashes)
+        if (left is not None and left <= 0) or (together is not None and together <= 0):
+            return False
+        if left is not None:
+            self._rooms[model] = left - 1
+        if together is not None:
+            self._together[crashes] = together - 1
+        return True
 
 
 def no_limits(model: str) -> None:
@@ -38,14 +67,16 @@ def claim_runs(
     lease: timedelta,
     is_simulated: bool,
     in_flight: Mapping[int, int] | None = None,
+    crashed: Mapping[int, int] | None = None,
     room: Room = no_limits,
     unable: Collection[int] = (),
 ) -> list[Run]:
     """Take up to ``free`` queued runs and give them to ``owner`` until ``lease`` from now, the oldest first.
 
     Of a higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is
-    under way: ``in_flight`` says how many runs of each flow the owner has already. ``room`` bounds the runs by the
-    model of their next call. ``unable`` are versions that the owner can't execute. ``is_simulated`` says whether the
+    under way: ``in_flight`` says how many runs of each flow the owner has already. ``crashed`` says how many it has
+    that lost so many workers: of those only few go together. ``room`` bounds the runs by the model of their next call.
+    ``unable`` are versions that the owner can't execute. ``is_simulated`` says whether the
     owner's calls go to the simulated model.
     """
     ready = _find_ready(unable)
@@ -56,12 +87,13 @@ def claim_runs(
     flows = [flow for flow in flows if left.get(flow[0], 1)]
     if free <= 0 or not flows:
         return []
+    allowance = Allowance(room, crashed or {})
     with transaction.atomic():
         if limits:
             # Whoever else wants to claim runs of these flows waits until this claim can be seen.
             list(Flow.objects.select_for_update().filter(pk__in=limits).order_by("pk").values_list("pk", flat=True))
             left = _count_left(limits)
-        ids = _choose(ready, flows, free=free, left=left, in_flight=Counter(in_flight or {}), room=room)
+        ids = _choose(ready, flows, free=free, left=left, in_flight=Counter(in_flight or {}), allowance=allowance)
         if not ids:
             return []
         Run.objects.filter(pk__in=ids).update(
@@ -113,10 +145,9 @@ def _choose(
     free: int,
     left: dict[int, int],
     in_flight: Counter[int],
-    room: Room,
+    allowance: Allowance,
 ) -> list[int]:
     """The ids of the runs to take, locked."""
-    rooms: dict[str, int | None] = {}
     chosen: list[int] = []
     for position, priority in enumerate(Priority):
         waiting = [flow for flow, _, *has in flows if has[position]]
@@ -125,7 +156,7 @@ def _choose(
             shares = share_slots(free - len(chosen), {flow: in_flight[flow] for flow in waiting}, left)
             exhausted = set()
             for flow, share in shares.items():
-                taken = _take(ready.filter(flow=flow, priority=priority).exclude(pk__in=chosen), share, room, rooms)
+                taken = _take(ready.filter(flow=flow, priority=priority).exclude(pk__in=chosen), share, allowance)
                 chosen += taken
                 in_flight[flow] += len(taken)
                 if flow in left:
@@ -168,32 +199,17 @@ def share_slots(free: int, in_flight: Mapping[int, int], left: Mapping[int, int]
     return dict(shares)
 
 
-def _take(ready: RunQuerySet, share: int, room: Room, rooms: dict[str, int | None]) -> list[int]:
-    """Up to ``share`` ids of runs whose model has room, oldest first, locked."""
+def _take(ready: RunQuerySet, share: int, allowance: Allowance) -> list[int]:
+    """Up to ``share`` ids of runs that may go now, oldest first, locked."""
     # In the order of submission: a run that was handed back is not sent behind all those that came after it.
-    candidates = ready.order_by("pk").values_list("pk", "next_model")
+    candidates = ready.order_by("pk").values_list("pk", "next_model", "crashes")
     found = list(candidates[:share])
-    kept = _keep_within(found, share, room, rooms)
+    kept = [run_id for run_id, model, crashes in found if allowance.take(model, crashes)]
     if len(kept) < len(found) == share:
-        # Some wait for a limit of their model: runs of other models behind them may go.
-        more = list(candidates[share : share * LOOK_AHEAD])
-        kept += _keep_within(more, share - len(kept), room, rooms)
+        # Some have to wait: runs behind them may go.
+        for run_id, model, crashes in candidates[share : share * LOOK_AHEAD]:
+            if len(kept) < share and allowance.take(model, crashes):
+                kept.append(run_id)
     # Only what is taken is locked: a backlog that waits for a limit is looked at again and again.
     lockable = ready.filter(pk__in=kept).order_by("pk").select_for_update(skip_locked=True, of=("self",))
     return list(lockable.values_list("pk", flat=True)) if kept else []
-
-
-def _keep_within(found: list[tuple[int, str]], most: int, room: Room, rooms: dict[str, int | None]) -> list[int]:
-    kept: list[int] = []
-    for run_id, model in found:
-        if len(kept) >= most:
-            break
-        if model not in rooms:
-            rooms[model] = room(model) if model else None
-        left = rooms[model]
-        if left is None:
-            kept.append(run_id)
-        elif left > 0:
-            rooms[model] = left - 1
-            kept.append(run_id)
-    return kept

@@ -37,7 +37,7 @@ _POSTGRES_OPTIONS = {
     "tcp_user_timeout": 25_000,
     # The same for the server's end, and a bound on the locks of a process that is frozen in a transaction.
     "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
-    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=60000",
+    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=30000",
 }
 _REDIS_OPTIONS = {
     # Seconds. Whoever starts a run must not wait long for a broker that is away; the longest wait of the queue's own

@@ -1,3 +1,5 @@
+from typing import Any
+
 from django.apps.registry import Apps
 from django.db import migrations
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -9,7 +11,8 @@ BATCH = 500
 
 def pack_requests(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """Copy requests batch by batch, so that no more than one batch is in memory."""
-    Attempt = apps.get_model("runs", "Attempt")
+    # The model as it is in this migration, which the type checker doesn't know.
+    Attempt: Any = apps.get_model("runs", "Attempt")
     last = 0
     while True:
         batch = list(Attempt.objects.filter(pk__gt=last, request__isnull=False).only("request").order_by("pk")[:BATCH])
@@ -23,7 +26,8 @@ def pack_requests(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 def unpack_requests(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     """The way back."""
-    Attempt = apps.get_model("runs", "Attempt")
+    # The model as it is in this migration, which the type checker doesn't know.
+    Attempt: Any = apps.get_model("runs", "Attempt")
     for attempt in Attempt.objects.filter(packed_request__isnull=False).only("packed_request").iterator(BATCH):
         attempt.request = attempt.packed_request
         attempt.save(update_fields=["request"])

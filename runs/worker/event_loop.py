@@ -183,6 +183,7 @@ class Drain:
         if free <= 0:
             return
         in_flight = Counter(run_task.run.flow_id for run_task, _ in self._tasks.values())
+        crashed = Counter(run_task.run.crashes for run_task, _ in self._tasks.values())
         unable = list(self._place.unable)
 
         def claim() -> list[Run] | None:
@@ -195,6 +196,7 @@ class Drain:
                 lease=self._lease,
                 is_simulated=is_simulated(),
                 in_flight=in_flight,
+                crashed=crashed,
                 unable=unable,
                 room=self._gate.room,
             )

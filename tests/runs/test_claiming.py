@@ -132,6 +132,26 @@ class TestOrder:
         assert [run.pk for run in claim(3)] == [run.pk for run in runs]
 
 
+class TestRunsThatLostTheirWorkers:
+    def test_the_more_workers_runs_have_lost_the_fewer_of_them_go_together(self) -> None:
+        version = make_version()
+        for crashes in (0, 1, 2, 3, 4):
+            for _ in range(20):
+                make_run(version, crashes=crashes)
+        assert Counter(run.crashes for run in claim(100)) == {0: 20, 1: 20, 2: 16, 3: 4, 4: 1}
+
+    def test_those_that_the_worker_has_already_count(self) -> None:
+        make_run(crashes=4)
+        assert not claim(1, crashed={4: 1})
+        assert claim(1, crashed={4: 0})
+
+    def test_others_pass_those_that_have_to_wait(self) -> None:
+        version = make_version()
+        make_run(version, crashes=4)
+        innocent = make_run(version)
+        assert [run.pk for run in claim(1, crashed={4: 1})] == [innocent.pk]
+
+
 class TestClaimedRuns:
     def test_versions_that_the_worker_can_not_execute_are_left_to_others(self) -> None:
         run = make_run()

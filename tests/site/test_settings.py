@@ -247,7 +247,7 @@ def test_a_postgres_that_vanishes_is_noticed_at_both_ends_within_half_a_minute(
     )
     arguments = ("shell", "--no-imports", "--command", code)
     done = start_command(*arguments, data_dir=data_dir, DATABASE_URL=postgres_url)
-    assert done.stdout.split() == ["10", "5", "3", "25000", "1min"], done.stderr
+    assert done.stdout.split() == ["10", "5", "3", "25000", "30s"], done.stderr
 
 
 def test_options_in_the_address_of_the_database_win_over_ours(data_dir: Path) -> None:

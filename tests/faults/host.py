@@ -1,0 +1,157 @@
+"""One host of an installation under test: ``manage.py run_worker`` and all the processes below it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.faults.processes import MARK, Process, find_processes
+from tests.faults.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+START_PATIENCE = 30.0
+"""Seconds that the processes of a host may take to be there, on a busy machine."""
+STOP_PATIENCE = 30.0
+"""Seconds that a host may take to stop when it is told to, with short calls under way."""
+
+FOREIGN = (
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--uts",
+    "sh",
+    "-c",
+    'hostname "$0"; exec "$@"',
+)
+"""Before a command: run it as if on another machine, with its own process ids and the host name that follows."""
+
+
+class Host:
+    """The worker of one host.
+
+    ``environment`` is all that it sees; ``list_drains`` gives the ids of all processes that say they are drains.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        list_drains: Callable[[], set[int]],
+        is_foreign: bool = False,
+        command: Sequence[str] = ("manage.py", "run_worker"),
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._environment = environment
+        self._list_drains = list_drains
+        self._prefix = (*FOREIGN, name) if is_foreign else ()
+        self._command = command
+        self._mark = ""
+        self._main: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the worker; it may still be on its way up afterwards."""
+        assert self._main is None or self._main.poll() is not None, f"{self.name} runs already."
+        self._mark = uuid.uuid4().hex
+        with self.log.open("ab") as log:
+            self._main = subprocess.Popen(
+                [*self._prefix, sys.executable, *self._command],
+                cwd=ROOT,
+                env={**self._environment, MARK: self._mark},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def main(self) -> Process:
+        """The process that was started."""
+        process = Process.read(self._main.pid) if self._main is not None else None
+        assert process is not None, f"{self.name} is not running:\n{self.read_log()}"
+        return process
+
+    @property
+    def exit_status(self) -> int | None:
+        """What the worker ended with; None while it runs."""
+        return None if self._main is None else self._main.poll()
+
+    @property
+    def processes(self) -> list[Process]:
+        """All processes of the host, those of an earlier start not among them."""
+        return find_processes(self._mark) if self._mark else []
+
+    def find(self, name: str) -> list[Process]:
+        """The host's processes that ``ps`` shows under this name."""
+        return [process for process in self.processes if process.name == name]
+
+    def find_guard(self) -> list[Process]:
+        """The process that starts all others and puts another in the place of one that dies."""
+        return self.find("toolflow-guard")
+
+    def find_pusher(self) -> list[Process]:
+        """The process that fetches the queue's messages."""
+        return self.find("toolflow-pusher")
+
+    def find_drains(self) -> list[Process]:
+        """The worker processes that execute runs."""
+        pids = self._list_drains()
+        return [process for process in self.find("toolflow-worker") if process.pid in pids]
+
+    def find_idle_workers(self) -> list[Process]:
+        """The worker processes that don't."""
+        drains = self.find_drains()
+        return [process for process in self.find("toolflow-worker") if process not in drains]
+
+    def wait_for(self, role: Callable[[Host], list[Process]], what: str) -> list[Process]:
+        """The processes of that role, once there are some: ``host.wait_for(Host.find_drains, "drain")``."""
+        return wait_until(lambda: role(self), within=START_PATIENCE, what=f"{self.name} has a {what}")
+
+    def stop(self) -> int:
+        """Tell the worker to stop, as a service manager does; gives its exit status."""
+        self.main.send(signal.SIGTERM)
+        return self.wait_for_end()
+
+    def wait_for_end(self) -> int:
+        """The exit status, once all processes of the host have ended."""
+        assert self._main is not None
+        wait_until(lambda: self.exit_status is not None, within=STOP_PATIENCE, what=f"{self.name} stops")
+        wait_until(lambda: not self.processes, within=STOP_PATIENCE, what=f"nothing of {self.name} is left")
+        return self._main.returncode
+
+    def kill(self) -> None:
+        """Kill all processes at once, and see that they are gone."""
+        while processes := self.processes:
+            for process in processes:
+                process.send(signal.SIGSTOP)
+            for process in processes:
+                process.send(signal.SIGKILL)
+            wait_until(
+                lambda gone=processes: not any(one.is_alive for one in gone),  # type: ignore[misc]  # bound at once
+                within=STOP_PATIENCE,
+                what="killed processes die",
+            )
+        if self._main is not None:
+            self._main.wait(timeout=STOP_PATIENCE)
+
+    def read_log(self) -> str:
+        """The end of what the host wrote to its terminal."""
+        return self.log.read_text(errors="replace")[-8_000:] if self.log.exists() else ""
+
+
+def can_be_foreign() -> bool:
+    """Whether this machine lets us run processes as if on another one."""
+    try:
+        command = [*FOREIGN, "elsewhere", "true"]
+        return os.name == "posix" and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,175 @@
+"""``python -m tests.faults.observer``: somebody at the database of an installation under test.
+
+Reads one JSON object a line (``{"command": …, …arguments}``) and answers each with one line: ``{"result": …}`` or
+``{"error": …}``. It runs with the settings of the installation, beside its workers, as a web server would.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+import django
+
+django.setup()
+
+from django.db import close_old_connections  # noqa: E402  # Django has to be set up first
+from django_q.brokers import get_broker  # noqa: E402
+
+from flows.engine.planner import Finish, next_action  # noqa: E402
+from flows.engine.spec import FlowSpec, ModelSettings  # noqa: E402
+from flows.models import Flow  # noqa: E402
+from runs.models import Attempt, FlowSpending, Run, TokenUsage, Worker  # noqa: E402
+from runs.stored_history import load_history  # noqa: E402
+from runs.submission import submit_run  # noqa: E402
+from tests.faults.stored import StoredAttempt, StoredRun  # noqa: E402
+from tests.runs.builders import make_version  # noqa: E402
+
+TOKENS = ("prompt", "completion", "total", "cached", "reasoning")
+SEVERITIES = ("low", "medium", "high", "critical")
+
+
+def publish(document: dict[str, Any]) -> str:
+    """Make a flow of this document, with one live version; gives its name."""
+    return str(make_version(FlowSpec.from_document(document)).flow.name)
+
+
+def limit_flow(flow: str, tokens: int) -> None:
+    """Give all runs of a flow together so many tokens in a month."""
+    Flow.objects.filter(name=flow).update(total_token_budget=tokens)
+
+
+def read_spending(flow: str) -> int:
+    """The tokens that all runs of a flow together have used, as its budget counts them."""
+    return sum(FlowSpending.objects.filter(flow__name=flow).values_list("tokens", flat=True))
+
+
+def submit(flow: str, inputs: list[dict[str, Any]], options: dict[str, Any]) -> list[int]:
+    """Start a run of the flow's live version for each input, with these options; gives their numbers."""
+    row = Flow.objects.get(name=flow)
+    return [submit_run(flow=row, input=one, **options).pk for one in inputs]
+
+
+def cancel(runs: list[int]) -> int:
+    """Cancel runs; gives how many of them had not ended yet."""
+    return sum(run.request_cancel() for run in Run.objects.filter(pk__in=runs))
+
+
+def find_status(run: int) -> str:
+    """How a run stands."""
+    return str(Run.objects.values_list("status", flat=True).get(pk=run))
+
+
+def count() -> dict[str, int]:
+    """How many runs there are of each status."""
+    return Counter(Run.objects.order_by().values_list("status", flat=True))
+
+
+def list_drains() -> list[int]:
+    """The ids of the processes that say that they execute runs."""
+    return list(Worker.objects.values_list("pid", flat=True))
+
+
+def list_owners() -> list[str]:
+    """Who has runs under way."""
+    return list(Run.objects.running().order_by().values_list("owner", flat=True).distinct())
+
+
+def drop_messages() -> int:
+    """Lose all messages of the queue; gives how many there were."""
+    broker = get_broker()
+    waiting = int(broker.queue_size())
+    broker.purge_queue()
+    return waiting
+
+
+def read_runs() -> list[dict[str, Any]]:
+    """Everything about all runs."""
+    return [_read_run(run).model_dump(mode="json") for run in Run.objects.select_related("version").order_by("pk")]
+
+
+def _read_run(run: Run) -> StoredRun:
+    rows = Attempt.objects.filter(step__run=run).select_related("step", "usage").prefetch_related("issues")
+    stored = StoredRun(
+        pk=run.pk,
+        status=run.status,
+        end_reason=run.end_reason,
+        end_sentence=run.end_sentence,
+        crashes=run.crashes,
+        created_at=run.created_at,
+        ended_at=run.ended_at,
+        counts={
+            "attempts": run.attempt_count,
+            "retries": run.retry_count,
+            "steps passed": run.steps_passed,
+            **{f"{name} tokens": getattr(run, f"{name}_tokens") for name in TOKENS},
+            **{f"{name} issues": getattr(run, f"issues_{name}") for name in SEVERITIES},
+        },
+        cost=run.cost,
+        attempts=[_read_attempt(row) for row in rows.order_by("step__index", "number")],
+    )
+    defaults = ModelSettings.model_validate(run.model_settings)
+    spec = run.version.flow_spec.with_limits(token_budget=run.token_budget, cost_budget=run.cost_budget)
+    try:
+        action = next_action(spec.resolve(defaults), load_history(run))
+    except ValueError as error:
+        stored.history_error = str(error)
+    else:
+        if isinstance(action, Finish):
+            stored.planned_end = (action.status.value, action.reason.value)
+    return stored
+
+
+def _read_attempt(row: Attempt) -> StoredAttempt:
+    assert row.started_at is not None
+    usage = getattr(row, "usage", None)
+    issues = Counter(issue.severity for issue in row.issues.all())
+    return StoredAttempt(
+        step=row.step.index,
+        number=row.number,
+        outcome=row.outcome,
+        is_call=row.request is not None,
+        usage_rows=TokenUsage.objects.filter(attempt=row).count() if usage is None else 1,
+        usage={name: getattr(usage, name) if usage else 0 for name in TOKENS},
+        cost=usage.cost if usage else None,
+        issues={name: issues[name] for name in SEVERITIES},
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
+COMMANDS = {
+    command.__name__: command
+    for command in (
+        publish,
+        limit_flow,
+        read_spending,
+        submit,
+        cancel,
+        find_status,
+        count,
+        list_drains,
+        list_owners,
+        drop_messages,
+        read_runs,
+    )
+}
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    for line in sys.stdin:
+        arguments = json.loads(line)
+        close_old_connections()
+        try:
+            answer = {"result": COMMANDS[arguments.pop("command")](**arguments)}
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test that asked decides what it means
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(f"{json.dumps(answer)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Messages lost and brokers away: the table of runs is the truth, a message only makes its reading quicker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.backends import Backend
+from tests.faults.conftest import Build
+from tests.faults.flows import CALLS, THREE_STEPS
+from tests.faults.installation import Installation
+from tests.faults.services import PrivateRedis
+
+pytestmark = pytest.mark.faults
+
+RUNS = 24
+
+
+def test_runs_whose_messages_were_lost_before_the_worker_started_are_executed(installation: Installation) -> None:
+    installation.submit(THREE_STEPS, RUNS)
+    assert installation.observer.ask("drop_messages") > 0
+    installation.start_host()
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+    assert len(installation.provider.calls) == RUNS * CALLS
+
+
+def test_runs_go_on_when_the_queue_was_emptied_and_their_worker_killed(installation: Installation) -> None:
+    installation.submit(THREE_STEPS, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    installation.observer.ask("drop_messages")
+    installation.kill("drain", host.find_drains())
+    installation.observer.ask("drop_messages")
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+
+
+@pytest.mark.redis
+@pytest.mark.postgres
+def test_runs_start_and_go_on_while_the_broker_is_away(
+    build: Build, postgres: Backend, private_redis: PrivateRedis
+) -> None:
+    installation = build(Backend(postgres.database_url, private_redis.url))
+    flow = installation.publish(THREE_STEPS)
+    installation.submit(flow, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    private_redis.stop()
+    installation.kill("drain", host.find_drains())
+    installation.submit(flow, RUNS)
+    installation.wait_for_all()
+
+    private_redis.start()
+    installation.submit(flow, RUNS)
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": 3 * RUNS}
+    assert host.stop() == 0

@@ -1,0 +1,149 @@
+"""Several hosts on one database: one that is gone is missed after its lease, one that is late is kept from writing."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests.faults.backends import Backend
+from tests.faults.conftest import Build
+from tests.faults.flows import CALLS, THREE_STEPS
+from tests.faults.host import Host, can_be_foreign
+from tests.faults.installation import Installation
+from tests.faults.processes import Process
+from tests.faults.waiting import wait_until
+
+pytestmark = pytest.mark.faults
+
+RUNS = 24
+LEASE = 3
+"""Seconds."""
+LOOKS = 20
+"""How often nothing has to be locked by a frozen worker before it is believed."""
+
+
+def find_owners(installation: Installation) -> set[str]:
+    """The drains that have runs."""
+    return set(installation.observer.ask("list_owners"))
+
+
+def test_two_hosts_share_the_runs_and_each_run_is_executed_once(build: Build, backend: Backend) -> None:
+    # The shorter the lease, the sooner a host that has all it can take calls the other one.
+    installation = build(backend, latency=(0.4, 0.6), TOOLFLOW_LEASE=str(2 * LEASE))
+    hosts = [installation.start_host(name) for name in ("host-a", "host-b")]
+    for host in hosts:
+        host.wait_for(Host.find_pusher, "pusher")
+    installation.submit(THREE_STEPS, 2 * RUNS)
+    wait_until(lambda: len(find_owners(installation)) == 2, within=30, what="both hosts have runs")
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.runs, verdict.repeated) == ({"succeeded": 2 * RUNS}, 0)
+    assert len(installation.provider.calls) == 2 * RUNS * CALLS
+    assert [host.stop() for host in hosts] == [0, 0]
+
+
+def test_another_host_takes_over_when_one_is_gone_with_all_that_ran_on_it(build: Build, backend: Backend) -> None:
+    if not can_be_foreign():
+        pytest.skip("Only root may give processes a machine of their own (unshare --pid --uts).")
+    installation = build(backend, TOOLFLOW_LEASE=str(LEASE))
+    installation.submit(THREE_STEPS, RUNS)
+    lost = installation.start_host("host-a", is_foreign=True)
+    installation.wait_for_calls(15)
+    (owner,) = find_owners(installation)
+    assert owner.startswith("host-a")
+    with installation.death("host"):
+        lost.kill()
+    installation.start_host("host-b", is_foreign=True)
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+    assert 0 < verdict.repeated <= verdict.in_flight
+
+
+@pytest.mark.parametrize("frozen", ["host", "drain"])
+def test_a_worker_that_was_frozen_past_its_lease_writes_nothing_once_it_is_thawed(
+    build: Build, backend: Backend, frozen: str
+) -> None:
+    installation = build(backend, TOOLFLOW_LEASE=str(LEASE))
+    installation.submit(THREE_STEPS, RUNS)
+    late = installation.start_host("host-a")
+    installation.wait_for_calls(15)
+    (owner,) = find_owners(installation)
+    victims = late.processes if frozen == "host" else late.find_drains()
+    freeze_between_transactions(installation, victims, backend)
+    other = installation.start_host("host-b")
+    wait_until(
+        lambda: (owners := find_owners(installation)) and owner not in owners,
+        within=30,
+        what="the other host takes all runs over",
+        explain=installation.count_runs,
+    )
+    send_all(victims, signal.SIGCONT)
+    wait_until(lambda: "no longer held" in late.read_log(), within=30, what="the late worker notices")
+    installation.wait_for_all()
+    assert (late.stop(), other.stop()) == (0, 0)
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+    assert 0 < verdict.repeated <= verdict.in_flight
+
+
+def freeze_between_transactions(installation: Installation, victims: list[Process], backend: Backend) -> None:
+    """Freeze processes at a moment when they have nothing locked, as nothing could go on without them otherwise."""
+
+    def freeze() -> bool:
+        with installation.death("frozen worker"):
+            send_all(victims, signal.SIGSTOP)
+        # More than once: what they sent just before may not have arrived yet.
+        if installation.provider.in_flight and not any(is_locked(backend) for _ in range(LOOKS)):
+            return True
+        send_all(victims, signal.SIGCONT)
+        installation.deaths.pop()
+        return False
+
+    wait_until(freeze, within=20, what="the worker is caught between two transactions")
+
+
+def send_all(processes: list[Process], number: signal.Signals) -> None:
+    for process in processes:
+        process.send(number)
+
+
+def is_locked(backend: Backend) -> bool:
+    """Whether somebody has a transaction open that could keep others from writing."""
+    if backend.is_sqlite:
+        connection = sqlite3.connect(urlsplit(backend.database_url).path, timeout=0.5, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            connection.close()
+        return False
+    with psycopg.connect(backend.database_url) as server:
+        query = (
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+        )
+        row = server.execute(query).fetchone()
+    return row is None or row[0] > 0
+
+
+def test_a_host_leaves_the_runs_of_another_that_is_alive_alone(build: Build, backend: Backend) -> None:
+    installation = build(backend, latency=(4.0, 5.0), TOOLFLOW_LEASE=str(LEASE))
+    installation.submit(THREE_STEPS.model_copy(update={"steps": THREE_STEPS.steps[:1]}), 10)
+    hosts = [installation.start_host("host-a")]
+    installation.wait_for_calls(10)
+    hosts.append(installation.start_host("host-b"))
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.repeated, len(installation.provider.calls)) == (0, 10)
+    assert [host.stop() for host in hosts] == [0, 0]

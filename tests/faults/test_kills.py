@@ -1,0 +1,102 @@
+"""kill -9 of each kind of process while runs are under way: the host mends itself, or goes on once it is started again.
+
+The lease is the ordinary one of a minute: what comes back sooner was missed at once, not when a lease ran out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.flows import CALLS, THREE_STEPS
+from tests.faults.host import Host
+from tests.faults.installation import Installation
+from tests.faults.processes import Process
+
+pytestmark = pytest.mark.faults
+
+RUNS = 24
+
+Role = Callable[[Host], list[Process]]
+
+
+def list_main(host: Host) -> list[Process]:
+    return [host.main]
+
+
+def test_runs_go_on_from_their_last_attempt_when_their_worker_process_was_killed(installation: Installation) -> None:
+    flow = installation.publish(THREE_STEPS)
+    installation.submit(flow, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    installation.kill("drain", host.find_drains())
+    installation.wait_for_all()
+
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+    assert 0 < verdict.repeated <= verdict.in_flight
+    assert host.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("victim", "role"), [("idle worker", Host.find_idle_workers), ("pusher", Host.find_pusher)], ids=["idle", "pusher"]
+)
+def test_a_killed_helper_costs_no_call_and_the_host_takes_new_runs(
+    installation: Installation, victim: str, role: Role
+) -> None:
+    flow = installation.publish(THREE_STEPS)
+    installation.submit(flow, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    before = host.wait_for(role, victim)
+    installation.kill_bystanders(victim, before)
+    installation.wait_for_all()
+    # What carries messages was replaced: without it, nobody would take the place of the drain that is killed next.
+    host.wait_for(lambda host: [one for one in role(host) if one not in before], f"new {victim}")
+    installation.kill_bystanders("drain", host.find_drains())
+    installation.submit(flow, RUNS)
+    installation.wait_for_all()
+
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": 2 * RUNS}
+    assert len(installation.provider.calls) == 2 * RUNS * CALLS
+    assert host.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("victim", "role", "status"), [("main", list_main, -9), ("guard", Host.find_guard, 1)], ids=["main", "guard"]
+)
+def test_nothing_is_left_of_a_host_whose_head_was_killed_and_it_goes_on_once_it_is_started_again(
+    installation: Installation, victim: str, role: Role, status: int
+) -> None:
+    installation.submit(THREE_STEPS, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    with installation.death(victim):
+        installation.kill_bystanders(victim, role(host))
+        assert host.wait_for_end() == status
+    host.start()
+    installation.wait_for_all()
+
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+    assert host.stop() == 0
+
+
+def test_runs_go_on_when_the_whole_host_was_killed_and_started_again(installation: Installation) -> None:
+    installation.submit(THREE_STEPS, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    with installation.death("cluster"):
+        host.kill()
+    host.start()
+    installation.wait_for_all()
+
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert verdict.runs == {"succeeded": RUNS}
+    assert host.stop() == 0

@@ -1,0 +1,89 @@
+"""Orderly stops with calls under way: no call is broken off, and so none is paid for twice."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.faults.backends import Backend
+from tests.faults.conftest import Build
+from tests.faults.flows import CALLS, THREE_STEPS
+from tests.faults.installation import Installation
+from tests.faults.waiting import wait_until
+
+pytestmark = pytest.mark.faults
+
+RUNS = 24
+
+
+def test_a_worker_that_is_told_to_stop_lets_its_calls_end_and_hands_its_runs_back(installation: Installation) -> None:
+    installation.submit(THREE_STEPS, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    assert host.stop() == 0
+    assert installation.provider.in_flight == 0
+    assert installation.count_runs().keys() <= {"queued", "succeeded"}
+    assert installation.judge().problems == []
+
+    host.start()
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.runs, verdict.repeated) == ({"succeeded": RUNS}, 0)
+    assert len(installation.provider.calls) == RUNS * CALLS
+    assert host.stop() == 0
+
+
+def test_a_stop_of_the_whole_process_group_is_as_orderly(installation: Installation) -> None:
+    installation.submit(THREE_STEPS, RUNS)
+    host = installation.start_host()
+    installation.wait_for_calls(15)
+    for process in host.processes:
+        process.send(signal.SIGTERM)
+    assert host.wait_for_end() == 0
+    host.start()
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert len(installation.provider.calls) == RUNS * CALLS
+    assert host.stop() == 0
+
+
+def test_a_second_signal_breaks_long_calls_off_and_only_those_are_made_again(build: Build, backend: Backend) -> None:
+    installation = build(backend, latency=60.0)
+    installation.submit(THREE_STEPS, 5)
+    host = installation.start_host()
+    installation.wait_for_calls(5)
+    host.main.send(signal.SIGTERM)
+    wait_until(lambda: "allowed to end" in host.read_log(), within=10, what="the worker says that it stops")
+    assert installation.provider.in_flight == 5
+    installation.provider.latency = 0.1
+    with installation.death("hurried stop"):
+        assert host.stop() == 0
+    host.start()
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.runs, verdict.repeated) == ({"succeeded": 5}, 5)
+    assert host.stop() == 0
+
+
+def test_a_drain_that_makes_room_for_a_fresh_one_repeats_no_call(build: Build, backend: Backend) -> None:
+    installation = build(backend, latency=(1.0, 2.0))
+    installation.submit(THREE_STEPS, 20)
+    host = installation.add_host(command=("-m", "tests.faults.short_rotation"))
+    host.start()
+    drains: set[str] = set()
+
+    def has_rotated() -> bool:
+        drains.update(installation.observer.ask("list_owners"))
+        return len(drains) >= 3
+
+    wait_until(has_rotated, within=30, what="three drains have worked one after the other", explain=lambda: drains)
+    installation.wait_for_all()
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.runs, verdict.repeated) == ({"succeeded": 20}, 0)
+    assert len(installation.provider.calls) == 20 * CALLS
+    assert host.stop() == 0
