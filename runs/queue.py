@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from django.conf import settings
 from django.db import transaction
@@ -15,6 +16,9 @@ logger = logging.getLogger(__name__)
 
 DRAIN_TASK = "runs.worker.tasks.drain"
 SWEEP_TASK = "runs.sweep.sweep"
+
+_broker_is_away = threading.Event()
+"""Set while this process has said that it can't reach the broker, so that not each sweep says it again."""
 
 
 def wake_worker() -> None:
@@ -49,4 +53,10 @@ def _send_message() -> None:
         if not broker.queue_size():
             async_task(DRAIN_TASK, broker=broker)
     except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
-        logger.warning("The queue's broker can't be reached; queued runs wait for the next sweep: %s", error)
+        if not _broker_is_away.is_set():
+            logger.warning("The queue's broker can't be reached; queued runs wait for the next sweep: %s", error)
+        _broker_is_away.set()
+    else:
+        if _broker_is_away.is_set():
+            logger.warning("The queue's broker can be reached again.")
+        _broker_is_away.clear()

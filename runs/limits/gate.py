@@ -21,6 +21,7 @@ from flows.engine.usage import TokenUsage
 from runs.limits.account import Account
 from runs.limits.ledger import Block, Want
 from runs.limits.rules import Rules
+from runs.limits.steady_clock import SteadyClock
 from runs.limits.stores import Store, StoreAwayError
 from runs.limits.waiting_calls import Blockade, WaitingCall, WaitingCalls
 from runs.ownership import Owner
@@ -70,11 +71,16 @@ class SharedGate:
     def __init__(
         self, *, owner: str, store: Store, read_rules: Callable[[], Awaitable[Rules]], clock: Clock | None = None
     ) -> None:
-        """``owner`` names the drain. ``read_rules`` gives the limits as they are now. Nothing is read yet."""
+        """``owner`` names the drain. ``read_rules`` gives the limits as they are now. Nothing is read yet.
+
+        ``clock`` tells all times; without it the gate waits by a clock that nobody sets, and sends calls away until a
+        time of this host.
+        """
         self._store = store
         self._read_rules = read_rules
         self._has_read = False
-        self._clock = clock or SystemClock()
+        self._clock = clock or SteadyClock()
+        self._host_clock = clock or SystemClock()
         self._account = Account(owner)
         self._waiting = WaitingCalls()
         self._blocked: dict[str, Blockade] = {}
@@ -111,7 +117,7 @@ class SharedGate:
         now = self._clock.now()
         blockade = self._blocked.get(model)
         if blockade is not None and blockade.is_certain and blockade.until > now + PATIENCE:
-            return blockade.close(now)
+            return self._send_away(blockade.find_delay(now), blockade.sentence)
         call = self._waiting.append(model, self._account.estimate(request), now + PATIENCE)
         # Where it is known that there is nothing, the pump comes round in its own time.
         self._nudge(is_urgent=blockade is None or blockade.until <= now)
@@ -170,9 +176,8 @@ class SharedGate:
         self._nudged.set()
         if self._pump is not None:
             await self._pump
-        now = self._clock.now()
         for call in list(self._waiting):
-            self._answer(call, Closed(now, "Waits for a worker."))
+            self._answer(call, self._send_away(_NOTHING, "Waits for a worker."))
         if self._account.asked_at is not None:
             try:
                 await self._store.settle(self._account.make_last_order(), self._account.rules)
@@ -186,9 +191,14 @@ class SharedGate:
         self._account.begin_call(model)
         return SharedPermit(self, model, tokens)
 
+    def _send_away(self, delay: timedelta, sentence: str) -> Closed:
+        return Closed(self._host_clock.now() + delay, sentence)
+
     def _answer(self, call: WaitingCall, answer: Permit | Closed) -> None:
         self._waiting.remove(call)
-        call.future.set_result(answer)
+        # Of a run that is cancelled, the future is done before the run can take its call off the queue.
+        if not call.future.done():
+            call.future.set_result(answer)
 
     def _abandon(self, call: WaitingCall) -> None:
         """The run of a call was cancelled while it waited, perhaps in the moment in which it was answered."""
@@ -203,10 +213,10 @@ class SharedGate:
         now = self._clock.now()
         for call in [call for call in self._waiting if call.is_hopeless(now)]:
             if call.blockade is not None:
-                self._answer(call, call.blockade.close(now))
+                delay, sentence = call.blockade.find_delay(now), call.blockade.sentence
             else:
-                sentence = "Waits until the limits of the provider can be looked up."
-                self._answer(call, Closed(now + OUTAGE_DELAY, sentence))
+                delay, sentence = OUTAGE_DELAY, "Waits until the limits of the provider can be looked up."
+            self._answer(call, self._send_away(delay, sentence))
 
     def _adopt(self, rules: Rules) -> None:
         """Go by new limits; calls that wait may be free to go."""
@@ -239,7 +249,8 @@ class SharedGate:
             logger.exception("The gate of worker %s broke.", self._account.owner)
             for call in list(self._waiting):
                 self._waiting.remove(call)
-                call.future.set_exception(error)
+                if not call.future.done():
+                    call.future.set_exception(error)
         finally:
             self._pump = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,9 +34,14 @@ class Blockade:
         """Whether it is known to last; when a call in flight ends, nobody knows."""
         return self.block.resource is not Resource.CALLS
 
-    def close(self, now: datetime) -> Closed:
-        """The answer to a call that doesn't wait for the end of it."""
-        return Closed(max(self.until, now + LEAST_DELAY), self.block.limit.describe(self.block.resource))
+    @property
+    def sentence(self) -> str:
+        """What a call waits for that doesn't come through, for people."""
+        return self.block.limit.describe(self.block.resource)
+
+    def find_delay(self, now: datetime) -> timedelta:
+        """For how long a call is sent away that doesn't wait for the end of it."""
+        return max(self.until - now, LEAST_DELAY)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,9 +89,10 @@ class WaitingCalls:
         return call
 
     def remove(self, call: WaitingCall) -> None:
-        """A call goes."""
-        self._calls.remove(call)
-        self._counts[call.model] -= 1
+        """A call goes, unless it is gone."""
+        with contextlib.suppress(ValueError):
+            self._calls.remove(call)
+            self._counts[call.model] -= 1
 
     def choose(self, most: int) -> list[WaitingCall]:
         """The first of them, ``most`` of each model."""

@@ -238,6 +238,27 @@ class TestStarts:
         assert done.stderr == "CommandError: There is no API key. Set OPENAI_API_KEY and restart the worker.\n"
         assert host.status_of(run) == "queued"
 
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"user": "stranger:wrong"}, "stranger"),
+            ({"path": "/no_such_database"}, 'database "no_such_database" does not exist'),
+        ],
+    )
+    def test_a_database_server_that_does_not_let_us_in_is_not_waited_for(
+        self, tmp_path: Path, postgres_url: str, changes: dict[str, str], reason: str
+    ) -> None:
+        parts = urlsplit(postgres_url)
+        user, _, host = parts.netloc.rpartition("@")
+        address = parts._replace(
+            netloc=f"{changes.get('user', user)}@{host}", path=changes.get("path", parts.path)
+        ).geturl()
+        done = WorkerHost(tmp_path, DATABASE_URL=address).manage("run_worker")
+        assert done.returncode == 1
+        assert done.stderr.startswith("CommandError: The database can't be used: ")
+        assert reason in done.stderr and done.stderr.endswith(" Check DATABASE_URL.\n")
+        assert done.stderr.count("\n") == 1
+
     def test_a_database_server_that_is_away_is_waited_for_until_a_stop(self, tmp_path: Path) -> None:
         with (
             Gateway() as nowhere,

@@ -5,14 +5,25 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
+import redis
+from django.db import OperationalError
+from django_q.brokers.redis_broker import Redis as RedisBroker
 from django_q.signing import SignedPackage
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
+from runs import queue
+from runs.management.commands import run_worker
 from runs.queue_processes import guard, outage, pusher, stop_signals, task_channel, worker_process
 from runs.worker.stop_flags import StopFlag
+from tests.runs.gateway import Gateway
 
 
 class Clock:
@@ -98,18 +109,92 @@ class TestOutage:
     def test_it_is_told_once_then_every_minute_and_when_it_is_over(
         self, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:
-        redis = outage.Outage("Redis")
+        subject = outage.Outage("Redis")
         for _ in range(125):
-            redis.note(OSError("Connection\n\trefused."))
+            subject.note(OSError("Connection\n\trefused."))
             clock.now += 1
-        assert redis.end()
-        assert not redis.end()
+        assert subject.end()
+        assert not subject.end()
         assert [record.getMessage() for record in caplog.records] == [
             "Redis can't be reached; trying again until it answers. (Connection refused.)",
             "Redis has been away for 60 seconds. (Connection refused.)",
             "Redis has been away for 120 seconds. (Connection refused.)",
             "Redis answers again, after 125 seconds.",
         ]
+
+
+class TestRefusals:
+    """What PostgreSQL says to a connection that it doesn't make, behind “connection to server at … failed: ”."""
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            'FATAL:  password authentication failed for user "toolflow"',
+            'FATAL:  role "toolflow" does not exist',
+            'FATAL:  role "toolflow" is not permitted to log in',
+            'FATAL:  database "toolflow" does not exist',
+            'FATAL:  no pg_hba.conf entry for host "10.0.0.7", user "toolflow", database "toolflow", no encryption',
+            "fe_sendauth: no password supplied",
+        ],
+    )
+    def test_what_stays_as_it_is_until_somebody_mends_it_is_one(self, message: str) -> None:
+        assert run_worker.is_refusal(OperationalError(f"connection failed: {message}"))
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "Connection refused",
+            "FATAL:  the database system is starting up",
+            "FATAL:  the database system is shutting down",
+            "FATAL:  sorry, too many clients already",
+            "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute",
+            "[Errno -2] Name or service not known",
+            "connection timeout expired",
+        ],
+    )
+    def test_what_passes_by_itself_is_none(self, message: str) -> None:
+        assert not run_worker.is_refusal(OperationalError(f"connection failed: {message}"))
+
+    def test_a_code_tells_more_than_words_in_any_language(self) -> None:
+        for code, expected in [("28P01", True), ("3D000", True), ("57P03", False), ("53300", False)]:
+            error = OperationalError("FATAL:  Passwort-Authentifizierung fehlgeschlagen")
+            error.__cause__ = psycopg.errors.lookup(code)()
+            assert run_worker.is_refusal(error) is expected
+
+
+@pytest.mark.django_db
+def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
+    redis_url: str,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    django_capture_on_commit_callbacks: Callable[..., AbstractContextManager[Any]],
+) -> None:
+    def wake() -> None:
+        with django_capture_on_commit_callbacks(execute=True):
+            queue.wake_worker()
+
+    settings.Q_CLUSTER = {"name": "test", "redis": {}}
+    monkeypatch.setattr(queue, "_broker_is_away", threading.Event())
+    with Gateway(redis_url) as gateway:
+        broker = RedisBroker(f"test-{uuid4().hex}")
+        broker.connection = redis.Redis(port=gateway.port, db=11, retry=Retry(NoBackoff(), 0))
+        monkeypatch.setattr(queue, "get_broker", lambda: broker)
+        for _ in range(2):
+            for _ in range(3):
+                wake()
+            gateway.open()
+            for _ in range(3):
+                wake()
+            assert broker.queue_size() == 1
+            gateway.close()
+        gateway.open()
+        broker.delete_queue()
+        broker.connection.close()
+    away, back = "The queue's broker can't be reached;", "The queue's broker can be reached again."
+    told = [record.getMessage() for record in caplog.records if record.name == queue.__name__]
+    assert [message.startswith((away, back)) for message in told] == [True] * 4
+    assert [message == back for message in told] == [False, True, False, True]
 
 
 class TestStopSignals:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import resource
+import re
 import sys
 import time
 from typing import Any
@@ -30,6 +32,14 @@ RETRY = 1.0
 LOOK = 0.2
 """Seconds between looks at the plain cluster of systems other than Linux."""
 
+REFUSAL_CODES = ("28", "3D000")
+"""How the SQLSTATE of a PostgreSQL begins that answers, but not to us: wrong role or password, no such database."""
+REFUSAL = re.compile(
+    r"authentication failed|no password supplied|pg_hba\.conf|no such (user|database)"
+    r'|(role|database) "[^"]*" (does not exist|is not permitted to log in)'
+)
+"""The same in words: psycopg knows no SQLSTATE of a connection that was not made."""
+
 
 class Command(BaseCommand):
     help = (
@@ -46,6 +56,7 @@ class Command(BaseCommand):
         refuse_unusable_broker()
         # The children must not share a connection.
         connections.close_all()
+        raise_file_limit()
         # What tasks need is loaded here, once: children share its memory, and one that is replaced is soon ready again.
         import_string(DRAIN_TASK)
         gc.freeze()
@@ -87,10 +98,18 @@ class Command(BaseCommand):
             self.stdout.flush()
 
 
+def raise_file_limit() -> None:
+    """Let this process and its children have as many files open as the system allows: a call is a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def wait_for_database() -> None:
     """Return once the database answers and has all tables, or a stop is asked for.
 
-    Raises ``CommandError`` if waiting can't help: it isn't up to date, or is a file that can't be opened.
+    Raises ``CommandError`` if waiting can't help: it isn't up to date, doesn't let us in, or is a file that can't be
+    opened.
     """
     connection = connections["default"]
     outage = Outage("The database")
@@ -99,7 +118,7 @@ def wait_for_database() -> None:
             executor = MigrationExecutor(connection)
             is_current = not executor.migration_plan(executor.loader.graph.leaf_nodes())
         except AnyDatabaseError as error:
-            if connection.vendor == "sqlite" or not isinstance(error, OperationalError):
+            if connection.vendor == "sqlite" or not isinstance(error, OperationalError) or is_refusal(error):
                 reason = " ".join(str(error).split())
                 raise CommandError(f"The database can't be used: {reason}. Check DATABASE_URL.") from error
             outage.note(error)
@@ -110,6 +129,12 @@ def wait_for_database() -> None:
         if not is_current:
             raise CommandError("The database is not up to date. Run `manage.py migrate` first.")
         return
+
+
+def is_refusal(error: OperationalError) -> bool:
+    """Whether PostgreSQL has answered that it doesn't let us in, which waiting doesn't change."""
+    code = getattr(error.__cause__, "sqlstate", None)
+    return code.startswith(REFUSAL_CODES) if code else REFUSAL.search(str(error)) is not None
 
 
 def refuse_unusable_broker() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any
 
+from flows.engine.call_gate import Closed, Permit
 from flows.engine.clock import Clock
 from runs.limits import SharedGate
 from runs.limits.ledger import Answer, Ledger, Order
@@ -85,13 +87,30 @@ class MemoryStore:
         pass
 
 
+class HeldStore(MemoryStore):
+    """A store that answers no order as long as ``may_answer`` isn't set, and then perhaps with an error of ours."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.error: Exception | None = None
+
+    async def settle(self, order: Order, rules: Rules) -> Answer:
+        answer = await super().settle(order, rules)
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return answer
+
+
 class Drains:
     """Gates of several drains, with limits that can be changed."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.clock = VirtualClock()
-        self.store = MemoryStore(self.clock)
+        self.store = HeldStore(self.clock)
 
     async def read_rules(self) -> Rules:
         return self.rules
@@ -101,3 +120,17 @@ class Drains:
         gate = SharedGate(owner=owner, store=self.store, read_rules=self.read_rules, clock=self.clock)
         await gate.refresh()
         return gate
+
+
+async def enter(gate: SharedGate, model: str = MODEL, **fields: Any) -> Permit:
+    """Wait for a permit, which has to come."""
+    entered = await gate.enter(make_request(model, **fields))
+    assert not isinstance(entered, Closed), entered
+    return entered
+
+
+async def start(entering: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Begin to enter, as far as that goes before anything else happens."""
+    task = asyncio.create_task(entering)
+    await asyncio.sleep(0)
+    return task

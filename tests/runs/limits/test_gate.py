@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from django.db import OperationalError
 
-from flows.engine.call_gate import Closed, OpenGate, Permit
+from flows.engine.call_gate import Closed, OpenGate
 from flows.engine.usage import NO_USAGE
-from runs.limits import SharedGate
 from runs.limits import gate as gate_module
 from runs.limits.ledger import HOLDING_LIFE
 from runs.limits.rules import Limit, Rules
 from runs.ownership import Owner
 from tests.engine.builders import make_usage
-from tests.runs.limits.builders import MODEL, Drains, make_request, make_rules
-
-
-async def enter(gate: SharedGate, model: str = MODEL, **fields: Any) -> Permit:
-    entered = await gate.enter(make_request(model, **fields))
-    assert not isinstance(entered, Closed), entered
-    return entered
-
-
-async def start(entering: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Begin to enter, as far as that goes before anything else happens."""
-    task = asyncio.create_task(entering)
-    await asyncio.sleep(0)
-    return task
+from tests.runs.limits.builders import MODEL, Drains, enter, make_request, make_rules, start
 
 
 async def test_without_limits_calls_go_at_once_and_nothing_is_counted() -> None:
@@ -205,122 +188,6 @@ async def test_a_call_larger_than_the_limit_is_made_in_the_end() -> None:
         if made == 3:
             return
     pytest.fail("It never came to its turn.")
-
-
-# Changes, cancels, outages
-
-
-async def test_a_limit_that_is_changed_holds_from_the_next_heartbeat() -> None:
-    drains = Drains(Rules())
-    gate = await drains.open_gate()
-    drains.rules = make_rules(calls_in_flight=1)
-    await gate.refresh()
-    permit = await enter(gate)
-    assert gate.room(MODEL) == 0
-    waiting = await start(gate.enter(make_request()))
-    drains.rules = make_rules(calls_in_flight=2)
-    await gate.refresh()
-    second = await waiting
-    assert not isinstance(second, Closed)
-    drains.rules = Rules()
-    await gate.refresh()
-    assert gate.room(MODEL) is None
-    permit.leave(make_usage())
-    second.leave(make_usage())
-
-
-async def test_calls_that_wait_go_at_once_when_the_limit_is_taken_away() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    await enter(gate)
-    waiting = await start(gate.enter(make_request()))
-    await drains.clock.pass_time(0.1)
-    drains.rules = Rules()
-    began = drains.clock.now()
-    await gate.refresh()
-    assert not isinstance(await waiting, Closed)
-    assert drains.clock.now() - began <= gate_module.PACE
-
-
-async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    permit = await enter(gate)
-    cancelled = await start(gate.enter(make_request()))
-    second = await start(gate.enter(make_request()))
-    cancelled.cancel()
-    permit.leave(make_usage())
-    assert not isinstance(await second, Closed)
-
-
-async def test_a_permit_that_comes_in_the_moment_of_the_cancel_is_given_back() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    permit = await enter(gate)
-    cancelled = await start(gate.enter(make_request()))
-    asked = len(drains.store.orders)
-    permit.leave(make_usage())
-    for _ in range(100):
-        await asyncio.sleep(0)
-        if len(drains.store.orders) > asked:
-            break
-    assert not cancelled.done(), "it has its permit, but has not heard of it yet"
-    cancelled.cancel()
-    assert not isinstance(await gate.enter(make_request()), Closed)
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-
-
-async def test_calls_wait_while_the_ledger_is_away_and_fail_never(caplog: pytest.LogCaptureFixture) -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    drains.store.is_away = True
-    for _ in range(3):
-        closed = await gate.enter(make_request())
-        assert isinstance(closed, Closed)
-        assert closed.sentence == "Waits until the limits of the provider can be looked up."
-    assert len(caplog.records) == 1
-    drains.store.is_away = False
-    await enter(gate)
-
-
-async def test_what_calls_used_while_the_ledger_was_away_counts_once_it_is_back() -> None:
-    drains = Drains(make_rules(tokens_per_minute=30_000))
-    gate = await drains.open_gate()
-    permit = await enter(gate)
-    drains.store.is_away = True
-    permit.leave(make_usage(20_000))
-    await drains.clock.pass_time(5)
-    drains.store.is_away = False
-    await drains.clock.pass_time(2)
-    assert gate.room(MODEL) == 0
-    closed = await gate.enter(make_request())
-    assert isinstance(closed, Closed) and closed.until > drains.clock.now() + timedelta(seconds=20)
-
-
-async def test_limits_that_cannot_be_read_again_go_on_to_hold() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-
-    async def fail() -> Rules:
-        raise OperationalError("the database is away")
-
-    gate._read_rules = fail
-    await gate.refresh()
-    assert gate.room(MODEL) == 1
-    fresh = SharedGate(owner="fresh", store=drains.store, read_rules=fail, clock=drains.clock)
-    with pytest.raises(OperationalError):
-        await fresh.refresh()
-
-
-async def test_a_drain_that_ends_gives_everything_back() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate("drain-1")
-    await enter(gate)
-    waiting = await start(gate.enter(make_request()))
-    await gate.close()
-    assert isinstance(await waiting, Closed)
-    assert not isinstance(await (await drains.open_gate("drain-2")).enter(make_request()), Closed)
 
 
 # Room for claims
