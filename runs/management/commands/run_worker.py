@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import resource
 import re
+import resource
 import sys
 import time
 from typing import Any
