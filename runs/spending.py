@@ -16,11 +16,8 @@ from django.db.models import F, Q, Sum
 
 from flows.engine.planner import EndReason, EndStatus, Finish, describe_used_cost, describe_used_tokens
 from flows.engine.usage import TokenUsage
-from flows.models import Flow
+from flows.models import BudgetPeriod, Flow
 from runs.models import FlowSpending, Run
-
-DAY, MONTH = "day", "month"
-PERIODS = {DAY: "the day", MONTH: "the month"}
 
 
 @dataclass(slots=True)
@@ -61,13 +58,13 @@ class FlowBudget:
             used = describe_used_cost(self.cost_budget, cost)
         else:
             return None
-        sentence = f"All runs of the flow “{self.title}” share a budget for {PERIODS[self.period]} (UTC): {used}."
+        sentence = f"All runs of the flow “{self.title}” share a budget for the {self.period} (UTC): {used}."
         return Finish(EndStatus.ERRORED, EndReason.BUDGET_EXCEEDED, sentence)
 
 
 def find_period_start(period: str, day: date) -> date:
     """The first day of the period that ``day`` is in."""
-    return day if period == DAY else day.replace(day=1)
+    return day if period == BudgetPeriod.DAY else day.replace(day=1)
 
 
 def load_budgets() -> dict[int, FlowBudget]:
@@ -109,7 +106,8 @@ def add_spending(used: Iterable[tuple[int, int, Decimal]]) -> None:
     if not tokens:
         return
     today = datetime.now(UTC).date()
-    current = FlowSpending.objects.filter(period_start__in={find_period_start(period, today) for period in PERIODS})
+    starts = {find_period_start(period, today) for period in BudgetPeriod.values}
+    current = FlowSpending.objects.filter(period_start__in=starts)
     # In one order, so that no two hosts wait for each other.
     for flow_id in sorted(tokens):
         current.filter(flow=flow_id).update(tokens=F("tokens") + tokens[flow_id], cost=F("cost") + costs[flow_id])
