@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.faults.processes import MARK, Process, find_processes
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 30.0

@@ -21,7 +21,7 @@ from tests.faults.invariants import Death, Verdict, judge
 from tests.faults.processes import Process
 from tests.faults.provider import CountingModel
 from tests.faults.stored import ENDED, StoredRun
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 PATIENCE = 45.0
 """Seconds within which all runs have to end, on a busy machine: less than the ordinary lease of a worker."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import redis
 
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 PATIENCE = 30.0
 """Seconds that a server may take to start or stop."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from tests.faults.flows import THREE_STEPS
 from tests.faults.host import Host
 from tests.faults.installation import Installation
 from tests.faults.invariants import Verdict
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 BACKLOG = 20
 """Runs that are queued beyond those that are due, so that there is always something to be killed in."""
@@ -58,8 +57,8 @@ class Storm:
                 self.installation.submit(flow, due)
                 submitted += due
             wait_until(self._has_prey, within=PATIENCE, what="calls are in flight", explain=self.describe)
-            # This is the pace, and nothing is waited for.
-            time.sleep(chance.uniform(0, self.pace))
+            # This is the pace; only an end of the storm is worth cutting it short.
+            self.stop.wait(chance.uniform(0, self.pace))
             (victim,) = chance.choices(list(VICTIMS), weights=list(VICTIMS.values()))
             self._strike(host, victim)
             if kill % 25 == 0:

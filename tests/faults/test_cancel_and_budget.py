@@ -11,7 +11,7 @@ from tests.faults.backends import Backend
 from tests.faults.conftest import CANCEL_LIMIT, Build
 from tests.faults.flows import THREE_STEPS
 from tests.faults.installation import Installation
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 

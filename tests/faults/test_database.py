@@ -14,7 +14,7 @@ from tests.faults.conftest import LONG, Build
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.installation import Installation
 from tests.faults.services import PrivatePostgres
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 

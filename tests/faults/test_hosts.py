@@ -15,7 +15,7 @@ from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.host import Host, can_be_foreign
 from tests.faults.installation import Installation
 from tests.faults.processes import Process
-from tests.faults.waiting import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -9,13 +9,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from flows.examples import load_sample_input
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -124,10 +124,7 @@ class WorkerHost:
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Return once ``condition`` holds. Fails after a minute and says ``what`` did not come about."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, f"After {PATIENCE:g} seconds it is not so that {what}.\n{self.output}"
-            time.sleep(0.05)
+        wait_until(condition, within=PATIENCE, what=what, explain=lambda: self.output)
 
     def wait(self) -> int:
         """Wait for the end of the main process; gives its exit status."""

@@ -25,5 +25,6 @@ def wait_until(
         if time.monotonic() > deadline:
             found = result if explain is None else explain()
             raise AssertionError(f"Within {within:g} seconds it did not happen that {what}: {found!r}.")
+        # What is waited for happens in other processes, and nothing here could be woken by it.
         time.sleep(LOOK)
     return result
