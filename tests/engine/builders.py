@@ -34,6 +34,23 @@ def make_flow(*steps: StepSpec, **fields: Any) -> FlowSpec:
     return FlowSpec(name="example", steps=steps or (make_step(),), **fields)
 
 
+def closed(**properties: Any) -> dict[str, Any]:
+    """A strict object with these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+INVOICE = closed(
+    supplier={"type": "string"},
+    total={"type": "number", "minimum": 0},
+    lines={"type": "array", "items": closed(text={"type": "string"}, amount={"type": "number"}), "minItems": 1},
+)
+
+
 def make_issue(severity: Severity | str = "critical", description: str = "Too short.", **fields: Any) -> Issue:
     return Issue(code=fields.pop("code", "too_short"), severity=Severity(severity), description=description, **fields)
 

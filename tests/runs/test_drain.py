@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django_q.models import OrmQ
 
-from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
+from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.ownership import Owner
 from runs.worker import event_loop, tasks
@@ -20,19 +20,11 @@ from runs.worker.stop_flags import hurrying, stopping
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
+from tests.runs.executing import script
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TEA = {"text": "Tea is a warm drink."}
-
-
-@pytest.fixture
-def provider(model_server: ModelServer, settings: Any) -> ModelServer:
-    """The simulated model over TCP as the installation's provider."""
-    settings.TOOLFLOW_PROVIDER = "openai"
-    settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
-    settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
-    return model_server
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +49,6 @@ def in_another_thread(action: Any) -> None:
     thread = threading.Thread(target=act)
     thread.start()
     thread.join()
-
-
-def script(provider: ModelServer, **replies: list[Any]) -> None:
-    provider.app = SimulatedModel(script=Script(replies))
 
 
 class TestSlots:

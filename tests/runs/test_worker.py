@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +13,8 @@ from django.db import DataError, connection
 from flows.engine.execution import Execution, ExecutionEnd, Progress, Start
 from flows.engine.history import History, Outcome
 from flows.engine.prompt import CURRENT_STEP_HEADING
-from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
-from flows.engine.spec import AuditSpec, FlowSpec
+from flows.engine.simulated_model import Fault, FaultKind
+from flows.engine.spec import AuditSpec
 from runs.group_commit import LeaseLostError, RunWrite, commit_writes
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
 from runs.recorder import RunRecorder
@@ -27,6 +26,7 @@ from runs.worker.run_task import RunTask
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, make_run, make_version, make_worker
+from tests.runs.executing import attempts_of, drain, run_flow, script
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,35 +37,6 @@ LONG_ENOUGH = AuditSpec(
     message="'The text has only ' + string(size(output.text)) + ' characters.'",
     path="'/text'",
 )
-
-
-@pytest.fixture
-def provider(model_server: ModelServer, settings: Any) -> ModelServer:
-    """The simulated model over TCP as the installation's provider."""
-    settings.TOOLFLOW_PROVIDER = "openai"
-    settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
-    settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
-    return model_server
-
-
-def drain() -> None:
-    asyncio.run(event_loop.Drain(leaves_when_idle=True).run())
-
-
-def run_flow(spec: FlowSpec, **fields: Any) -> Run:
-    """Run a flow through the queue's table and a drain."""
-    run = make_run(make_version(spec), **fields)
-    drain()
-    run.refresh_from_db()
-    return run
-
-
-def script(provider: ModelServer, **replies: list[Any]) -> None:
-    provider.app = SimulatedModel(script=Script(replies))
-
-
-def attempts_of(run: Run) -> list[Attempt]:
-    return list(Attempt.objects.filter(step__run=run).order_by("step__index", "number").select_related("step", "usage"))
 
 
 class TestTheMainJob:
@@ -375,69 +346,3 @@ class TestCancel:
         assert (run.status, run.end_reason) == (RunStatus.CANCELLED, EndReason.CANCELLED)
         assert (attempt.outcome, attempt.usage.reported) == ("cancelled", False)
         assert provider.app.call_count == 1
-
-
-class TestHostileOutputs:
-    """Whatever a model gives back is stored, or refused with an issue, on either database."""
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "x" * 5_000_000,
-            "<script>alert(1)</script>",
-            "NUL \0 here",
-            "lone \ud800 surrogate",
-            "\u202eright to left",
-            "\x1b[31mred",
-        ],
-        ids=["5 MB", "html", "nul", "surrogate", "bidi", "ansi"],
-    )
-    def test_any_text_is_stored(self, provider: ModelServer, text: str) -> None:
-        script(provider, tool_1=[{"text": text}])
-        run = run_flow(make_flow(make_step(max_retries=0)))
-        (attempt,) = attempts_of(run)
-        assert run.status == RunStatus.SUCCEEDED
-        assert len(attempt.output["text"]) == len(text)
-        assert "\0" not in attempt.output["text"]
-
-    @pytest.mark.parametrize(
-        "arguments",
-        ['{"text": NaN}', '{"text": ' + "[" * 100_000, '{"text": ' + "[" * 150 + "]" * 150 + "}", '{"text": 1e999}'],
-        ids=["nan", "unclosed depth", "deep", "overflow"],
-    )
-    def test_what_is_no_usable_json_is_refused_with_an_issue(self, provider: ModelServer, arguments: str) -> None:
-        provider.app = RawArguments(arguments)  # type: ignore[assignment]  # any ASGI app answers
-        run = run_flow(make_flow(make_step(max_retries=0)))
-        (attempt,) = attempts_of(run)
-        assert (run.status, attempt.outcome) == (RunStatus.FAILED, "invalid")
-        assert [issue.severity for issue in attempt.issues.all()] == ["critical"]
-
-
-class RawArguments:
-    """An ASGI app whose tool call has just these arguments."""
-
-    def __init__(self, arguments: str) -> None:
-        self._arguments = arguments
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = {
-            "id": "chatcmpl-1",
-            "model": "gpt-4.1",
-            "choices": [
-                {
-                    "finish_reason": "stop",
-                    "message": {
-                        "role": "assistant",
-                        "tool_calls": [
-                            {"type": "function", "function": {"name": "tool_1", "arguments": self._arguments}}
-                        ],
-                    },
-                }
-            ],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
-        }
-        while (await receive()).get("more_body"):
-            pass
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": json.dumps(body).encode()})

@@ -1,0 +1,28 @@
+"""Expressions of tests, and what they are evaluated over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.engine.expressions import Scope, parse_expression
+
+VARIABLES = frozenset({"output", "input", "steps", "item"})
+
+OUTPUT: dict[str, Any] = {
+    "title": "October",
+    "count": 2,
+    "net": 131.5,
+    "note": None,
+    "lines": [{"text": "Paper", "amount": 120.0}, {"text": "Freight", "amount": 11.5}],
+    "colours": {"primary": "#1f4e5f", "accent": "copper", "border": "#1f4e5f"},
+    "tags": ["b", "a", "b"],
+    "empty": [],
+}
+
+
+def parse(text: str) -> Any:
+    return parse_expression(text, variables=VARIABLES)
+
+
+def evaluate(text: str, **variables: Any) -> Any:
+    return Scope({"output": OUTPUT, "input": {"plan": "team"}, **variables}).evaluate(parse(text))

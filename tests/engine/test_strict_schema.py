@@ -1,0 +1,208 @@
+"""The strict subset of JSON Schema: what is refused, and what can be mended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.output_schema import (
+    check_input_schema,
+    validate_output,
+)
+from flows.engine.schema_mending import make_strict
+from flows.engine.strict_schema import SUPPORTED, check_strict
+from tests.engine.builders import INVOICE, closed
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+KEYWORDS = st.sampled_from([*sorted(SUPPORTED), "allOf", "oneOf", "definitions", "nullable", "default", "a"])
+
+
+class TestStrictSubset:
+    def test_a_strict_schema_has_no_problems(self) -> None:
+        assert check_strict(INVOICE) == []
+
+    @pytest.mark.parametrize(
+        ("schema", "path", "says"),
+        [
+            ({"type": "object", "properties": {}, "required": []}, "", "additionalProperties"),
+            (
+                closed(a={"type": "object", "properties": {}, "additionalProperties": True}),
+                "/properties/a/additionalProperties",
+                "additionalProperties",
+            ),
+            (
+                {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False},
+                "",
+                "“a” is missing",
+            ),
+            ({**closed(), "required": ["ghost"]}, "/required/0", "ghost"),
+            (closed(a={"type": "string", "minLength": 2}), "/properties/a/minLength", "minLength"),
+            (closed(a={"type": "string", "default": "x"}), "/properties/a/default", "default"),
+            (closed(a={"type": "text"}), "/properties/a/type", "must be one of object, array"),
+            (closed(a={}), "/properties/a", "A type is missing"),
+            (closed(a={"type": "array"}), "/properties/a", "items"),
+            (closed(a={"oneOf": [{"type": "string"}]}), "/properties/a/oneOf", "anyOf"),
+            (closed(a={"type": "string", "format": "color"}), "/properties/a/format", "date-time, duration"),
+            (closed(a={"$ref": "#/$defs/ghost"}), "/properties/a/$ref", "There is no “#/$defs/ghost”"),
+            (closed(a={"$ref": "http://example.com/schema"}), "/properties/a/$ref", "within this schema"),
+            ({**closed(), "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a/$ref", "leads back to itself"),
+            ({"type": "array", "items": {"type": "string"}}, "/type", "object"),
+            ({"anyOf": [closed(), closed()]}, "/anyOf", "root"),
+            (closed(a={"type": "string", "pattern": "("}), "/properties/a/pattern", "pattern"),
+            (closed(a={"type": "string", "pattern": "(?!x)"}), "/properties/a/pattern", "look-ahead"),
+            (closed(a={"type": "string", "minimum": 1}), "/properties/a/minimum", "integer or number only"),
+            (closed(a={"type": "number", "minimum": "1"}), "/properties/a/minimum", "must be a number"),
+            (closed(a={"$ref": "#/$defs/b", "title": "A"}), "/properties/a", "Beside “$ref”"),
+            (closed(a={"$ref": "#/properties/b"}), "/properties/a/$ref", "“#/$defs/…” only"),
+            (closed(a=True), "/properties/a", "must be an object such as"),
+            (closed(a={"type": "string", "enum": []}), "/properties/a/enum", "at least one"),
+            (closed(a={"type": "integer", "enum": list(range(1001))}), "", "1,000 are allowed"),
+            (closed(a={"type": "string", "enum": [f"{n:060}" for n in range(251)]}), "/properties/a/enum", "15,000"),
+            ({**closed(), "$schema": "http://json-schema.org/draft-07/schema#"}, "/$schema", "2020-12"),
+            (closed(a={"type": "string", "description": "x" * 70_000}), "", "64 KB"),
+            (closed(a={"type": "string", "const": "\ud800"}), "", "can't store"),
+            ("text", "", "JSON object"),
+        ],
+    )
+    def test_each_offence_is_told_with_its_path_and_what_would_be_right(
+        self, schema: Any, path: str, says: str
+    ) -> None:
+        problems = check_strict(schema)
+        assert any(problem.path == path and says in problem.message for problem in problems), problems
+
+    def test_objects_nested_too_deep_are_refused(self) -> None:
+        schema = closed(a={"type": "string"})
+        for _ in range(9):
+            schema = closed(a=schema)
+        assert check_strict(schema) == []
+        (problem,) = check_strict(closed(a=schema))
+        assert (problem.path, "10 levels" in problem.message) == ("/properties/a" * 10, True)
+
+    def test_a_schema_of_a_thousand_levels_is_refused_and_not_walked(self) -> None:
+        schema: dict[str, Any] = {"type": "string"}
+        for _ in range(1_000):
+            schema = {"type": "array", "items": schema}
+        assert "nested deeper" in check_strict(closed(a=schema))[0].message
+
+    def test_recursion_through_definitions_is_allowed(self) -> None:
+        node = closed(name={"type": "string"}, children={"type": "array", "items": {"$ref": "#/$defs/node"}})
+        assert check_strict({**closed(root={"$ref": "#/$defs/node"}), "$defs": {"node": node}}) == []
+
+
+class TestMakeStrict:
+    def test_objects_are_closed_and_optional_properties_become_nullable(self) -> None:
+        loose = {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "integer", "default": 3}},
+            "required": ["a"],
+        }
+        assert make_strict(loose) == closed(a={"type": "string"}, b={"type": ["integer", "null"]})
+
+    @pytest.mark.parametrize(
+        "loose",
+        [
+            {"properties": {"a": {"oneOf": [{"type": "string"}, {"type": "number"}]}}},
+            {
+                "properties": {
+                    "a": {"const": 1},
+                    "b": {"enum": [None, "x", 2.5]},
+                    "c": {"type": "string", "nullable": True},
+                }
+            },
+            {
+                "properties": {
+                    "a": {"type": "integer", "pattern": "x", "minimum": 1},
+                    "b": {"items": {"type": "string"}},
+                }
+            },
+            {"$ref": "#/definitions/a", "definitions": {"a": {"properties": {"b": {"$ref": "#/definitions/a"}}}}},
+            {
+                "properties": {"a": {"$ref": "#/$defs/tree", "description": "beside"}},
+                "$defs": {"tree": {"type": "object", "properties": {"child": {"$ref": "#/$defs/tree"}}}},
+            },
+            {"type": "object", "properties": {"a": {"allOf": [{"type": "string"}]}}, "required": ["a"]},
+            {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}},
+            {"type": "object", "properties": {"a": {"type": "string", "minLength": 3, "format": "color"}}},
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/b", "description": "beside"}},
+                "$defs": {"b": {"type": "object", "properties": {"c": {"type": "string"}}}},
+            },
+        ],
+    )
+    def test_what_can_be_mended_is_strict_afterwards(self, loose: dict[str, Any]) -> None:
+        mended = make_strict(loose)
+        assert check_strict(mended) == []
+        assert make_strict(mended) == mended
+
+    def test_what_strict_mode_makes_nullable_takes_null(self) -> None:
+        loose = {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "enum": ["x"]},
+                "b": {"type": "string", "const": "x"},
+                "c": {"$ref": "#/$defs/c"},
+                "d": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+            },
+            "$defs": {"c": {"type": "string"}},
+        }
+        mended = make_strict(loose)
+        assert validate_output({"a": None, "b": None, "c": None, "d": None}, mended) == ()
+        assert validate_output({"a": "x", "b": "x", "c": "y", "d": 1}, mended) == ()
+
+    def test_mending_leaves_the_schema_that_it_was_given_alone(self) -> None:
+        loose = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "definitions": {}}
+        before = repr(loose)
+        make_strict(loose)
+        assert repr(loose) == before
+
+    @pytest.mark.parametrize(
+        "value",
+        [None, [], 5, "x", {"type": 5}, {"type": {}}, {"type": [[]]}, {"properties": []}, {"anyOf": 1}, {"$ref": 1}],
+    )
+    def test_what_is_no_schema_is_neither_mended_nor_a_crash(self, value: Any) -> None:
+        assert check_strict(make_strict(value))
+
+    @given(
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.text(max_size=3)
+            | st.sampled_from(["object", "#", "#/$defs/a"]),
+            lambda parts: st.lists(parts, max_size=3) | st.dictionaries(KEYWORDS, parts, max_size=4),
+            max_leaves=15,
+        )
+    )
+    def test_no_document_crashes_the_check_or_the_mending(self, document: Any) -> None:
+        check_strict(document)
+        check_input_schema(document)
+        mended = make_strict(document)
+        assert make_strict(mended) == mended
+
+    def test_a_map_with_free_keys_can_not_be_mended_and_is_reported(self) -> None:
+        loose = {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}}
+        assert check_strict(make_strict(loose))
+
+    @given(
+        st.recursive(
+            st.fixed_dictionaries(
+                {"type": st.sampled_from(["string", "number", "boolean"])}, optional={"default": st.integers()}
+            ),
+            lambda parts: (
+                st.fixed_dictionaries(
+                    {"type": st.just("object"), "properties": st.dictionaries(NAMES, parts, max_size=3)},
+                    optional={"required": st.just([])},
+                )
+                | st.fixed_dictionaries({"type": st.just("array"), "items": parts})
+            ),
+            max_leaves=8,
+        )
+    )
+    def test_any_plain_schema_of_objects_and_lists_can_be_mended(self, part: dict[str, Any]) -> None:
+        mended = make_strict({"type": "object", "properties": {"value": part}})
+        assert [problem for problem in check_strict(mended) if "levels" not in problem.message] == []
+        assert make_strict(mended) == mended
