@@ -115,6 +115,8 @@ class Flow(ModelSettingsFields):
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
 
+    revision = models.PositiveIntegerField(default=0, editable=False)
+    """How often the flow was saved: an editor's page names the revision that it was made of."""
     live_version = models.ForeignKey(
         "FlowVersion", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
     )

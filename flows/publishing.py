@@ -52,6 +52,17 @@ def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditR
 
     Raises ``SpecError`` with all problems; their paths are those of the ``FlowSpec`` document.
     """
+    spec = read_spec(flow, steps)
+    if problems := check_spec(spec, registry):
+        raise SpecError(problems)
+    return spec
+
+
+def read_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditRule]]]) -> FlowSpec:
+    """What ``build_spec`` gives, without the check whether the flow makes sense as a whole.
+
+    Raises ``SpecError`` where fields can't even be read.
+    """
     document = {
         **_read_fields(flow, FlowSpec, skip={"steps"}),
         "steps": [
@@ -62,10 +73,7 @@ def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditR
             for step, audits in steps
         ],
     }
-    spec = freeze_schemas(FlowSpec.from_document(document), registry)
-    if problems := check_spec(spec, registry):
-        raise SpecError(problems)
-    return spec
+    return freeze_schemas(FlowSpec.from_document(document), registry)
 
 
 def find_contradictions(spec: FlowSpec) -> Iterator[Problem]:

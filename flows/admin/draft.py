@@ -11,9 +11,12 @@ from django.db import models
 from flows.admin.formsets import RowFormSet, StepFormSet
 from flows.engine.errors import Problem, SpecError
 from flows.engine.json_value import format_pointer, parse_pointer
+from flows.engine.plugins import registry
+from flows.engine.spec import FlowSpec
+from flows.engine.spec_check import check_spec
 from flows.forms import FlowForm, JsonObjectField
 from flows.models import AuditRule, Flow, StepDefinition
-from flows.publishing import build_spec, find_contradictions
+from flows.publishing import find_contradictions, read_spec
 
 MOST_SHOWN = 10
 """Problems of one field that are shown; of more their number is told."""
@@ -63,6 +66,8 @@ class FlowDraft:
 
     def __init__(self, form: FlowForm, step_formset: StepFormSet) -> None:
         """Validate the forms one by one, and put them in order."""
+        self.spec: FlowSpec | None = None
+        """The flow that a check could read, whether it can run or not; fields in error are not set in it."""
         self._form = form
         self._step_formset = step_formset
         self._formsets: list[RowFormSet] = [step_formset]
@@ -86,7 +91,7 @@ class FlowDraft:
         if self._find_lost_rows():
             return
         try:
-            spec = build_spec(
+            self.spec = read_spec(
                 _read_row(Flow, self._form, {"name": "unnamed"}),
                 [
                     (
@@ -102,7 +107,7 @@ class FlowDraft:
         except SpecError as error:
             self._show_problems(error.problems)
         else:
-            self._show_problems(list(find_contradictions(spec)))
+            self._show_problems(check_spec(self.spec, registry) or list(find_contradictions(self.spec)))
 
     def save(self, flow: Flow) -> None:
         """Store the steps and audits of a checked draft; rows that the editor removed are deleted."""
@@ -126,11 +131,20 @@ class FlowDraft:
         for formset in self._formsets:
             for message in formset.non_form_errors():
                 yield FormError("Steps" if formset is self._step_formset else "Audits", str(message), "steps-group")
-        for index, step in enumerate(self.steps, start=1):
-            place = f"Step {index}{_quote_name(step.form)}"
-            yield from _list_form_errors(step.form, place)
-            for position, audit in enumerate(step.audits, start=1):
-                yield from _list_form_errors(audit, f"{place}, audit {position}{_quote_name(audit)}")
+        for index in range(1, len(self.steps) + 1):
+            yield from self.list_step_errors(index)
+
+    def list_step_errors(self, index: int) -> Iterator[FormError]:
+        """The errors of step ``index``, counted from 1, and of its audits."""
+        step = self.steps[index - 1]
+        place = f"Step {index}{_quote_name(step.form)}"
+        yield from _list_form_errors(step.form, place)
+        for position, audit in enumerate(step.audits, start=1):
+            yield from _list_form_errors(audit, f"{place}, audit {position}{_quote_name(audit)}")
+
+    def find_step(self, prefix: str) -> int | None:
+        """The index, counted from 1, of the step whose form has this ``prefix`` (``steps-3``); None if none has."""
+        return next((index for index, step in enumerate(self.steps, start=1) if step.form.prefix == prefix), None)
 
     def _find_lost_rows(self) -> bool:
         """Refuse a page that leaves out stored rows (added meanwhile) or names one twice; saving it would lose them."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.admin.utils import flatten_fieldsets
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.db.models import Count, OuterRef, QuerySet, Subquery
@@ -18,7 +19,8 @@ from django.utils.html import format_html
 from django.utils.timezone import localtime
 from nested_admin.nested import NestedModelAdmin
 
-from flows.admin.draft import EditedFlowForm
+from flows.admin import feedback, plugin_page, schema_maker, transfer, version_pages
+from flows.admin.draft import EditedFlowForm, FlowDraft
 from flows.admin.inlines import StepInline
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
 from flows.admin.version_admin import TIME_FORMAT
@@ -62,8 +64,21 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
     actions = None
 
     class Media:
-        css = {"all": ["toolflow/admin/flow_editor.css"]}
-        js = ["toolflow/admin/flow_editor.js"]
+        css = {
+            "all": [
+                "toolflow/admin/flow_editor.css",
+                "toolflow/admin/editor/feedback.css",
+                "toolflow/admin/editor/schema_maker.css",
+                "toolflow/admin/editor/try_step.css",
+            ]
+        }
+        js = [
+            "toolflow/admin/flow_editor.js",
+            "toolflow/admin/editor/field_tools.js",
+            "toolflow/admin/editor/feedback.js",
+            "toolflow/admin/editor/schema_maker.js",
+            "toolflow/admin/editor/try_step.js",
+        ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Flow]:
         """Flows, each with its live version, the number of its latest one and how many steps it has."""
@@ -180,10 +195,30 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:
-        """The admin's own addresses, and the one that makes a version live."""
+        """The admin's own addresses, and those of the editor's other pages."""
         view = self.admin_site.admin_view(self.make_live_view)
         address = path("<int:flow_id>/versions/<int:number>/make-live/", view, name="flows_flow_make_live")
-        return [address, *super().get_urls()]
+        pages = [
+            *feedback.list_urls(self.admin_site),
+            *schema_maker.list_urls(self.admin_site),
+            *version_pages.list_urls(self.admin_site),
+            *transfer.list_urls(self.admin_site),
+            *plugin_page.list_urls(self.admin_site),
+        ]
+        return [address, *pages, *super().get_urls()]
+
+    def read_posted(self, request: HttpRequest, flow: Flow | None) -> FlowDraft:
+        """What a posted editor page makes of ``flow``, or of a new one: validated, nothing stored.
+
+        ``draft.spec`` is None if the page is beyond reading; ``draft.list_errors()`` then says why.
+        """
+        fields = flatten_fieldsets(self.get_fieldsets(request, flow))
+        form_class = self.get_form(request, flow, change=flow is not None, fields=fields)
+        form = form_class(request.POST, instance=flow)
+        self._create_formsets(request, form.instance, change=flow is not None)
+        form.is_valid()
+        draft: FlowDraft = form.draft
+        return draft
 
     def make_live_view(self, request: HttpRequest, flow_id: int, number: int) -> HttpResponse:
         """Ask whether new runs should use a version, and let them."""

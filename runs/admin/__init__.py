@@ -3,8 +3,9 @@
 from django.contrib import admin
 from django_q.models import Failure, OrmQ, Schedule, Success
 
-from flows.models import FlowVersion
+from flows.models import Flow, FlowVersion
 from runs.admin.attempt_admin import AttemptAdmin, IssueAdmin
+from runs.admin.flow_admin import RunningFlowAdmin
 from runs.admin.limit_admin import RateLimitAdmin
 from runs.admin.run_admin import RunAdmin
 from runs.admin.version_admin import RunCountingVersionAdmin
@@ -14,8 +15,9 @@ admin.site.register(Run, RunAdmin)
 admin.site.register(Attempt, AttemptAdmin)
 admin.site.register(Issue, IssueAdmin)
 admin.site.register(RateLimit, RateLimitAdmin)
-# Flows know nothing of runs; what runs know of versions is added here.
-admin.site.unregister(FlowVersion)
+# Flows know nothing of runs; what runs know of them is added here.
+admin.site.unregister([Flow, FlowVersion])
+admin.site.register(Flow, RunningFlowAdmin)
 admin.site.register(FlowVersion, RunCountingVersionAdmin)
 
 # The queue's own rows are no history, and its schedules name functions to call: neither is for the browser.

@@ -1,0 +1,12 @@
+"""Tries a step of a flow that is being edited: its request, its audits, and one call of the model."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern
+
+from flows.admin.flow_admin import FlowAdmin
+
+
+def list_urls(flow_admin: FlowAdmin) -> list[URLPattern]:
+    """The addresses of this module's views, below those of flows."""
+    return []

@@ -1,0 +1,3 @@
+"use strict";
+
+// What the editor says while one types.

@@ -1,0 +1,3 @@
+"use strict";
+
+// Makes schemas from examples, types and tables.

@@ -1,0 +1,3 @@
+"use strict";
+
+// Tries a step without saving the flow.
