@@ -1,0 +1,112 @@
+"""What assistive technology needs is on every page: names of controls, contrast, order, landmarks; in both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.admin import site
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+
+from flows.examples import load_examples
+from flows.models import Flow
+from flows.portability import load_flow
+from runs.models import Attempt, Issue, Run
+from tests.browser.widths import open_all_folds
+from tests.runs.pages.history_builders import make_retried_run
+from tests.runs.pages.reading import run_address
+
+GRAVE = ("serious", "critical")
+THEMES = ("light", "dark")
+
+
+def assert_accessible(page: Page) -> None:
+    """Axe finds nothing serious on the page; what it finds is named with its elements."""
+    # One that is fading in has colours of its own for a moment.
+    page.evaluate("Promise.all(document.getAnimations().map((animation) => animation.finished))")
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [_describe(violation) for violation in found if violation["impact"] in GRAVE] == []
+
+
+def _describe(violation: dict[str, Any]) -> str:
+    places = "\n    ".join(f"{node['html'][:160]}  {node['failureSummary'][:200]}" for node in violation["nodes"][:5])
+    return f"{violation['id']}: {violation['help']} ({len(violation['nodes'])} places)\n    {places}"
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]:
+    """Axe itself sets styles inline: in these tests no content security policy is kept. All others keep it."""
+    return {**browser_context_args, "bypass_csp": True}
+
+
+@pytest.fixture(params=THEMES)
+def themed_page(request: pytest.FixtureRequest, admin_page: Page) -> Iterator[Page]:
+    """A window in one of the themes, with somebody signed in who may do everything."""
+    admin_page.emulate_media(color_scheme=request.param)
+    yield admin_page
+
+
+def store_three_versions() -> Flow:
+    """The colour theme, changed twice since its first version."""
+    load_examples()
+    flow = Flow.objects.get(name="colour-theme")
+    document = flow.versions.latest("number").flow_spec.to_document()
+    for retries in (1, 2):
+        steps = [{**document["steps"][0], "max_retries": retries}, *document["steps"][1:]]
+        load_flow(document={**document, "steps": steps}, note=f"Retries are {retries}.")
+    return flow
+
+
+def test_the_flow_editor(themed_page: Page) -> None:
+    flow = store_three_versions()
+    themed_page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
+    assert_accessible(themed_page)
+    open_all_folds(themed_page)
+    assert_accessible(themed_page)
+
+
+def test_the_flow_editor_with_mistakes(themed_page: Page) -> None:
+    themed_page.goto(reverse("admin:flows_flow_add"))
+    assert_accessible(themed_page)
+    themed_page.get_by_role("button", name="Add a step").last.click()
+    themed_page.get_by_role("button", name="Add an audit").last.click()
+    themed_page.get_by_role("button", name="Save", exact=True).click()
+    expect(themed_page.get_by_role("alert")).to_be_visible()
+    open_all_folds(themed_page)
+    assert_accessible(themed_page)
+
+
+def test_lists_and_forms_of_the_admin(themed_page: Page) -> None:
+    store_three_versions()
+    make_retried_run()
+    themed_page.goto(reverse("admin:index"))
+    assert_accessible(themed_page)
+    for model in site._registry:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        themed_page.goto(reverse(f"{name}_changelist"))
+        assert_accessible(themed_page)
+    for model in (Run, Attempt, Issue):
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
+        themed_page.goto(reverse(name, args=[model._default_manager.latest("pk").pk]))
+        assert_accessible(themed_page)
+
+
+def test_pages_of_runs(themed_page: Page) -> None:
+    load_examples()
+    run = make_retried_run()
+    for address in ("/runs/", run_address(run), "/workers/", "/runs/new/", "/runs/999/"):
+        themed_page.goto(address)
+        assert_accessible(themed_page)
+    for name in Flow.objects.values_list("name", flat=True):
+        themed_page.goto(reverse("runs:start", args=[name]))
+        assert_accessible(themed_page)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_signing_in(page: Page, theme: str) -> None:
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # one of its literals
+    page.goto(reverse("login"))
+    assert_accessible(page)
