@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,10 +42,10 @@ def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]
 
 
 @pytest.fixture(params=THEMES)
-def themed_page(request: pytest.FixtureRequest, admin_page: Page) -> Iterator[Page]:
+def themed_page(request: pytest.FixtureRequest, admin_page: Page) -> Page:
     """A window in one of the themes, with somebody signed in who may do everything."""
     admin_page.emulate_media(color_scheme=request.param)
-    yield admin_page
+    return admin_page
 
 
 def store_three_versions() -> Flow:
