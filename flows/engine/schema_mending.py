@@ -12,6 +12,9 @@ _MEANINGFUL = frozenset({"allOf", "prefixItems"})
 
 _DEEPEST = 200
 
+_MOST_NODES = 20_000
+"""Schemas within one; once there are more, references are no longer written out. Each could double what is there."""
+
 
 def make_strict(schema: Any) -> Any:
     """A copy of ``schema`` as near to the strict subset as it can be brought; ``check_strict`` says what is left.
@@ -53,6 +56,7 @@ class _Mender:
     def __init__(self, root: dict[str, Any], optional_becomes_null: bool) -> None:
         self._root = root
         self._optional_becomes_null = optional_becomes_null
+        self._mended = 0
 
     def mend_root(self) -> dict[str, Any]:
         root = self._root
@@ -68,6 +72,7 @@ class _Mender:
     def _mend(self, node: Any, inlined: frozenset[str], depth: int) -> Any:
         if not isinstance(node, dict) or depth > _DEEPEST:
             return node
+        self._mended += 1
         node = self._merge_single(node)
         if isinstance(node.get("$ref"), str):
             return self._mend_ref(node, inlined, depth)
@@ -102,7 +107,7 @@ class _Mender:
         siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
         target = follow_ref(self._root, ref)
         # What refers to itself is written out once; the words beside the inner references are given up.
-        if not siblings or not isinstance(target, dict) or ref in inlined:
+        if not siblings or not isinstance(target, dict) or ref in inlined or self._mended > _MOST_NODES:
             return {"$ref": ref}
         written_out = {key: value for key, value in target.items() if key != "$defs"}
         mended: dict[str, Any] = self._mend({**written_out, **siblings}, inlined | {ref}, depth + 1)

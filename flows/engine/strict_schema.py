@@ -191,7 +191,7 @@ def _check_object(node: dict[str, Any], here: str) -> Iterator[Problem]:
             place, f"Every property must be in “required”; {listed} is missing. What may be left out is null."
         )
     for index, name in enumerate(names):
-        if name not in properties:
+        if not isinstance(name, str) or name not in properties:
             yield Problem(f"{here}/required/{index}", f"“{name}” is required, but is no property.")
 
 
@@ -218,24 +218,33 @@ def _check_limits(schema: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(
             "", f"Names and enum values have {characters:,} characters; {MAX_NAME_CHARACTERS:,} are allowed in total."
         )
-    too_deep = _find_too_deep(schema, schema, (), 0, frozenset())
+    too_deep = _find_too_deep(schema, schema, (), 0, frozenset(), {})
     if too_deep is not None:
         yield Problem(too_deep, f"Objects are nested deeper than {MAX_NESTING} levels here.")
 
 
-def _find_too_deep(node: Any, root: dict[str, Any], path: Path, level: int, refs: frozenset[str]) -> str | None:
-    """Where objects first stand more than ``MAX_NESTING`` levels inside each other; recursion counts once."""
+def _find_too_deep(
+    node: Any, root: dict[str, Any], path: Path, level: int, refs: frozenset[str], followed: dict[str, int]
+) -> str | None:
+    """Where objects first stand more than ``MAX_NESTING`` levels inside each other; recursion counts once.
+
+    ``followed`` says from which level on a reference was followed already: between definitions that all refer to each
+    other there are more ways than anybody could go.
+    """
     if not isinstance(node, dict):
         return None
     ref = node.get("$ref")
     if isinstance(ref, str):
-        return None if ref in refs else _find_too_deep(follow_ref(root, ref), root, path, level, refs | {ref})
+        if ref in refs or followed.get(ref, -1) >= level:
+            return None
+        followed[ref] = level
+        return _find_too_deep(follow_ref(root, ref), root, path, level, refs | {ref}, followed)
     level += isinstance(node.get("properties"), dict)
     if level > MAX_NESTING:
         return format_pointer(path)
     for key, child in _children(node):
         if key[0] != "$defs":
-            found = _find_too_deep(child, root, (*path, *key), level, refs)
+            found = _find_too_deep(child, root, (*path, *key), level, refs, followed)
             if found is not None:
                 return found
     return None

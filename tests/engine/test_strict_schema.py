@@ -206,3 +206,23 @@ class TestMakeStrict:
         mended = make_strict({"type": "object", "properties": {"value": part}})
         assert [problem for problem in check_strict(mended) if "levels" not in problem.message] == []
         assert make_strict(mended) == mended
+
+
+def test_definitions_that_all_refer_to_each_other_are_checked_like_any_others() -> None:
+    names = [f"d{number}" for number in range(30)]
+    others = {name: [{"$ref": f"#/$defs/{other}"} for other in names if other != name] for name in names}
+    definitions = {name: {"anyOf": references} for name, references in others.items()}
+    assert check_strict({**closed(a={"$ref": "#/$defs/d0"}), "$defs": definitions}) == []
+
+
+def test_references_that_would_double_with_each_level_are_not_all_written_out() -> None:
+    definitions: dict[str, Any] = {"d40": {"type": "string"}}
+    for level in range(40):
+        parts = {name: {"$ref": f"#/$defs/d{level + 1}", "description": "x"} for name in "ab"}
+        definitions[f"d{level}"] = closed(**parts)
+    schema = {**closed(a={"$ref": "#/$defs/d0", "description": "x"}), "$defs": definitions}
+    assert len(str(make_strict(schema))) < 2_000_000
+
+
+def test_what_is_no_name_among_the_required_ones_is_told() -> None:
+    assert check_strict({**closed(), "required": [{}]})
