@@ -1,0 +1,61 @@
+"""The values of a flow's fields in words: “none”, “that of the flow”, “90 s”, “on”."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.engine.schema_words import describe_schema
+from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
+from flows.engine.text_diff import reveal
+
+SCHEMA_FIELDS = frozenset({"input_schema", "output_schema"})
+"""They hold a JSON Schema."""
+
+PROSE_FIELDS = frozenset({"name", "title", "description", "system_message"})
+"""What people write in words: it is quoted."""
+
+CODE_FIELDS = frozenset({"tool_name", "output_type", *STEP_EXPRESSIONS, *AUDIT_EXPRESSIONS})
+"""What is set as code."""
+
+LONG_FIELDS = SCHEMA_FIELDS | {"title", "description", "system_message", *STEP_EXPRESSIONS, *AUDIT_EXPRESSIONS}
+"""What may be too long for a few words."""
+
+LONGEST_WORDS = 60
+"""Characters of a text that is shown within a line."""
+
+_INHERITED = ("model", "temperature", "max_tokens")
+
+
+def needs_lines(value: Any) -> bool:
+    """Whether a value is shown as lines of its own."""
+    return isinstance(value, dict) or (isinstance(value, str) and (len(value) > LONGEST_WORDS or "\n" in value))
+
+
+def describe_value(field: str, value: Any, *, is_step: bool = False) -> str:
+    """A JSON value of a field, in words that need no knowledge of its default."""
+    if value is None or value == "" or value == []:
+        return _describe_nothing(field, is_step=is_step)
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case dict():
+            return describe_schema(value)
+        case list():
+            return ", ".join(str(item) for item in value)
+        case int() if field == "time_limit":
+            return f"{value:,} s"
+        case int() if field == "token_budget":
+            return f"{value:,} tokens"
+        case int() | float() if field == "cost_budget":
+            return f"{value:,.8f}".rstrip("0").rstrip(".") + " USD"
+        case int() | float():
+            return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+        case str():
+            return f"“{reveal(value)}”" if field in PROSE_FIELDS else reveal(value)
+    return str(value)
+
+
+def _describe_nothing(field: str, *, is_step: bool) -> str:
+    if field in _INHERITED:
+        return "that of the flow" if is_step else "that of the installation"
+    return "none"
