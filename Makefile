@@ -1,6 +1,6 @@
 # `make help` lists what can be done here.
 .DEFAULT_GOAL := help
-.PHONY: help up test faults lint style types imports migrations format bench services lock clean base dev
+.PHONY: help up test faults lint style types imports migrations format bench services schema lock clean base dev
 
 PYTHON ?= python3
 VENV := .venv
@@ -73,6 +73,9 @@ $(BENCH_VENV)/bin/pip:
 
 services: ## Install and start PostgreSQL, Redis and Chromium for the tests (Debian, as root)
 	@scripts/start_services
+
+schema: dev ## Write docs/flow.schema.json anew
+	$(BIN)/python scripts/write_flow_schema.py
 
 lock: dev ## Pin what requirements/*.in ask for (ARGS=--upgrade for newer versions)
 	$(LOCK) $(ARGS) requirements/base.in -o requirements/base.txt

@@ -1,4 +1,4 @@
-"""System checks of what only a developer can mend: plug-ins that don't load."""
+"""System checks of what flows need of Python: plug-ins that don't load, and names that nobody registers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import DatabaseError, transaction
+
+from flows.models import Flow
+from flows.plugin_use import find_missing_names, find_naming_versions
 
 plugin_errors: list[str] = []
 """What went wrong when plug-ins were loaded at start-up, a sentence each."""
+
+MOST_FLOWS = 10
+"""Flows that are warned of one by one."""
 
 
 @register()
@@ -23,3 +30,39 @@ def check_plugins(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
         )
         for message in plugin_errors
     ]
+
+
+@register(Tags.database)
+def check_plugin_names(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Report flows whose live version names a plug-in that nobody registers: their runs would wait and then fail.
+
+    Asks the database, and so runs with ``manage.py check --database default`` and with ``manage.py migrate`` only.
+    """
+    if "default" not in (databases or ()):
+        return []
+    try:
+        with transaction.atomic(using="default"):
+            versions = list(find_naming_versions(Flow.objects.runnable()).order_by("flow__title", "pk"))
+    except DatabaseError:
+        # A database that is being set up has no flows yet, or not all of their columns.
+        return []
+    found = [(version, missing) for version in versions if (missing := find_missing_names(version))]
+    warnings = [
+        Warning(
+            f"Flow “{version.flow}” ({version.flow.name}): its live version {version.number} uses "
+            f"{', '.join(dict.fromkeys(f'{use.what} (step {use.step})' for use in missing))}, "
+            "which no plug-in registers.",
+            hint="Name the module that registers it in TOOLFLOW_PLUGINS, or make a version live that does without.",
+            id="flows.W001",
+        )
+        for version, missing in found[:MOST_FLOWS]
+    ]
+    if len(found) > MOST_FLOWS:
+        warnings.append(
+            Warning(
+                f"{len(found) - MOST_FLOWS:,} more flows use names that no plug-in registers.",
+                hint="The page “Plug-ins” of the admin lists them all.",
+                id="flows.W001",
+            )
+        )
+    return list(warnings)

@@ -1,8 +1,10 @@
-"""From a document to the rows that editors change, and from there to a published version."""
+"""From a file or a document to the rows that editors change, and from there to a published version."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,57 +12,123 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from flows.engine.errors import Problem, SpecError
+from flows.engine.json_value import dump_json
+from flows.engine.output_schema import schema_of_type
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.spec_check import check_spec, freeze_schemas
+from flows.flow_file import read_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
-from flows.publishing import publish_flow
+from flows.publishing import publish_flow, raise_revision
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
 _Row = TypeVar("_Row", bound=models.Model)
 
+NOTE_LENGTH: int = FlowVersion._meta.get_field("note").max_length or 0
+"""Characters that the note of a version may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What loading a flow would do here."""
+
+    spec: FlowSpec
+    """What is published then: with a title, and with the schemas of registered types."""
+    flow: Flow | None
+    """The flow of that name; None if there is none yet."""
+    latest: FlowVersion | None
+    """Its latest version."""
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the latest version is the same already."""
+        return self.latest is not None and self.latest.digest == self.spec.digest
+
+    @property
+    def number(self) -> int:
+        """Of the version that is the flow's latest afterwards."""
+        if self.latest is None:
+            return 1
+        return self.latest.number if self.is_unchanged else self.latest.number + 1
+
+
+def read_flow_file(source: str | bytes) -> FlowSpec:
+    """The flow in a file, if it could be loaded here. Raises ``FlowFileError`` with all that is wrong, line by line."""
+    return read_flow(source, check=find_problems)
+
+
+def find_problems(spec: FlowSpec) -> list[Problem]:
+    """What keeps a flow from being loaded here, by JSON pointers into its document."""
+    return [*check_spec(freeze_schemas(spec, registry), registry), *_find_misfits(spec)]
+
+
+def plan_load(spec: FlowSpec) -> LoadPlan:
+    """What loading a flow that has no problems would do. Nothing is stored."""
+    flow = Flow.objects.select_related("live_version").filter(name=spec.name).first()
+    titled = spec.model_copy(update={"title": spec.title or spec.name})
+    latest = flow.versions.select_related("created_by").first() if flow is not None else None
+    return LoadPlan(freeze_schemas(titled, registry), flow, latest)
+
 
 def load_flow(*, document: Mapping[str, Any], by: AbstractBaseUser | None = None, note: str = "") -> FlowVersion:
     """Make the flow that a ``FlowSpec`` document names look like the document, and publish it.
 
     Gives the latest version if the document brings nothing new. As with every publication, only the first version of
-    a flow goes live by itself. Raises ``SpecError`` with all problems if the flow can't run as the document defines
-    it; nothing is stored then.
+    a flow goes live by itself. Editors who have the flow open are told when they save, if anything changed. Raises
+    ``SpecError`` with all problems if the flow can't run as the document defines it; nothing is stored then.
     """
     spec = FlowSpec.from_document(dict(document))
-    if problems := [*check_spec(freeze_schemas(spec, registry), registry), *_find_misfits(spec)]:
+    if problems := find_problems(spec):
         raise SpecError(problems)
     with transaction.atomic():
         flow, _ = Flow.objects.select_for_update().get_or_create(name=spec.name)
-        _save(flow, _read_columns(spec))
-        _store_steps(flow, spec.steps)
-        return publish_flow(flow=flow, by=by, note=note)
+        has_changed = _save(flow, _read_columns(spec))
+        has_changed |= _store_steps(flow, spec.steps)
+        previous = flow.versions.first()
+        version = publish_flow(flow=flow, by=by, note=note)
+        if has_changed and version == previous:
+            raise_revision(flow=version.flow)
+        return version
 
 
-def _store_steps(flow: Flow, specs: Sequence[StepSpec]) -> None:
+def _store_steps(flow: Flow, specs: Sequence[StepSpec]) -> bool:
+    """Make the flow's steps and audits those of ``specs``; tells whether anything was different."""
     # Rows are rewritten in place: whoever has the flow open in the admin meanwhile can still save it.
-    steps = _match_rows(flow.steps.all(), len(specs), partial(StepDefinition, flow=flow))
+    steps, has_changed = _match_rows(flow.steps.all(), len(specs), partial(StepDefinition, flow=flow))
     for position, (step, spec) in enumerate(zip(steps, specs, strict=True)):
-        _save(step, {**_read_columns(spec), "position": position})
-        audits = _match_rows(step.audits.all(), len(spec.audits), partial(AuditRule, step=step))
+        has_changed |= _save(step, {**_read_columns(spec), "position": position})
+        audits, has_other_audits = _match_rows(step.audits.all(), len(spec.audits), partial(AuditRule, step=step))
+        has_changed |= has_other_audits
         for place, (audit, audit_spec) in enumerate(zip(audits, spec.audits, strict=True)):
-            _save(audit, {**_read_columns(audit_spec), "position": place})
+            has_changed |= _save(audit, {**_read_columns(audit_spec), "position": place})
+    return has_changed
 
 
-def _match_rows(stored: models.QuerySet[_Row], count: int, create: Callable[[], _Row]) -> list[_Row]:
-    """``count`` rows: the stored ones in their order, then new ones. Stored ones beyond that are deleted."""
+def _match_rows(stored: models.QuerySet[_Row], count: int, create: Callable[[], _Row]) -> tuple[list[_Row], bool]:
+    """``count`` rows: the stored ones in their order, then new ones. Tells whether some beyond that were deleted."""
     rows = list(stored)
     for row in rows[count:]:
         row.delete()
-    return rows[:count] + [create() for _ in range(count - len(rows))]
+    return rows[:count] + [create() for _ in range(count - len(rows))], len(rows) > count
 
 
-def _save(row: models.Model, columns: Mapping[str, Any]) -> None:
+def _save(row: models.Model, columns: Mapping[str, Any]) -> bool:
+    """Store a row with these columns, unless it has them already; tells whether it was stored."""
+    if row.pk is not None and all(_is_same(getattr(row, name), value) for name, value in columns.items()):
+        return False
     for name, value in columns.items():
         setattr(row, name, value)
     row.save()
+    return True
+
+
+def _is_same(stored: Any, value: Any) -> bool:
+    # In a schema, the order of keys and the type of a number are content.
+    if isinstance(stored, dict) and isinstance(value, dict):
+        return dump_json(stored) == dump_json(value)
+    return bool(stored == value)
 
 
 _ROWS: dict[type[FlowSpec | StepSpec | AuditSpec], type[models.Model]] = {
@@ -78,7 +146,19 @@ def _read_columns(spec: FlowSpec | StepSpec | AuditSpec) -> dict[str, Any]:
     if isinstance(spec, FlowSpec):
         columns["title"] = spec.title or spec.name
         columns["cost_budget"] = spec.cost_budget  # money is no float here
+    if isinstance(spec, StepSpec) and _comes_from_type(spec):
+        columns["output_schema"] = None
     return columns
+
+
+def _comes_from_type(step: StepSpec) -> bool:
+    """Whether publishing gives a step the very schema that it has: the editor wants the field empty then."""
+    known = registry.output_types.get(step.output_type or "")
+    if known is None or step.output_schema is None:
+        return False
+    with suppress(SpecError, TypeError, ValueError):
+        return dump_json(schema_of_type(known.model)) == dump_json(step.output_schema)
+    return False
 
 
 def _find_misfits(spec: FlowSpec) -> Iterator[Problem]:

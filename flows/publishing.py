@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 def publish_flow(*, flow: Flow, by: AbstractBaseUser | None = None, note: str = "") -> FlowVersion:
     """Make the next version of a flow from its rows; the latest one comes back if nothing changed.
 
-    The first version of a flow goes live by itself. Raises ``SpecError`` with all problems if the flow can't run as
-    it is defined; nothing is stored then.
+    The first version of a flow goes live by itself. A new version raises the flow's revision: pages of the editor
+    that were opened before then know. Raises ``SpecError`` with all problems if the flow can't run as it is defined;
+    nothing is stored then.
     """
     steps = flow.steps.prefetch_related("audits")
     spec = build_spec(flow, [(step, list(step.audits.all())) for step in steps])
@@ -41,10 +42,21 @@ def publish_flow(*, flow: Flow, by: AbstractBaseUser | None = None, note: str = 
             note=note,
             created_by_id=by.pk if by else None,
         )
+        raise_revision(flow=locked)
+        flow.revision = locked.revision
         if locked.live_version_id is None:
             locked.make_live(version)
             flow.live_version = version
     return version
+
+
+def raise_revision(*, flow: Flow) -> None:
+    """Count one more save of a flow, and say that it was saved now.
+
+    For those who hold its row locked. Publishing a version does it; what changes without one has to call this.
+    """
+    flow.revision += 1
+    flow.save(update_fields=["revision", "updated_at"])
 
 
 def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditRule]]]) -> FlowSpec:

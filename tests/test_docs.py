@@ -117,7 +117,7 @@ def test_commands_exist(source: Path) -> None:
     text = source.read_text(encoding="utf-8")
     targets = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
     assert targets <= set(re.findall(r"^([a-z]+):", read_page("Makefile"), re.MULTILINE))
-    own = {path.stem for path in (ROOT / "runs/management/commands").glob("*.py")}
+    own = {path.stem for app in ("flows", "runs") for path in (ROOT / app / "management/commands").glob("*.py")}
     assert set(re.findall(r"manage\.py ([a-z_]+)", text)) <= own | {"changepassword", "check", "migrate"}
 
 

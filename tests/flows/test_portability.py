@@ -1,4 +1,4 @@
-"""Loading a flow from a document."""
+"""Loading a flow from a document, and what that does to those who have it open."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import pytest
 from django.contrib.auth.models import User
 
 from flows.engine.errors import SpecError
+from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
+from flows.engine.typed_output import schema_of_type
 from flows.examples import load_documents
+from flows.flow_file import FlowFileError, write_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
-from flows.portability import load_flow
+from flows.portability import load_flow, plan_load, read_flow_file
+from flows.publishing import find_contradictions
 
 pytestmark = pytest.mark.django_db
 
@@ -172,3 +176,96 @@ def test_a_registered_type_keeps_the_schema_that_the_document_froze() -> None:
     document = make_document()
     document["steps"][0].update(output_type="colour_suite", output_schema=frozen)
     assert load_flow(document=document).flow_spec.steps[0].output_schema == frozen
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Registered types
+
+
+def make_typed_document(schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    document = make_document()
+    frozen = {} if schema is None else {"output_schema": schema}
+    document["steps"] = [{"name": "Suite", "tool_name": "build", "output_type": "colour_suite", **frozen}]
+    return document
+
+
+def test_the_schema_of_a_registered_type_is_left_to_the_type_where_both_are_the_same() -> None:
+    schema = schema_of_type(registry.output_types["colour_suite"].model)
+    typed = load_flow(document=make_typed_document())
+    assert load_flow(document=make_typed_document(schema)) == typed
+    assert StepDefinition.objects.get().output_schema is None
+    assert typed.flow_spec.steps[0].output_schema == schema
+    assert list(find_contradictions(FlowSpec.from_document(make_typed_document()))) == []
+
+
+def test_a_schema_that_orders_its_properties_in_another_way_is_another_schema() -> None:
+    schema = schema_of_type(registry.output_types["colour_suite"].model)
+    turned = {**schema, "properties": dict(reversed(schema["properties"].items()))}
+    first = load_flow(document=make_typed_document())
+    second = load_flow(document=make_typed_document(turned))
+    assert second.number == first.number + 1
+    assert list(second.flow_spec.steps[0].output_schema["properties"]) == list(turned["properties"])  # type: ignore[index]
+    assert StepDefinition.objects.get().output_schema == turned
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Who has the flow open
+
+
+def test_a_load_that_changes_something_raises_the_revision_once() -> None:
+    flow = load_flow(document=make_document()).flow
+    assert Flow.objects.get().revision == 1
+    load_flow(document=make_document(description="Now with a description"))
+    assert Flow.objects.get().revision == 2
+    # The definition is the same, the draft is not: somebody's page shows the old order.
+    flow.steps.filter(name="Write").update(max_retries=7)
+    assert load_flow(document=make_document(description="Now with a description")).number == 2
+    assert Flow.objects.get().revision == 3
+
+
+def test_a_load_that_changes_nothing_leaves_no_trace() -> None:
+    load_flow(document=make_document(cost_budget=0.5, temperature=1))
+    before = Flow.objects.values().get()
+    load_flow(document=make_document(cost_budget=0.5, temperature=1))
+    assert Flow.objects.values().get() == before
+
+
+def test_another_order_of_a_schema_s_properties_is_a_change() -> None:
+    load_flow(document=make_document())
+    document = make_document()
+    properties = document["steps"][0]["output_schema"]["properties"]
+    turned = {**SCHEMA, "properties": dict(reversed(properties.items()))}
+    document["steps"][0]["output_schema"] = turned
+    assert load_flow(document=document).number == 2
+    stored = Flow.objects.get().steps.get(name="Write").output_schema
+    assert list(stored["properties"]) == ["alpha", "zeta"]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a load would do
+
+
+def test_a_plan_says_what_a_load_then_does() -> None:
+    spec = FlowSpec.from_document(make_document(title=""))
+    plan = plan_load(spec)
+    assert (plan.flow, plan.latest, plan.number, plan.is_unchanged) == (None, None, 1, False)
+    assert not Flow.objects.exists()
+    version = load_flow(document=spec.to_document())
+    assert version.digest == plan.spec.digest
+    again = plan_load(spec)
+    assert (again.flow, again.latest, again.number, again.is_unchanged) == (version.flow, version, 1, True)
+    changed = plan_load(FlowSpec.from_document(make_document(description="Other")))
+    assert (changed.number, changed.is_unchanged) == (2, False)
+
+
+@pytest.mark.parametrize("name", ["colour-theme", "invoice-extraction", "support-ticket-triage"])
+def test_a_plan_knows_the_digest_of_flows_with_registered_types(name: str) -> None:
+    spec = FlowSpec.from_document(load_documents()[name])
+    assert plan_load(spec).spec.digest == load_flow(document=spec.to_document()).digest
+
+
+def test_a_file_is_also_checked_for_what_the_database_can_hold() -> None:
+    text = write_flow(FlowSpec.from_document(make_document(title="T" * 201, model="m" * 201)))
+    with pytest.raises(FlowFileError) as caught:
+        read_flow_file(text)
+    assert [(problem.line, problem.path) for problem in caught.value.problems] == [(5, "/title"), (6, "/model")]

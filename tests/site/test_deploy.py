@@ -149,7 +149,9 @@ class TestImage:
         }
         assert [source for source in sources if not (ROOT / source).exists()] == []
         ignore = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
-        assert set(re.findall(r"^!(\S+)$", ignore, re.MULTILINE)) == {source.partition("/")[0] for source in sources}
+        sent = set(re.findall(r"^!(\S+)$", ignore, re.MULTILINE))
+        assert {name.partition("/")[0] for name in sent} == {source.partition("/")[0] for source in sources}
+        assert [name for name in sent if "/" in name and name not in sources] == []
 
     def test_it_runs_as_nobody_special_with_variables_that_exist(self) -> None:
         last = self.read().rpartition("\nFROM ")[2]

@@ -1,0 +1,25 @@
+"""A flow as one file that people read and write: YAML, of which JSON is a part. ``docs/flow-files.md`` describes it.
+
+Nothing here needs Django.
+"""
+
+from pathlib import Path
+
+from flows.flow_file.problems import FileProblem, FlowFileError
+from flows.flow_file.reading import read_document, read_flow
+from flows.flow_file.writing import write_flow
+from flows.flow_file.yaml_reading import MAX_FILE_BYTES, decode_text
+
+SCHEMA_PATH = Path(__file__).resolve().parents[2] / "docs" / "flow.schema.json"
+"""The JSON Schema of the format. Written files say that it stands beside them."""
+
+__all__ = [
+    "MAX_FILE_BYTES",
+    "SCHEMA_PATH",
+    "FileProblem",
+    "FlowFileError",
+    "decode_text",
+    "read_document",
+    "read_flow",
+    "write_flow",
+]

@@ -1,0 +1,240 @@
+"""Writing flow files: whatever a flow holds, the file gives it back, and people can read it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from flows.engine.issues import Severity
+from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
+from flows.flow_file import read_flow, write_flow
+from tests.engine.builders import closed, make_flow, make_step
+
+NASTY = [
+    "",
+    " ",
+    "\n",
+    "\n\n",
+    " leading",
+    "\n leading after an empty line",
+    "\tleading tab",
+    "first\n\tthen a tab",
+    "trailing ",
+    "trailing in a line  \nand on",
+    "last line of spaces\n   ",
+    "spaces between lines\n   \nof text\n",
+    "ends with a line break\n",
+    "ends with two\n\n",
+    "Windows\r\nlines\r\n",
+    "old Mac\rlines",
+    "next\x85line, line\u2028separator, paragraph\u2029separator",
+    "\ufeffa byte order mark",
+    "\ufffe\uffff",
+    "bell \x07, escape \x1b, delete \x7f",
+    "emoji \U0001f3a8, flag \U0001f1f3\U0001f1f4, family \U0001f468\u200d\U0001f469",
+    "no", "No", "on", "y", "true", "TRUE", "null", "~", "NULL", "0", "12", "-1", "+1", "012", "0o17", "0x1F", "1_000",
+    "1e3", "1.5", ".5", "1.", ".inf", ".nan", "1:30", "2026-11-21", "2026-11-21T10:00:00Z", "=", "<<", "-", "---",
+    "...", "?", ":", "!", "&a", "*a", "|", ">", "@x", "`x`", "%x", "{}", "[]", "{a: b}", "[a]", "- a", "? a", "a: b",
+    "a:", "a #b", "#a", "'", '"', "''", "it's", 'a "b"', "'a' + \"b\"", "back\\slash", "'\\'", "\\n", "key: |",
+    "!output.ok || false", "[1, 2].filter(x, x > 1)", "'text' + output.text", "# no comment\nbut text",
+    "--- \nno document", "x" * 5_000, "word " * 1_000, "ends with a tab\t", "\u00a0no-break spaces\u00a0", "\u3000",
+]  # fmt: skip
+
+# No NUL and no half surrogate pairs: no flow holds them.
+texts = st.one_of(
+    st.sampled_from(NASTY),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60),
+    st.text(st.sampled_from("ab \n\t:#'\"\\-|>[]{},&*!%@`?=~019.eE_\r\x85\u2028é"), max_size=30),
+    st.lists(st.sampled_from(NASTY), min_size=2, max_size=4).map("\n".join),
+)
+expressions = texts.filter(lambda text: 1 <= len(text) <= 4_000)
+names = texts.filter(lambda text: 1 <= len(text) <= 100)
+numbers = st.one_of(
+    st.integers(-(10**30), 10**30),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([1e16, 1e-7, -0.0]),
+)
+values = st.recursive(
+    st.one_of(texts, numbers, st.booleans(), st.none()),
+    lambda parts: st.lists(parts, max_size=4) | st.dictionaries(texts, parts, max_size=4),
+    max_leaves=12,
+)
+schemas = st.dictionaries(texts, values, max_size=4)
+severities = st.sampled_from(list(Severity))
+temperatures = st.floats(0, 2)
+counts = st.integers(1, 10**9)
+
+audits = st.builds(
+    AuditSpec,
+    name=names,
+    rule=expressions,
+    severity=severities,
+    fail_at=severities,
+    message=st.none() | expressions,
+    suggestions=st.none() | expressions,
+    path=st.none() | expressions,
+)
+steps = st.builds(
+    StepSpec,
+    name=names,
+    description=texts,
+    tool_name=st.none() | st.sampled_from(["no", "0x1F", "1e3", "-", "tool_1"]),
+    system_message=texts,
+    output_type=st.none() | texts,
+    output_schema=st.none() | schemas,
+    compute=st.none() | expressions,
+    input_sanitizer=st.none() | expressions,
+    include_results=st.lists(st.integers(0, 60), max_size=5).map(tuple),
+    issue_severity_filter=severities,
+    model=st.none() | texts.filter(bool),
+    temperature=st.none() | temperatures,
+    max_retries=st.integers(0, 100),
+    stop_on_failure=st.booleans(),
+    failure_reason_expression=st.none() | expressions,
+    audits=st.lists(audits, max_size=2).map(tuple),
+)
+flows = st.builds(
+    FlowSpec,
+    name=st.sampled_from(["no", "null", "0", "1e3", "2026-11-21", "0x1f", "a-flow"]),
+    title=texts,
+    description=texts,
+    model=st.none() | texts.filter(bool),
+    temperature=st.none() | temperatures,
+    max_tokens=st.none() | counts,
+    token_budget=st.none() | counts,
+    cost_budget=st.none() | st.decimals(Decimal("0.0001"), 1_000_000, places=8),
+    time_limit=st.none() | st.integers(1, 1000),
+    input_schema=st.none() | schemas,
+    steps=st.lists(steps, min_size=1, max_size=3).map(tuple),
+)
+
+
+def read_shape(text: str) -> FlowSpec:
+    """The flow in a file, whether it makes sense or not."""
+    return read_flow(text, check=lambda spec: [])
+
+
+def with_texts(*found: str) -> FlowSpec:
+    """A flow that has these texts everywhere that text can stand."""
+    schema = {
+        "list": list(found),
+        "deep": [[text, {text: [text]}] for text in found],
+        **dict(zip(found, found, strict=True)),
+    }
+    made = (make_step(number, system_message=text) for number, text in enumerate(found, start=1))
+    return make_flow(*made, title=found[0], input_schema=schema)
+
+
+@given(flows)
+@example(with_texts(*NASTY[:50]))
+@example(with_texts(*NASTY[50:]))
+def test_a_file_gives_back_the_flow_that_was_written(spec: FlowSpec) -> None:
+    text = write_flow(spec)
+    again = read_shape(text)
+    assert again == spec
+    assert again.digest == spec.digest
+
+
+@settings(max_examples=40)
+@given(flows)
+@example(with_texts(*NASTY[:50]))
+@example(with_texts(*NASTY[50:]))
+def test_other_yaml_parsers_read_the_same(spec: FlowSpec) -> None:
+    text = write_flow(spec)
+    for loader in (yaml.SafeLoader, yaml.CSafeLoader):
+        assert FlowSpec.from_document(yaml.load(text, loader)).digest == spec.digest  # noqa: S506  # both are safe
+
+
+@settings(max_examples=40)
+@given(flows)
+def test_a_file_survives_what_forms_and_editors_do_to_line_breaks(spec: FlowSpec) -> None:
+    text = write_flow(spec)
+    assert read_shape(text.replace("\n", "\r\n")).digest == spec.digest
+    assert read_shape("\ufeff" + text).digest == spec.digest
+
+
+@settings(max_examples=40)
+@given(flows)
+def test_a_file_has_no_line_that_only_some_editors_see(spec: FlowSpec) -> None:
+    text = write_flow(spec)
+    assert text.endswith("\n")
+    assert not set(text) & set("\r\x85\u2028\u2029\ufeff\x7f\x07\x1b")
+    assert len(text.splitlines()) == text.count("\n")
+
+
+def test_a_file_reads_as_a_person_would_write_it() -> None:
+    spec = make_flow(
+        make_step(
+            1,
+            system_message="Read the letter.\n\nSay what it says:\twith a tab, and a space at the end. \n",
+            output_schema=closed(
+                mood={"type": "string", "enum": ["calm", "no", "12"]},
+                lines={"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ),
+            include_results=(0,),
+            temperature=0.0,
+            audits=(
+                AuditSpec(name="Not empty", rule="!(output.mood == '')", path="'/mood'", message="'\"' + output.mood"),
+            ),
+        ),
+        make_step(2, compute="{\n  'length': size(previous.lines)\n}", max_retries=0),
+        title="Letters: what they say",
+        cost_budget=Decimal("0.0005"),
+    )
+    expected = """\
+# A flow of ToolFlow. Its docs/flow-files.md describes the format.
+# yaml-language-server: $schema=flow.schema.json
+
+name: example
+title: 'Letters: what they say'
+cost_budget: 0.0005
+
+steps:
+  - name: Step 1
+    tool_name: tool_1
+    system_message: |
+      Read the letter.
+
+      Say what it says:\twith a tab, and a space at the end.\x20
+    output_schema:
+      type: object
+      properties:
+        mood: {type: string, enum: [calm, 'no', '12']}
+        lines:
+          type: array
+          items: {type: string}
+          minItems: 1
+      required: [mood, lines]
+      additionalProperties: false
+    include_results: [0]
+    model: gpt-4.1
+    temperature: 0.0
+    audits:
+      - name: Not empty
+        rule: "!(output.mood == '')"
+        message: |-
+          '"' + output.mood
+        path: "'/mood'"
+
+  - name: Step 2
+    compute: |-
+      {
+        'length': size(previous.lines)
+      }
+    max_retries: 0
+"""
+    assert write_flow(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(1e-5, "1.0e-05"), (1e16, "1.0e+16"), (10**20, "1" + "0" * 20), (2.0, "2.0")]
+)
+def test_numbers_stay_what_they_are(number: Any, shown: str) -> None:
+    spec = make_flow(input_schema={"multipleOf": number})
+    assert f"multipleOf: {shown}\n" in write_flow(spec)
+    assert read_shape(write_flow(spec)).digest == spec.digest

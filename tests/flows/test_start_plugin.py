@@ -1,0 +1,128 @@
+"""``manage.py start_plugin``: what it writes works at once, and nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+
+
+def start_plugin(name: str, directory: Path) -> str:
+    out = StringIO()
+    call_command("start_plugin", name, directory=directory, stdout=out)
+    return out.getvalue()
+
+
+def refuse(name: str, directory: Path) -> str:
+    with pytest.raises(CommandError) as caught:
+        start_plugin(name, directory)
+    return str(caught.value)
+
+
+def run_python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Python as somebody starts it who has ToolFlow, and no settings of Django."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DJANGO", "PYTEST"))}
+    environment["PYTHONPATH"] = str(settings.BASE_DIR)
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_the_written_tests_pass_without_django(tmp_path: Path) -> None:
+    start_plugin("acme_invoices", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["acme_invoices.py", "test_acme_invoices.py"]
+    done = run_python(
+        "-m", "pytest", "-p", "no:django", "-p", "no:cacheprovider", "test_acme_invoices.py", cwd=tmp_path
+    )
+    assert "4 passed" in done.stdout, done.stdout + done.stderr
+    imported = run_python("-c", "import sys, acme_invoices; print('django' in sys.modules)", cwd=tmp_path)
+    assert imported.stdout.strip() == "False", imported.stderr
+
+
+def test_the_written_tests_fail_when_the_plug_in_is_broken(tmp_path: Path) -> None:
+    start_plugin("acme_invoices", tmp_path)
+    module = tmp_path / "acme_invoices.py"
+    module.write_text(module.read_text().replace("<= LONGEST_TITLE", "< 0"))
+    done = run_python(
+        "-m", "pytest", "-p", "no:django", "-p", "no:cacheprovider", "test_acme_invoices.py", cwd=tmp_path
+    )
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_toolflow_loads_the_written_module(tmp_path: Path) -> None:
+    start_plugin("acme_invoices", tmp_path)
+    code = (
+        "from flows.engine import load_plugins, registry; load_plugins(['acme_invoices']);"
+        "print(*registry.output_types, *registry.audits, *registry.functions)"
+    )
+    names = run_python("-c", code, cwd=tmp_path).stdout.split()
+    assert names == ["acme_invoices_summary", "acme_invoices_short_title", "acme_invoices_count_points"]
+
+
+def test_it_says_in_order_how_to_go_on(tmp_path: Path) -> None:
+    told = start_plugin("acme_invoices", tmp_path)
+    steps = [
+        "1. Run its tests",
+        "2. Make it your own",
+        f"3. Make it importable: add {tmp_path}",
+        "4. Let ToolFlow load",
+    ]
+    places = [told.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "TOOLFLOW_PLUGINS=flows.examples.plugins,acme_invoices" in told
+
+
+def test_a_directory_on_the_path_needs_no_step_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "importable" not in start_plugin("acme_invoices", tmp_path)
+
+
+@pytest.mark.parametrize("present", ["acme_invoices.py", "test_acme_invoices.py"])
+def test_nothing_is_overwritten(tmp_path: Path, present: str) -> None:
+    (tmp_path / present).write_text("mine")
+    assert "exists already, and nothing is overwritten" in refuse("acme_invoices", tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("3invoices", "can't be the name of a module"),
+        ("acme-invoices", "can't be the name of a module"),
+        ("../acme", "can't be the name of a module"),
+        ("rechnungsprüfung", "can't be the name of a module"),
+        ("class", "can't be the name of a module"),
+        ("", "can't be the name of a module"),
+        ("a" * 61, "has 61 characters; at most 60 are allowed"),
+        ("json", "There is a module “json” already"),
+        ("sys", "There is a module “sys” already"),
+        ("flows", "There is a module “flows” already"),
+        ("__main__", "There is a module “__main__” already"),
+    ],
+)
+def test_names_that_can_not_be_get_a_sentence(tmp_path: Path, name: str, says: str) -> None:
+    assert says in refuse(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
+    assert "There is no directory" in refuse("acme_invoices", tmp_path / "nowhere")
+
+
+def test_a_module_without_its_tests_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_file = Path.open
+
+    def refuse_tests(self: Path, *args: str, **options: str) -> object:
+        if self.name.startswith("test_"):
+            raise PermissionError(13, "Permission denied")
+        return open_file(self, *args, **options)  # type: ignore[call-overload]  # as it was called
+
+    monkeypatch.setattr(Path, "open", refuse_tests)
+    assert "can't be written: Permission denied." in refuse("acme_invoices", tmp_path)
+    assert list(tmp_path.iterdir()) == []
