@@ -59,6 +59,11 @@ _OTHER_NAMES = {"None": "null", "True": "true", "False": "false", "undefined": "
 
 _PLACE = re.compile(r"ERROR: <input>:([0-9]+):([0-9]+): (.*)")
 _QUOTED = re.compile(r"(?:mismatched|extraneous) input '(.*?)' expecting", re.DOTALL)
+
+# What somebody forgot to put in quotes: words with the signs of sentences, or a JSON pointer; nothing that computes.
+_SENTENCE = re.compile(r"\s*[\w'’-]+(?:[,.;:!?…]?\s+[\w'’-]+)+[.!?…]*\s*")
+_ONE_WORD = re.compile(r"\s*\w+(?:-\w+)*[.!?…]*\s*")
+_POINTER = re.compile(r"\s*/(?!/)[\w~/-]*\s*")
 _TYPES = {"string": "text", "int": "an int", "double": "a double", "bool": "a bool", "null": "null", "map": "a map"}
 
 
@@ -77,6 +82,9 @@ def fail_at(text: str, offset: int, sentence: str) -> NoReturn:
 def fail_syntax(text: str, message: str) -> NoReturn:
     """Raise ``ExpressionError`` for a text that ``cel`` doesn't take; ``message`` is what it says of it."""
     tokens = split_tokens(text)
+    quotes = _ask_for_quotes(text) if _SENTENCE.fullmatch(text) or _POINTER.fullmatch(text) else ""
+    if quotes and not any(token.text in _WORDS for token in tokens):
+        fail_at(text, len(text) - len(text.lstrip()), f"this is no expression. {quotes}")
     _find_foreign_symbols(text, tokens)
     wrong = find_unclosed(tokens)
     if wrong is not None:
@@ -87,7 +95,7 @@ def fail_syntax(text: str, message: str) -> NoReturn:
         fail_at(text, bracket.start, f"this “{bracket.text}” closes no bracket{hint}")
     for token in tokens:
         if token.kind == "name" and token.text in _WORDS and text[: token.start].rstrip()[-1:] != ".":
-            fail_at(text, token.start, _WORDS[token.text])
+            fail_at(text, token.start, _WORDS[token.text] + (quotes and f". {quotes}"))
     places = _PLACE.findall(message.removeprefix(f"Failed to parse expression '{text}': "))
     if not places:
         raise ExpressionError("The expression can't be read.")
@@ -97,6 +105,13 @@ def fail_syntax(text: str, message: str) -> NoReturn:
     line, column, reason = next((place for place in places if "Incomplete" not in place[2]), places[0])
     offset = _find_offset(text, int(line), int(column))
     fail_at(text, offset, _translate_syntax(tokens, offset, reason))
+
+
+def _ask_for_quotes(text: str) -> str:
+    text = " ".join(text.split())
+    shown = text if len(text) <= 60 else text[:59] + "…"
+    quote = '"' if "'" in shown else "'"
+    return f"If it is meant as text, put it in quotes: {quote}{shown}{quote}"
 
 
 def _find_offset(text: str, line: int, column: int) -> int:
@@ -152,7 +167,8 @@ def check_names(text: str, scan: Scan, variables: frozenset[str]) -> None:
     unknown: list[tuple[int, str]] = []
     for name, offset, bound in scan.names:
         if name not in variables and name not in TYPE_NAMES:
-            unknown.append((offset, _describe_unknown_name(name, variables, bound)))
+            hint = f". {_ask_for_quotes(text)}" if _ONE_WORD.fullmatch(text) else ""
+            unknown.append((offset, _describe_unknown_name(name, variables, bound, hint)))
     for call in scan.calls:
         if call.name not in FUNCTIONS or call.name in LOOPS:
             unknown.append((call.offset, _describe_unknown_function(call.name)))
@@ -162,12 +178,12 @@ def check_names(text: str, scan: Scan, variables: frozenset[str]) -> None:
         fail_at(text, *min(unknown))
 
 
-def _describe_unknown_name(name: str, variables: frozenset[str], bound: frozenset[str]) -> str:
+def _describe_unknown_name(name: str, variables: frozenset[str], bound: frozenset[str], hint: str) -> str:
     if name in FUNCTIONS or name in NAMESPACES:
         return f"“{name}” is no variable; it belongs to a function and its brackets"
     available = [*sorted(variables), *sorted(bound)]
     suggestion = _suggest(_OTHER_NAMES.get(name) or _find_closest(name, available))
-    return f"Unknown variable “{name}”. Available here: {', '.join(available)}{suggestion}"
+    return f"Unknown variable “{name}”. Available here: {', '.join(available)}{suggestion or hint}"
 
 
 def _describe_unknown_function(name: str) -> str:

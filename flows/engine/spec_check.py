@@ -181,19 +181,27 @@ def _check_include_results(index: int, step: StepSpec) -> Iterator[Problem]:
             yield Problem(f"/include_results/{position}", f"Step {included} is included twice. Name it once.")
 
 
+def check_expression(field: str, text: str, registry: Registry) -> None:
+    """Check what stands in one ``field`` of a flow: CEL text or ``python:name``.
+
+    Raises ``ExpressionError``, with line and column where one place is to blame.
+    """
+    if not text.startswith(PREFIX):
+        parse_expression(text, variables=FIELD_VARIABLES[field])
+        return
+    function = find_function(text, field, registry)
+    if unknown := function.unknown_parameters(FIELD_VARIABLES[field]):
+        available = ", ".join(sorted(FIELD_VARIABLES[field]))
+        raise ExpressionError(
+            f"“{text}” wants the parameter “{unknown[0]}”, which is not on offer here. Available: {available}."
+        )
+
+
 def _check_expression(field: str, text: str | None, registry: Registry) -> Iterator[Problem]:
     if text is None:
         return
     try:
-        if text.startswith(PREFIX):
-            function = find_function(text, field, registry)
-            if unknown := function.unknown_parameters(FIELD_VARIABLES[field]):
-                available = ", ".join(sorted(FIELD_VARIABLES[field]))
-                raise ExpressionError(
-                    f"“{text}” wants the parameter “{unknown[0]}”, which is not on offer here. Available: {available}."
-                )
-        else:
-            parse_expression(text, variables=FIELD_VARIABLES[field])
+        check_expression(field, text, registry)
     except ExpressionError as error:
         yield Problem(f"/{field}", str(error))
 

@@ -100,6 +100,30 @@ class TestParsing:
         assert str(refusal.value).startswith(says)
 
     @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("Total", "Available here: input, item, output, steps. If it is meant as text, put it in quotes: 'Total'."),
+            ("too-short", "If it is meant as text, put it in quotes: 'too-short'."),
+            ("Please check the total.", "this is no expression. If it is meant as text, put it in quotes: 'Please"),
+            ("Total is wrong", "write “==” to compare. If it is meant as text, put it in quotes: 'Total is wrong'."),
+            ("It isn't the total!", 'put it in quotes: "It isn\'t the total!".'),
+            ("Two\nlines", "put it in quotes: 'Two lines'."),
+            ("word " * 300, "put it in quotes: 'word word word word word word word word word word word word…'."),
+            ("/lines/0/amount", "this is no expression. If it is meant as text, put it in quotes: '/lines/0/amount'."),
+        ],
+    )
+    def test_text_that_stands_without_quotes_is_told_that_it_needs_them(self, text: str, says: str) -> None:
+        with pytest.raises(ExpressionError) as refusal:
+            parse(text)
+        assert says in str(refusal.value)
+
+    @pytest.mark.parametrize("text", ["ouput", "outputs", "output.count 2", "output.title == foo", "// comment", "let"])
+    def test_what_is_rather_a_slip_is_not_told_so(self, text: str) -> None:
+        with pytest.raises(ExpressionError) as refusal:
+            parse(text)
+        assert "in quotes" not in str(refusal.value)
+
+    @pytest.mark.parametrize(
         ("text", "unknown"),
         [
             ("output.tags.all(t, t != '') && t == ''", "t"),
