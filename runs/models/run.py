@@ -202,6 +202,8 @@ class Run(models.Model):
             models.Index(fields=["flow"], condition=Q(status="running"), name="run_running_by_flow"),
             models.Index(fields=["flow", "-id"], name="run_by_flow"),
             models.Index(fields=["status", "-id"], name="run_by_status"),
+            # How many runs of a version passed.
+            models.Index(fields=["version", "status"], name="run_by_version"),
         ]
 
     def __str__(self) -> str:

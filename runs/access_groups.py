@@ -1,0 +1,92 @@
+"""The groups of users that every installation has, and what each of them may do.
+
+This is the one place that says so. A migration that brings a model or a permission gets it named here and calls
+``create_groups`` with their names; a test finds what was forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.apps import apps as installed
+from django.apps.registry import Apps
+from django.contrib.auth.management import create_permissions
+
+APPS = ("auth", "flows", "runs")
+"""Whose permissions the groups have."""
+
+
+def _name_permissions(app: str, actions: Iterable[str], *models: str) -> frozenset[str]:
+    return frozenset(f"{app}.{action}_{model}" for action in actions for model in models)
+
+
+_EVERY_ACTION = ("view", "add", "change", "delete")
+
+_VIEWER = _name_permissions("flows", ["view"], "flow", "stepdefinition", "auditrule", "flowversion") | (
+    _name_permissions("runs", ["view"], "run", "step", "attempt", "issue", "tokenusage", "worker")
+)
+# To cancel a run is to change it.
+_OPERATOR = _VIEWER | {"runs.add_run", "runs.change_run"}
+# Only what never ran can be deleted, by whomsoever; versions go with their flow.
+_EDITOR = (
+    _OPERATOR
+    | {"flows.delete_flowversion"}
+    | (_name_permissions("flows", _EVERY_ACTION, "flow", "stepdefinition", "auditrule"))
+)
+_ADMINISTRATOR = (
+    _EDITOR
+    | _name_permissions("runs", _EVERY_ACTION, "ratelimit")
+    | (_name_permissions("auth", _EVERY_ACTION, "user", "group"))
+)
+
+ACCESS_GROUPS: Mapping[str, frozenset[str]] = {
+    "Viewer": _VIEWER,
+    "Operator": _OPERATOR,
+    "Editor": _EDITOR,
+    "Administrator": _ADMINISTRATOR,
+}
+"""What members may do, as ``app.action_model``; each group may do all that those before it may."""
+
+LEFT_OUT: Mapping[str, frozenset[str]] = {
+    "Versions are made by saving a flow, and never change.": (
+        _name_permissions("flows", ["add", "change"], "flowversion")
+    ),
+    "Workers write history, and nobody changes it.": _name_permissions(
+        "runs", ["add", "change", "delete"], "step", "attempt", "issue", "tokenusage"
+    )
+    | {"runs.delete_run"},
+    "Workers keep these rows themselves.": _name_permissions("runs", ["add", "change", "delete"], "worker"),
+    "No page shows these rows; what follows from them is shown with flows and limits.": _name_permissions(
+        "runs", _EVERY_ACTION, "flowspending", "limitledger"
+    ),
+}
+"""Permissions of flows and runs that no group has, by the reason. Django makes them for every model."""
+
+
+def create_groups(*, apps: Apps, using: str, permissions: Iterable[str] | None = None) -> None:
+    """Make the groups that are missing, and give all of them those of ``permissions`` that they lack.
+
+    ``apps`` are the models as a migration knows them; permissions of models that come later are left for later. A
+    migration names the permissions that it brings, so that what somebody took from a group stays taken; None is all.
+    Members stay, and so does what else somebody gave a group of that name.
+    """
+    for label in APPS:
+        # Django makes permissions after the last migration; here they are wanted earlier.
+        create_permissions(installed.get_app_config(label), verbosity=0, apps=apps, using=using)
+    permission_model, group_model = apps.get_model("auth", "Permission"), apps.get_model("auth", "Group")
+    rows = permission_model.objects.using(using).filter(content_type__app_label__in=APPS)
+    known: dict[str, Any] = {
+        f"{row.content_type.app_label}.{row.codename}": row for row in rows.select_related("content_type")
+    }
+    for name, wanted in ACCESS_GROUPS.items():
+        group, _ = group_model.objects.using(using).get_or_create(name=name)
+        if permissions is not None:
+            wanted &= frozenset(permissions)
+        group.permissions.add(*(known[label] for label in wanted & known.keys()))
+
+
+def remove_groups(*, apps: Apps, using: str) -> None:
+    """Remove the groups that have no members; the others are somebody's way in."""
+    groups = apps.get_model("auth", "Group").objects.using(using)
+    groups.filter(name__in=list(ACCESS_GROUPS), user__isnull=True).delete()

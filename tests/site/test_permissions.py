@@ -1,0 +1,311 @@
+"""Who may open which address: every one that there is, as everybody who may come along."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import URLPattern, get_resolver
+
+from flows.models import Flow
+from runs.access_groups import ACCESS_GROUPS, create_groups
+from runs.models import Attempt, Issue, RateLimit, Run, Step
+from tests.runs.builders import make_run, make_version
+from tests.runs.pages.history_builders import make_page_flow, make_retried_run
+from tests.runs.pages.reading import read_words
+
+pytestmark = pytest.mark.django_db
+
+ANYONE, USER, STAFF, VIEWER, OPERATOR, EDITOR, ADMINISTRATOR, NOBODY = ROLES = (
+    "anybody", "a user", "staff", "Viewer", "Operator", "Editor", "Administrator", "nobody",
+)  # fmt: skip
+"""Each may do what those before may. “staff” are users who may open the admin and are in no group."""
+NO_METHOD = "no such method"
+
+# Models in the admin: who may see, add, change and delete their rows there.
+MODELS = {
+    "flows/flow":        (VIEWER, EDITOR, EDITOR, EDITOR),
+    "flows/flowversion": (VIEWER, NOBODY, NOBODY, EDITOR),
+    "runs/run":          (VIEWER, NOBODY, NOBODY, NOBODY),
+    "runs/step":         (VIEWER, NOBODY, NOBODY, NOBODY),
+    "runs/attempt":      (VIEWER, NOBODY, NOBODY, NOBODY),
+    "runs/issue":        (VIEWER, NOBODY, NOBODY, NOBODY),
+    "runs/tokenusage":   (VIEWER, NOBODY, NOBODY, NOBODY),
+    "runs/ratelimit":    (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
+    "auth/user":         (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
+    "auth/group":        (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
+}  # fmt: skip
+
+# All other addresses: who may GET them, and who may POST to them.
+ADDRESSES = {
+    "":                                                 (ANYONE, ANYONE),  # leads to the list of runs
+    "accounts/login/":                                  (ANYONE, ANYONE),
+    "accounts/logout/":                                 (NO_METHOD, ANYONE),
+    "_nested_admin/server-data.js":                     (STAFF, STAFF),
+
+    "runs/":                                            (VIEWER, NO_METHOD),
+    "runs/<run_id>/":                                   (VIEWER, NO_METHOD),
+    "runs/<run_id>.json":                               (VIEWER, NO_METHOD),
+    "runs/<run_id>/live":                               (VIEWER, NO_METHOD),
+    "runs/<run_id>/steps/<step>/attempts/<number>.json": (VIEWER, NO_METHOD),
+    "runs/<run_id>/steps/<step>/attempts/<number>/<part>/": (VIEWER, NO_METHOD),
+    "runs/new/":                                        (OPERATOR, NO_METHOD),
+    "runs/new/<flow_name>/":                            (OPERATOR, OPERATOR),
+    "runs/<run_id>/cancel/":                            (OPERATOR, OPERATOR),
+    "workers/":                                         (VIEWER, NO_METHOD),
+    "workers/live":                                     (VIEWER, NO_METHOD),
+
+    "admin/":                                           (STAFF, STAFF),  # shows what one may see
+    "admin/login/":                                     (ANYONE, ANYONE),
+    "admin/logout/":                                    (ANYONE, ANYONE),  # leads out of it
+    "admin/password_change/":                           (STAFF, STAFF),  # of one's own
+    "admin/password_change/done/":                      (STAFF, STAFF),
+    "admin/jsi18n/":                                    (STAFF, STAFF),
+    "admin/autocomplete/":                              (NOBODY, NO_METHOD),
+    "admin/r/<content_type_id>/<object_id>/":           (NOBODY, NOBODY),
+    "admin/<app_label>/":                               (VIEWER, VIEWER),
+    "admin/<url>":                                      (NOBODY, NOBODY),  # whatever there isn't
+    "admin/auth/user/<id>/password/":                   (ADMINISTRATOR, ADMINISTRATOR),
+
+    "admin/flows/flow/feedback/":                       (EDITOR, EDITOR),
+    "admin/flows/flow/schema/":                         (EDITOR, EDITOR),
+    "admin/flows/flow/values/":                         (VIEWER, VIEWER),
+    "admin/flows/flow/try/":                            (EDITOR, EDITOR),
+    "admin/flows/flow/plugins/":                        (VIEWER, VIEWER),
+    "admin/flows/flow/<flow_id>/versions/":             (VIEWER, VIEWER),
+    "admin/flows/flow/<flow_id>/versions/compare/":     (VIEWER, VIEWER),
+    "admin/flows/flow/<flow_id>/versions/<number>/restore/": (EDITOR, EDITOR),
+    "admin/flows/flow/<flow_id>/versions/<number>/make-live/": (EDITOR, EDITOR),
+    "admin/flows/flow/<flow_id>/download/":             (VIEWER, VIEWER),
+    "admin/flows/flow/download/":                       (VIEWER, VIEWER),
+    "admin/flows/flow/flow.schema.json":                (VIEWER, VIEWER),
+    "admin/flows/flow/upload/":                         (EDITOR, EDITOR),
+    "admin/flows/flow/<flow_id>/archive/":              (EDITOR, EDITOR),
+    "admin/flows/flow/<flow_id>/take-out/":             (EDITOR, EDITOR),
+}  # fmt: skip
+
+
+def list_rules() -> dict[str, tuple[str, str]]:
+    """Who may GET and who may POST, by address."""
+    rules = dict(ADDRESSES)
+    for model, (see, add, change, delete) in MODELS.items():
+        rows = f"admin/{model}/"
+        rules |= {
+            rows: (see, see),
+            f"{rows}add/": (add, add),
+            f"{rows}<object_id>/": (STAFF, STAFF),  # leads to the next one
+            f"{rows}<object_id>/change/": (see, change),
+            f"{rows}<object_id>/history/": (see, see),
+            f"{rows}<object_id>/delete/": (delete, delete),
+        }
+    return rules
+
+
+def list_addresses(patterns: Any = None, prefix: str = "") -> Iterator[str]:
+    """All addresses that lead anywhere, as the table above writes them."""
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        address = f"{prefix}{pattern.pattern}"
+        if isinstance(pattern, URLPattern):
+            address = re.sub(r"\(\?P<(\w+)>.*?\)", r"<\1>", address)
+            yield re.sub(r"<\w+:", "<", address).replace("^", "").replace("$", "").replace("\\", "")
+        else:
+            yield from list_addresses(pattern.url_patterns, address)
+
+
+class World:
+    """A row of everything, and a user of every role."""
+
+    def __init__(self) -> None:
+        create_groups(apps=apps, using="default")
+        run = make_retried_run()
+        waiting = make_run(run.version)
+        unused = make_version(make_page_flow(name="unused"))
+        idle = make_version(make_page_flow(name="idle"))
+        make_version(make_page_flow(name="idle"))
+        limit = RateLimit.objects.create(calls_in_flight=1)
+        attempt = Attempt.objects.filter(issues__isnull=False).earliest("pk")
+        self.users: dict[str, User | None] = {ANYONE: None, USER: User.objects.create_user("user")}
+        self.users[STAFF] = User.objects.create_user("staff", is_staff=True)
+        for name in ACCESS_GROUPS:
+            self.users[name] = user = User.objects.create_user(name.lower(), is_staff=True)
+            user.groups.add(Group.objects.get(name=name))
+        self._clients: dict[str, Client] = {}
+        self._values = {
+            "<run_id>.json": f"{run.pk}.json",
+            "runs/<run_id>/cancel/": f"runs/{waiting.pk}/cancel/",
+            "<run_id>": run.pk,
+            "<step>": 1,
+            "<part>": "request",
+            "<flow_name>": "colour-theme",
+            "attempts/<number>": "attempts/1",
+            "<flow_id>/versions/<number>": f"{idle.flow_id}/versions/{idle.number}",
+            "<flow_id>": idle.flow_id,
+            "<content_type_id>": 1,
+            "<app_label>": "runs",
+            "<url>": "nowhere/",
+            "<id>": self.users[USER].pk,  # type: ignore[union-attr]  # this one is there
+        }
+        # Flows and versions that could be deleted: what stands in the way of others is no question of permissions.
+        self._rows = {
+            "flows/flow": unused.flow_id,
+            "flows/flowversion": idle.pk,
+            "runs/run": run.pk,
+            "runs/step": Step.objects.earliest("pk").pk,
+            "runs/attempt": attempt.pk,
+            "runs/issue": Issue.objects.earliest("pk").pk,
+            "runs/tokenusage": attempt.pk,
+            "runs/ratelimit": limit.pk,
+            "auth/user": self.users[USER].pk,  # type: ignore[union-attr]
+            "auth/group": Group.objects.get(name="Viewer").pk,
+        }
+
+    def fill(self, address: str) -> str:
+        """The address with the keys of rows that there are."""
+        for model, key in self._rows.items():
+            address = address.replace(f"admin/{model}/<object_id>", f"admin/{model}/{key}")
+        for part, value in {**self._values, "<object_id>": 1}.items():
+            address = address.replace(part, str(value))
+        return f"/{address}"
+
+    def ask(self, role: str, method: str, address: str) -> HttpResponse:
+        """The answer to somebody of that role; whatever it changed is undone."""
+        if role not in self._clients:
+            self._clients[role] = Client(raise_request_exception=False)
+            if user := self.users[role]:
+                self._clients[role].force_login(user)
+        client = self._clients[role]
+        cookies = client.cookies.copy()
+        with transaction.atomic():
+            answer: Any = client.generic(method, address, content_type="application/x-www-form-urlencoded")
+            if answer.streaming:
+                answer.getvalue()
+            transaction.set_rollback(True)
+        # Whoever signed out is in again.
+        client.cookies = cookies
+        return answer
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def judge(answer: HttpResponse) -> str:
+    """What an answer means to whoever asked."""
+    if answer.status_code >= 500:
+        return "an error"
+    if answer.status_code == 405:
+        return NO_METHOD
+    if answer.status_code == 302 and re.match(r"/(accounts|admin)/login/\?next=", answer["Location"]):
+        return "sign in"
+    # What one may not see may as well not exist.
+    return "refused" if answer.status_code in {403, 404} else "allowed"
+
+
+def expect(role: str, least: str, address: str) -> str:
+    """What somebody of that role should get where ``least`` is the least that lets in."""
+    if least == NO_METHOD and address.startswith("admin/") and ROLES.index(role) < ROLES.index(STAFF):
+        return "sign in"
+    if least == NO_METHOD:
+        return NO_METHOD
+    if ROLES.index(role) >= ROLES.index(least):
+        return "allowed"
+    is_outside = role == ANYONE or (role == USER and address.startswith("admin/"))
+    return "sign in" if is_outside and not address.startswith("_") else "refused"
+
+
+def test_every_address_stands_in_the_table() -> None:
+    found, rules = set(list_addresses()), list_rules()
+    unlisted = [f"Say in the table above who may open “{address}”." for address in sorted(found - rules.keys())]
+    gone = [f"“{address}” is in the table above, but leads nowhere." for address in sorted(rules.keys() - found)]
+    assert not unlisted + gone, "\n".join(unlisted + gone)
+
+
+@pytest.mark.parametrize("role", ROLES[:-1])
+def test_every_address_lets_in_whom_it_should(world: World, role: str) -> None:
+    differences = []
+    for address, rule in list_rules().items():
+        for method, least in zip(("GET", "POST"), rule, strict=True):
+            found = judge(world.ask(role, method, world.fill(address)))
+            expected = expect(role, least, address)
+            # An address may have no use for a method, whoever tries it.
+            if found != expected and not (found == NO_METHOD and expected != "sign in"):
+                differences.append(f"{role}, {method} {address}: {found} instead of {expected}")
+    assert not differences, "\n".join(differences)
+
+
+def test_whoever_is_refused_gets_a_page_with_a_sentence(world: World) -> None:
+    for address in list_rules():
+        answer = world.ask(STAFF, "GET", world.fill(address))
+        if answer.status_code == 403 and not address.startswith("_"):
+            words = read_words(answer.content.decode())
+            assert "You may not do this" in words, address
+            assert "lack" in words, address
+
+
+def test_a_viewer_changes_no_flow(world: World) -> None:
+    """Neither by the editor that shows it nor by sending what an editor would."""
+    flow = Flow.objects.get(name="idle")
+    before = (flow.revision, flow.live_version_id, flow.title)
+    for address in ("<object_id>/change/", "<object_id>/delete/", "add/"):
+        answer = world.ask(VIEWER, "POST", world.fill(f"admin/flows/flow/{address}"))
+        assert answer.status_code == 403
+    flow.refresh_from_db()
+    assert (flow.revision, flow.live_version_id, flow.title) == before
+
+
+def test_a_group_without_staff_status_opens_the_pages_of_runs_and_not_the_admin(world: World) -> None:
+    editor = world.users[EDITOR]
+    assert editor is not None
+    User.objects.filter(pk=editor.pk).update(is_staff=False)
+    editor.refresh_from_db()
+    assert judge(world.ask(EDITOR, "GET", world.fill("runs/<run_id>/"))) == "allowed"
+    assert judge(world.ask(EDITOR, "GET", world.fill("runs/new/<flow_name>/"))) == "allowed"
+    assert judge(world.ask(EDITOR, "GET", "/admin/flows/flow/")) == "sign in"
+    client = Client()
+    client.force_login(editor)
+    page = read_words(client.get("/admin/flows/flow/", follow=True).content.decode())
+    assert "You are signed in as editor, but this account can’t open the admin" in page
+
+
+@pytest.mark.parametrize(
+    ("role", "shown", "hidden"),
+    [
+        (STAFF, [], ["Flows", "Runs", "Users"]),
+        (
+            VIEWER,
+            ["Flows View", "Flow versions", "Runs", "Steps", "Attempts", "Issues", "Token usage"],
+            ["Users", "Rate limits"],
+        ),
+        (EDITOR, ["Flows Add Change", "Flow versions View"], ["Users", "Groups", "Rate limits"]),
+        (ADMINISTRATOR, ["Flows", "Users", "Groups", "Rate limits"], []),
+    ],
+)
+def test_the_index_shows_what_one_may_see(world: World, role: str, shown: list[str], hidden: list[str]) -> None:
+    content = world.ask(role, "GET", "/admin/").content.decode()
+    words = read_words(content[content.index("content-main") : content.index("content-related")])
+    assert [name for name in shown if name not in words] == []
+    assert [name for name in hidden if re.search(rf"\b{name}\b", words)] == []
+
+
+@pytest.mark.parametrize(
+    ("role", "run_page", "list_page"),
+    [(VIEWER, [], []), (OPERATOR, ["Run again"], ["Run a flow"]), (ADMINISTRATOR, ["Run again"], ["Run a flow"])],
+)
+def test_pages_of_runs_offer_what_one_may_do(
+    world: World, role: str, run_page: list[str], list_page: list[str]
+) -> None:
+    ended = read_words(world.ask(role, "GET", world.fill("runs/<run_id>/")).content.decode())
+    waiting = Run.objects.latest("pk")
+    queued = read_words(world.ask(role, "GET", f"/runs/{waiting.pk}/").content.decode())
+    listed = read_words(world.ask(role, "GET", "/runs/").content.decode())
+    assert ("Run again" in ended) == bool(run_page)
+    assert ("Cancel" in queued) == bool(run_page)
+    assert ("Run a flow" in listed) == bool(list_page)
