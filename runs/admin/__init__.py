@@ -1,24 +1,35 @@
-"""The history of runs in the admin: to read and to filter, nothing to change; and limits, which staff set."""
+"""The history of runs in the admin: to read and to filter, nothing to change; and limits and users, which staff set."""
 
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django_q.models import Failure, OrmQ, Schedule, Success
 
 from flows.models import Flow, FlowVersion
-from runs.admin.attempt_admin import AttemptAdmin, IssueAdmin
+from runs.admin.account_admin import AccountAdmin
+from runs.admin.attempt_admin import AttemptAdmin
 from runs.admin.flow_admin import RunningFlowAdmin
+from runs.admin.issue_admin import IssueAdmin
 from runs.admin.limit_admin import RateLimitAdmin
 from runs.admin.run_admin import RunAdmin
+from runs.admin.step_admin import StepAdmin
+from runs.admin.usage_admin import TokenUsageAdmin
 from runs.admin.version_admin import RunCountingVersionAdmin
-from runs.models import Attempt, Issue, RateLimit, Run
+from runs.models import Attempt, Issue, RateLimit, Run, Step, TokenUsage
 
 admin.site.register(Run, RunAdmin)
+admin.site.register(Step, StepAdmin)
 admin.site.register(Attempt, AttemptAdmin)
 admin.site.register(Issue, IssueAdmin)
+admin.site.register(TokenUsage, TokenUsageAdmin)
 admin.site.register(RateLimit, RateLimitAdmin)
 # Flows know nothing of runs; what runs know of them is added here.
 admin.site.unregister([Flow, FlowVersion])
 admin.site.register(Flow, RunningFlowAdmin)
 admin.site.register(FlowVersion, RunCountingVersionAdmin)
+
+# Users belong to Django; which groups they may have, and who may make superusers, is ours to say.
+admin.site.unregister(User)
+admin.site.register(User, AccountAdmin)
 
 # The queue's own rows are no history, and its schedules name functions to call: neither is for the browser.
 for _model in (Failure, OrmQ, Schedule, Success):

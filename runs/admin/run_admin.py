@@ -2,82 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.template.loader import render_to_string
-from django.urls import reverse
-from django.utils.html import format_html
 
-from flows.engine.issues import Severity
-from runs.admin.attempt_admin import (
-    ATTEMPT_DOCUMENTS,
-    RUN_DOCUMENTS,
-    show_cost,
-    show_issue_counts,
-    show_outcome,
-    show_tokens,
-)
-from runs.admin.history_admin import HistoryAdmin, SeverityFilter, show_json
-from runs.models import Attempt, Issue, Run
+from runs.admin.attempt_table import render_attempts
+from runs.admin.cells import RUN_DOCUMENTS, link_run, show_json
+from runs.admin.filters import RunFilters
+from runs.admin.history_admin import HistoryAdmin
+from runs.models import Attempt, Run
 from runs.pages import figures
 from runs.pages.run_page import run_issue_counts, run_state
 from runs.templatetags.toolflow import issue_counts, moment, state
 
 
-class RunSeverityFilter(SeverityFilter):
-    """Runs with an issue that reaches the severity."""
-
-    title = "severity of an issue"
-
-    def narrow(self, rows: QuerySet[Any], severity: Severity) -> QuerySet[Any]:
-        """By the totals that each run keeps."""
-        condition = Q()
-        for other in Severity:
-            if other.at_least(severity):
-                condition |= Q(**{f"issues_{other.value}__gt": 0})
-        return rows.filter(condition)
-
-
 class RunAdmin(HistoryAdmin):
     """Runs, each with its attempts."""
 
+    filters = RunFilters
     list_display = (
-        "__str__", "shown_state", "version_number", "shown_created_at", "issues", "attempt_count", "tokens",
-        "shown_cost", "started_by",
+        "__str__", "page", "shown_state", "version_number", "issues", "attempt_count", "tokens", "shown_cost",
+        "starter", "shown_created_at",
     )  # fmt: skip
-    list_filter = ("status", RunSeverityFilter, "flow", "end_reason", "created_at")
-    list_select_related = ("flow", "version", "started_by")
-    big_fields = (*RUN_DOCUMENTS, "version__spec")
+    big_fields = RUN_DOCUMENTS
+    optional_fields = {"end_reason": "end_reason", "end_sentence": "end_sentence", "waiting_for": "waiting_for"}
     fieldsets = [
         (
             None,
             {
                 "fields": [
-                    "page", "flow", "version", "shown_state", "end_reason", "end_sentence", "issues", "tokens",
-                    "shown_cost", "started_by", "answered_by",
-                ]
+                    "page", "flow", "version", "shown_state", "end_reason", "issues", "tokens", "shown_cost",
+                    "starter", "answered_by", "end_sentence",
+                ],
+                "classes": ["strip"],
             },
         ),
-        ("Attempts", {"fields": ["attempts"]}),
-        ("Input", {"fields": ["shown_input"]}),
+        ("Attempts", {"fields": ["attempts"], "classes": ["documents"]}),
+        ("Input", {"fields": ["shown_input"], "classes": ["documents"]}),
         (
             "Times and queue",
             {
                 "fields": [
                     "shown_created_at", "shown_started_at", "shown_ended_at", "priority", "token_budget",
                     "shown_cost_budget", "time_limit", "shown_deadline_at", "waiting_for", "crashes", "epoch", "owner",
-                    "shown_model_settings",
                 ],
-                "classes": ["collapse"],
+                "classes": ["strip", "collapse"],
             },
         ),
+        ("Model settings", {"fields": ["shown_model_settings"], "classes": ["documents", "collapse"]}),
     ]  # fmt: skip
-
-    class Media:
-        css = {"all": ["toolflow/css/listing.css", "toolflow/admin/history.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
         """Runs with what their columns and pages name."""
@@ -86,7 +59,12 @@ class RunAdmin(HistoryAdmin):
     @admin.display(description="Run page")
     def page(self, run: Run) -> str:
         """The page that shows the run best."""
-        return format_html('<a href="{}">Run {}</a>', reverse("runs:page", args=[run.pk]), run.pk)
+        return link_run(run)
+
+    @admin.display(description="Started by")
+    def starter(self, run: Run) -> str:
+        """The user; a dash for nobody, and for one who is gone."""
+        return run.started_by.get_username() if run.started_by else figures.NOTHING
 
     @admin.display(description="Status")
     def shown_state(self, run: Run) -> str:
@@ -156,16 +134,4 @@ class RunAdmin(HistoryAdmin):
     @admin.display(description="Attempts")
     def attempts(self, run: Run) -> str:
         """A row for each attempt, step by step."""
-        issues = Issue.objects.only("attempt_id", "severity")
-        rows = (
-            Attempt.objects.filter(step__run=run)
-            .select_related("step", "usage")
-            .defer(*ATTEMPT_DOCUMENTS)
-            .prefetch_related(Prefetch("issues", queryset=issues))
-            .order_by("step__index", "number")
-        )
-        lines = []
-        for row in rows:
-            row.step.run = run
-            lines.append((row, show_outcome(row), show_issue_counts(row), show_tokens(row), show_cost(row)))
-        return render_to_string("admin/runs/run/attempts.html", {"lines": lines})
+        return render_attempts(Attempt.objects.filter(step__run=run), run)

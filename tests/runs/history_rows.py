@@ -1,0 +1,47 @@
+"""Rows of history for tests of the admin, and what its lists show of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.test import Client
+from django.utils import timezone
+
+from runs.models import Attempt, Issue, Run, Step, TokenUsage
+
+
+def add_attempt(
+    run: Run, number: int = 1, severities: tuple[str, ...] = (), *, step: int = 1, **fields: Any
+) -> Attempt:
+    """An attempt that ended, with an issue of each severity, counted on the run as the recorder does."""
+    row, _ = Step.objects.get_or_create(run=run, index=step, defaults={"name": f"Step {step}"})
+    now = timezone.now()
+    defaults = {"outcome": "failed" if severities else "passed", "output": {"text": "x"}, "started_at": now}
+    attempt = Attempt.objects.create(step=row, number=number, ended_at=now, **{**defaults, **fields})
+    TokenUsage.objects.create(attempt=attempt, prompt=1_000, completion=200, total=1_200)
+    for position, severity in enumerate(severities):
+        Issue.objects.create(
+            attempt=attempt,
+            position=position,
+            code=f"{severity}_code",
+            audit=f"Audit of {severity}",
+            severity=severity,
+            description=f"A {severity} thing.",
+            path="/text",
+        )
+        Run.objects.filter(pk=run.pk).update(**{f"issues_{severity}": 1})
+    return attempt
+
+
+def list_keys(client: Client, url: str, **filters: Any) -> list[Any]:
+    """The keys of the rows of a list, in its order."""
+    page = client.get(url, filters)
+    assert page.status_code == 200, page
+    return [row.pk for row in page.context["cl"].result_list]
+
+
+def list_problems(client: Client, url: str, **filters: Any) -> dict[str, list[str]]:
+    """What a list says is wrong with its filters, by field."""
+    page = client.get(url, filters)
+    assert page.status_code == 200, page
+    return {name: [str(error) for error in errors] for name, errors in page.context["cl"].filters.errors.items()}
