@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import engine_overhead, growth, in_flight, recorder_ceiling, start_latency, worker_cost
+from benchmarks import editor, engine_overhead, growth, in_flight, recorder_ceiling, start_latency, worker_cost
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, print_figures, say
 from benchmarks.setting import Setting
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "growth": growth.measure,
     "start": start_latency.measure,
     "engine": engine_overhead.measure,
+    "editor": editor.measure,
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.core.exceptions import ValidationError
 
+from flows.editor_form import EditorForm, make_code_area, make_text_area
 from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     _AuditForm = forms.ModelForm[AuditRule]
 else:  # Django's classes are generic for type checkers only.
     _FlowForm = _StepForm = _AuditForm = forms.ModelForm
-
-_CODE = {"class": "code", "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 
 
 class JsonObjectField(forms.Field):
@@ -102,11 +101,18 @@ class StepNumbersField(forms.Field):
 
 
 class MultilineField(forms.CharField):
-    """Text in several lines. Browsers end lines with CR LF; what is stored and counted has LF alone."""
+    """Text in several lines, kept as it was typed, with the line end at its end: files often have one.
+
+    Browsers end lines with CR LF; what is stored and counted has LF alone. Nothing but spaces is nothing.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "strip": False})
 
     def to_python(self, value: Any) -> Any:
         """The text."""
-        return (super().to_python(value) or "").replace("\r\n", "\n")
+        text = (super().to_python(value) or "").replace("\r\n", "\n")
+        return text if text.strip() else ""
 
 
 class CostField(forms.DecimalField):
@@ -120,31 +126,13 @@ class CostField(forms.DecimalField):
         return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
 
 
-def _code(rows: int) -> forms.Textarea:
-    return forms.Textarea(attrs={**_CODE, "rows": str(rows)})
-
-
-def _text(rows: int) -> forms.Textarea:
-    return forms.Textarea(attrs={"rows": str(rows)})
-
-
-class _MarkedForm(forms.BaseForm):
-    """Tells assistive technology which fields must be filled in; the page marks them for everybody else."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for field in self.fields.values():
-            if field.required and not field.widget.is_hidden:
-                field.widget.attrs["aria-required"] = "true"
-
-
 OPERATIONAL_FIELDS = ("is_archived", "max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period")
 """Fields of a flow that are no part of its definition: changing them makes no version."""
 
 _MONEY = forms.NumberInput(attrs={"step": "any"})
 
 
-class FlowForm(_MarkedForm, _FlowForm):
+class FlowForm(EditorForm, _FlowForm):
     """The flow itself, without its steps."""
 
     name = forms.CharField(
@@ -154,7 +142,7 @@ class FlowForm(_MarkedForm, _FlowForm):
     )
     input_schema = JsonObjectField(
         required=False,
-        widget=_code(8),
+        widget=make_code_area(8),
         help_text="JSON Schema of what a run is started with. It becomes the form on the start page; empty takes any "
         "JSON object.",
     )
@@ -190,22 +178,26 @@ class FlowForm(_MarkedForm, _FlowForm):
             "total_cost_budget": "The same for what all runs of the flow cost.",
             "budget_period": "Days and months are those of UTC.",
         }
-        widgets = {"description": _text(2), "cost_budget": _MONEY, "total_cost_budget": _MONEY}
+        widgets = {"description": make_text_area(2), "cost_budget": _MONEY, "total_cost_budget": _MONEY}
         field_classes = {"description": MultilineField, "cost_budget": CostField, "total_cost_budget": CostField}
 
 
-class StepForm(_MarkedForm, _StepForm):
+class StepForm(EditorForm, _StepForm):
     """One step."""
+
+    help_prefix = "step-help-"
 
     output_schema = JsonObjectField(
         required=False,
-        widget=_code(10),
+        widget=make_code_area(10),
         help_text="JSON Schema of the tool's arguments, in the strict subset: every property required, "
         "“additionalProperties” false.",
     )
     include_results = StepNumbersField(
         required=False,
-        help_text="Numbers of earlier steps whose attempts and issues the model is shown, such as 1, 2.",
+        label="Include results of steps",
+        help_text="Numbers of earlier steps whose attempts and issues the model is shown, such as 1, 2. They follow "
+        "when steps are moved.",
     )
 
     class Meta:
@@ -216,7 +208,13 @@ class StepForm(_MarkedForm, _StepForm):
             "output_type", "output_sanitizer", "pass_expression", "max_retries", "stop_on_failure",
             "time_limit", "failure_reason_expression", "compute",
         )  # fmt: skip
-        labels = {"time_limit": "Time limit (seconds)"}
+        labels = {
+            "description": "Description of the tool",
+            "issue_severity_filter": "Show issues from",
+            "max_retries": "Retries",
+            "time_limit": "Time limit (seconds)",
+            "compute": "Compute the output",
+        }
         help_texts = {
             "name": "What people call the step.",
             "tool_name": "What the model calls it, such as extract_invoice. Made from the name.",
@@ -224,7 +222,7 @@ class StepForm(_MarkedForm, _StepForm):
             "description": "What the tool does; the model reads it with the tool.",
             "input_expression": "CEL over input, steps and previous; gives the object that the model works on. "
             "Empty: the output of the step before.",
-            "issue_severity_filter": "The model is told of issues from this severity on.",
+            "issue_severity_filter": "The model is told of issues this grave and graver ones.",
             "model": "Empty: the model of the flow.",
             "temperature": "0 to 2. Empty: that of the flow.",
             "max_tokens": "Most tokens of one answer. Empty: that of the flow.",
@@ -240,15 +238,17 @@ class StepForm(_MarkedForm, _StepForm):
         }
         widgets = {
             "position": forms.HiddenInput,
-            "system_message": _text(3),
-            "description": forms.TextInput,
-            **{name: _code(2) for name in STEP_EXPRESSIONS},
+            "system_message": make_text_area(3),
+            "description": make_text_area(1),
+            **{name: make_code_area(2) for name in STEP_EXPRESSIONS},
         }
-        field_classes = dict.fromkeys(("system_message", *STEP_EXPRESSIONS), MultilineField)
+        field_classes = dict.fromkeys(("system_message", "description", *STEP_EXPRESSIONS), MultilineField)
 
 
-class AuditForm(_MarkedForm, _AuditForm):
+class AuditForm(EditorForm, _AuditForm):
     """One audit of a step."""
+
+    help_prefix = "audit-help-"
 
     class Meta:
         model = AuditRule
@@ -264,6 +264,7 @@ class AuditForm(_MarkedForm, _AuditForm):
         }
         widgets = {
             "position": forms.HiddenInput,
-            **{name: _code(1) for name in AUDIT_EXPRESSIONS},
+            "name": forms.TextInput,
+            **{name: make_code_area(1) for name in AUDIT_EXPRESSIONS},
         }
         field_classes = dict.fromkeys(AUDIT_EXPRESSIONS, MultilineField)

@@ -16,7 +16,17 @@ _WHAT = {
     "flows.view_flow": "see flows",
     "flows.add_flow": "add flows",
     "flows.change_flow": "change flows",
+    "flows.delete_flow": "delete flows",
+    "flows.view_flowversion": "see versions of flows",
+    "runs.view_run": "see runs",
+    "runs.add_run": "start runs",
 }
+
+
+def has_permission(request: HttpRequest, permission: str) -> bool:
+    """Whether the user has ``permission``; whoever may change something may see it, as everywhere in the admin."""
+    stronger = permission.replace(".view_", ".change_")
+    return request.user.has_perm(permission) or request.user.has_perm(stronger)
 
 
 def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_Arguments]]:
@@ -28,8 +38,9 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
     def decorate(view: _View[_Arguments]) -> _View[_Arguments]:
         @wraps(view)
         def guarded(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
-            if not request.user.has_perm(permission):
-                raise PermissionDenied(f"You may not {_WHAT[permission]}: your account lacks “{permission}”.")
+            if not has_permission(request, permission):
+                what = _WHAT.get(permission, "open this page")
+                raise PermissionDenied(f"You may not {what}: your account lacks “{permission}”.")
             return view(request, *args, **kwargs)
 
         return guarded

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from django.core.exceptions import NON_FIELD_ERRORS
 from django.db import models
 
 from flows.admin.formsets import RowFormSet, StepFormSet
@@ -44,23 +45,6 @@ class FormError:
     anchor: str
 
 
-class EditedFlowForm(FlowForm):
-    """The flow's own fields in the editor. Valid only if the whole flow is, with its steps and audits.
-
-    The admin makes the formsets of the steps before it validates this form, and hangs them on its instance.
-    """
-
-    draft: FlowDraft | None = None
-
-    def full_clean(self) -> None:
-        """Validate all forms of the page, then the flow that they make up."""
-        super().full_clean()
-        steps = getattr(self.instance, "step_formset", None)
-        if self.is_bound and steps is not None:
-            self.draft = FlowDraft(self, steps)
-            self.draft.check()
-
-
 class FlowDraft:
     """What the forms of one page make of a flow."""
 
@@ -88,7 +72,8 @@ class FlowDraft:
         """
         if any(formset.non_form_errors() for formset in self._formsets):
             return
-        if self._find_lost_rows():
+        if any(len(set(keys)) < len(keys) for keys in self._list_keys()):
+            self._form.add_error(None, "The page names one step or audit twice. Reload it and try again.")
             return
         try:
             self.spec = read_spec(
@@ -109,21 +94,29 @@ class FlowDraft:
         else:
             self._show_problems(check_spec(self.spec, registry) or list(find_contradictions(self.spec)))
 
-    def save(self, flow: Flow) -> None:
-        """Store the steps and audits of a checked draft; rows that the editor removed are deleted."""
+    def save(self, flow: Flow) -> bool:
+        """Store the steps and audits of a checked draft; rows that the page does not have are deleted.
+
+        Gives whether rows came or went.
+        """
+        before = self._list_stored()
         steps, audits = [], []
         for position, step in enumerate(self.steps):
             row = step.form.instance
-            row.flow, row.position = flow, position
-            row.save()
+            _store_row(row, step.form, flow=flow, position=position)
             steps.append(row.pk)
             for audit_position, form in enumerate(step.audits):
                 audit = form.instance
-                audit.step, audit.position = row, audit_position
-                audit.save()
+                _store_row(audit, form, step=row, position=audit_position)
                 audits.append(audit.pk)
         AuditRule.objects.filter(step__flow=flow).exclude(pk__in=audits).delete()
         StepDefinition.objects.filter(flow=flow).exclude(pk__in=steps).delete()
+        return before != (set(map(str, steps)), set(map(str, audits)))
+
+    def list_lost_rows(self) -> list[models.Model]:
+        """Stored steps and audits that the page does not have; saving it deletes them."""
+        stored, kept = (self._step_formset.rows, self._step_formset.audit_rows), self._list_keys()
+        return [row for rows, keys in zip(stored, kept, strict=True) for key, row in rows.items() if key not in keys]
 
     def list_errors(self) -> Iterator[FormError]:
         """Every error of the page, from top to bottom."""
@@ -146,25 +139,13 @@ class FlowDraft:
         """The index, counted from 1, of the step whose form has this ``prefix`` (``steps-3``); None if none has."""
         return next((index for index, step in enumerate(self.steps, start=1) if step.form.prefix == prefix), None)
 
-    def _find_lost_rows(self) -> bool:
-        """Refuse a page that leaves out stored rows (added meanwhile) or names one twice; saving it would lose them."""
-        steps = _list_keys(self._step_formset)
+    def _list_keys(self) -> tuple[list[str], list[str]]:
+        """The keys of the rows on the page, also of those to be deleted: steps, audits."""
         audits = [key for formset in self._formsets[1:] for key in _list_keys(formset)]
-        missing = [
-            *(row for key, row in self._step_formset.rows.items() if key not in steps),
-            *(row for key, row in self._step_formset.audit_rows.items() if key not in audits),
-        ]
-        if missing:
-            self._form.add_error(
-                None,
-                f"Somebody added “{missing[0]}” to this flow after you opened the page. Open the flow in another "
-                "tab to see what is there now, then reload this page and make your changes again.",
-            )
-        elif len(set(steps)) < len(steps) or len(set(audits)) < len(audits):
-            self._form.add_error(None, "The page names one step or audit twice. Reload it and try again.")
-        else:
-            return False
-        return True
+        return _list_keys(self._step_formset), audits
+
+    def _list_stored(self) -> tuple[set[str], set[str]]:
+        return set(self._step_formset.rows), set(self._step_formset.audit_rows)
 
     def _show_problems(self, problems: Sequence[Problem]) -> None:
         messages: dict[tuple[Any, str | None], list[str]] = {}
@@ -201,6 +182,16 @@ def _list_keys(formset: RowFormSet) -> list[str]:
     return [str(form.instance.pk) for form in formset.forms if form.instance.pk is not None]
 
 
+def _store_row(row: models.Model, form: Any, **place: Any) -> None:
+    """Store a row at its place, unless that is how it is stored already."""
+    is_stored = row.pk is not None and not form.changed_data
+    for name, value in place.items():
+        is_stored = is_stored and form.initial.get(name) == getattr(value, "pk", value)
+        setattr(row, name, value)
+    if not is_stored:
+        row.save()
+
+
 def _read_row(model: type[_Row], form: Any, stand_ins: Mapping[str, str]) -> _Row:
     """A row, not to be stored, of the form's fields that are valid; stand-ins where a spec can't do without."""
     row = model()
@@ -213,7 +204,9 @@ def _read_row(model: type[_Row], form: Any, stand_ins: Mapping[str, str]) -> _Ro
 
 
 def _list_form_errors(form: Any, place: str) -> Iterator[FormError]:
-    for name, errors in form.errors.items():
+    # Fields stand in the order of the page.
+    for name in (NON_FIELD_ERRORS, *form.fields):
+        errors = form.errors.get(name, ())
         bound = form[name] if name in form.fields else None
         words = f"{place}, {bound.label.lower()}" if bound is not None and not bound.is_hidden else place
         anchor = bound.id_for_label if bound is not None and not bound.is_hidden else form.prefix or ""

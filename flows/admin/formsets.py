@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.http import QueryDict
 from nested_admin.formsets import NestedInlineFormSet
 
 from flows.engine.spec import MAX_STEPS
@@ -16,6 +18,56 @@ from flows.models import AuditRule, StepDefinition
 
 MAX_AUDITS = 50
 """Audits of one step."""
+
+_STEP_KEY = re.compile(r"steps-\d+-id")
+_AUDIT_KEY = re.compile(r"steps-\d+-audits-\d+-id")
+_LARGEST_KEY = 2**63 - 1
+
+
+def forget_deleted_rows(page: QueryDict) -> QueryDict:
+    """The posted page, on which steps and audits that somebody deleted meanwhile are new ones.
+
+    What was typed into them stays. Keys of rows that there are, of whatever flow, stay as well: ``RowIdField`` judges
+    those.
+    """
+    gone_steps = _find_gone(StepDefinition, page, _STEP_KEY)
+    gone_audits = _find_gone(AuditRule, page, _AUDIT_KEY)
+    if not gone_steps and not gone_audits:
+        return page
+    page = page.copy()
+    for field in (*gone_steps, *gone_audits):
+        page[field] = ""
+    # Audits name the step that they were in.
+    parents = tuple(f"{field.removesuffix('id')}audits-" for field in gone_steps)
+    for field in list(page):
+        if field.endswith("-step") and field.startswith(parents):
+            page[field] = ""
+    return page
+
+
+def forget_deleted_flow(page: QueryDict) -> QueryDict:
+    """The posted page of a flow that somebody deleted meanwhile, as one of a new flow.
+
+    It still has a revision: by it the form knows that the flow was no new one.
+    """
+    page = page.copy()
+    page.setdefault("revision", "")
+    for field in list(page):
+        if re.fullmatch(r"steps-\d+-flow", field):
+            page[field] = ""
+    return page
+
+
+def _find_gone(model: type[models.Model], page: QueryDict, pattern: re.Pattern[str]) -> list[str]:
+    keys = {field: key for field in page if pattern.fullmatch(field) and (key := _read_key(page[field])) is not None}
+    known = set(model._default_manager.filter(pk__in=set(keys.values())).values_list("pk", flat=True))
+    return [field for field, key in keys.items() if key not in known]
+
+
+def _read_key(text: object) -> int | None:
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,19}", text):
+        return None
+    return key if (key := int(text)) <= _LARGEST_KEY else None
 
 
 class RowIdField(forms.Field):
@@ -36,7 +88,7 @@ class RowIdField(forms.Field):
             return None
         row = self._rows.get(str(value))
         if row is None:
-            raise ValidationError("This is no part of the flow: somebody deleted it meanwhile. Delete it here, too.")
+            raise ValidationError("This is no part of the flow that the page is about. Reload the page and try again.")
         return row
 
     def has_changed(self, initial: Any, data: Any) -> bool:

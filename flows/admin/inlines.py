@@ -20,10 +20,20 @@ class _PartInline(NestedStackedInline):  # type: ignore[misc]  # nested_admin sh
     sortable_field_name = "position"
     extra = 0
     fieldset_template = "admin/flows/flow/fieldset.html"
+    _formset_class: Any = None
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """The class of the formset; no more forms are built than may be saved, whatever was posted."""
-        return super().get_formset(request, obj, validate_max=True, absolute_max=self.max_num + 10, **kwargs)
+        """The class of the formset; no more forms are built than may be saved, whatever was posted.
+
+        An inline lives as long as its request. All of its formsets are of one class: making one for each step takes
+        longer than filling them.
+        """
+        limits = {"validate_max": True, "absolute_max": self.max_num + 10}
+        if kwargs:
+            return super().get_formset(request, obj, **limits, **kwargs)
+        if self._formset_class is None:
+            self._formset_class = super().get_formset(request, obj, **limits)
+        return self._formset_class
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whether the user may change flows."""
@@ -62,6 +72,7 @@ class StepInline(_PartInline):
     template = "admin/flows/flow/steps.html"
     fieldsets = [
         (None, {"fields": ["position", ("name", "tool_name")]}),
+        ("No model: compute the output here", {"fields": ["compute"], "classes": ["collapse"]}),
         (
             "What does the model see?",
             {
@@ -70,12 +81,16 @@ class StepInline(_PartInline):
                     "description",
                     "input_expression",
                     ("include_results", "issue_severity_filter"),
-                ]
+                ],
+                "classes": ["for-model"],
             },
         ),
         (
             "Model and input sanitizer",
-            {"fields": [("model", "temperature", "max_tokens"), "input_sanitizer"], "classes": ["collapse"]},
+            {
+                "fields": [("model", "temperature", "max_tokens"), "input_sanitizer"],
+                "classes": ["collapse", "for-model"],
+            },
         ),
         ("What must come back?", {"fields": ["output_schema"]}),
         ("Python type and output sanitizer", {"fields": ["output_type", "output_sanitizer"], "classes": ["collapse"]}),
@@ -83,7 +98,6 @@ class StepInline(_PartInline):
         ("A rule of its own for passing", {"fields": ["pass_expression"], "classes": ["collapse"]}),
         ("What if not?", {"fields": [("max_retries", "time_limit"), "stop_on_failure"]}),
         ("A sentence for failed attempts", {"fields": ["failure_reason_expression"], "classes": ["collapse"]}),
-        ("No model: compute the output here", {"fields": ["compute"], "classes": ["collapse"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StepDefinition]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin.models import DELETION, LogEntry
 from django.db import models
 from django.db.models import ProtectedError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -24,7 +25,13 @@ def is_referred_to(row: models.Model) -> bool:
 
 
 class ProtectedDeletionMixin:
-    """For a ``ModelAdmin`` whose rows may have runs: refuses to delete those with a sentence."""
+    """For a ``ModelAdmin`` whose rows may have runs: refuses to delete those with a sentence.
+
+    What it deletes is told, and logged, in its own words.
+    """
+
+    deletion_words = "Deleted."
+    """What the log says of a deletion."""
 
     def find_obstacle(self, row: Any) -> str | None:
         """Why ``row`` can't be deleted; None if it can."""
@@ -46,3 +53,20 @@ class ProtectedDeletionMixin:
             options = self.model._meta  # type: ignore[attr-defined]  # a mixin
             name = f"admin:{options.app_label}_{options.model_name}_change"
             return HttpResponseRedirect(reverse(name, args=[object_id]))
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: int) -> HttpResponse:
+        """Say what was deleted, and go to the list, or home if the user may not see the list."""
+        messages.success(request, f"“{obj_display}” is deleted.")
+        options = self.model._meta  # type: ignore[attr-defined]  # a mixin
+        name = f"admin:{options.app_label}_{options.model_name}_changelist"
+        may_see = self.has_view_or_change_permission(request)  # type: ignore[attr-defined]  # a mixin
+        return HttpResponseRedirect(reverse(name if may_see else "admin:index"))
+
+    def log_deletions(self, request: HttpRequest, queryset: Iterable[Any]) -> Any:
+        """Log what is about to be deleted."""
+        return LogEntry.objects.log_actions(
+            user_id=request.user.pk or 0,  # nobody deletes without having signed in
+            queryset=queryset,
+            action_flag=DELETION,
+            change_message=self.deletion_words,
+        )

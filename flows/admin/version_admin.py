@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -25,6 +27,28 @@ else:  # Django's classes are generic for type checkers only.
     _ModelAdmin = admin.ModelAdmin
 
 
+@dataclass(frozen=True, slots=True)
+class RunCount:
+    """How many runs a version has. ``ended`` leaves out those that were cancelled."""
+
+    total: int = 0
+    ended: int = 0
+    succeeded: int = 0
+
+    @property
+    def pass_rate(self) -> str:
+        """The share of ended runs that succeeded: “83 %”; “—” if none has ended."""
+        if not self.ended:
+            return "—"
+        percent = round(100 * self.succeeded / self.ended)
+        # Nearly all are not all, and a few are not none.
+        if percent == 100 and self.succeeded < self.ended:
+            return "over 99 %"
+        if percent == 0 and self.succeeded:
+            return "under 1 %"
+        return f"{percent} %"
+
+
 class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
     """Read-only: a version never changes. One that is neither live nor has runs can be deleted."""
 
@@ -36,9 +60,16 @@ class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
     actions = None
     fields = ["flow", "number", "state", "saved", "created_by", "note", "digest", "definition"]
 
+    class Media:
+        css = {"all": ["toolflow/admin/versions.css"]}
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[FlowVersion]:
         """Versions with their flow and author."""
         return super().get_queryset(request).select_related("flow", "created_by")
+
+    def count_runs(self, versions: Sequence[FlowVersion]) -> Mapping[int, RunCount]:
+        """The runs of each version, by its key; of none here: flows know nothing of runs."""
+        return {}
 
     @admin.display(description="Saved")
     def saved(self, version: FlowVersion) -> str:
@@ -77,12 +108,14 @@ class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
         return False
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> Any:
-        """The page of a version, with a way to make it live."""
+        """The page of a version, with the ways to compare it, to restore it and to make it live."""
         version: FlowVersion | None = context["original"]
         if version is not None:
             context["title"] = f"{version.flow}, version {version.number}"
             context["subtitle"] = None
-            if request.user.has_perm("flows.change_flow") and not _is_live(version):
+            context["may_restore"] = request.user.has_perm("flows.change_flow")
+            context["has_other_live"] = version.flow.live_version_id is not None and not _is_live(version)
+            if context["may_restore"] and not _is_live(version):
                 context["make_live_url"] = reverse("admin:flows_flow_make_live", args=[version.flow_id, version.number])
         return super().render_change_form(request, context, *args, **kwargs)
 

@@ -93,6 +93,47 @@ def test_lists_and_forms_of_the_admin(themed_page: Page) -> None:
         assert_accessible(themed_page)
 
 
+def test_the_schema_maker(themed_page: Page) -> None:
+    load_examples()
+    flow = Flow.objects.get(name="invoice-extraction")
+    themed_page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
+    themed_page.locator("#steps-0").get_by_role("button", name="Make a schema…").click()
+    dialog = themed_page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Use this schema")).to_be_enabled()
+    for name in ("Field by field", "From an example", "From a Python type"):
+        dialog.get_by_role("tab", name=name).click()
+        assert_accessible(themed_page)
+
+
+def test_trying_a_step(themed_page: Page) -> None:
+    load_examples()
+    flow = Flow.objects.get(name="colour-theme")
+    themed_page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
+    themed_page.locator("#steps-0").get_by_role("button", name="Try this step").click()
+    expect(themed_page.locator("#try-title")).to_be_focused()
+    assert_accessible(themed_page)
+
+
+def test_versions_and_their_difference(themed_page: Page) -> None:
+    flow = store_three_versions()
+    themed_page.goto(reverse("admin:flows_flow_versions", args=[flow.pk]))
+    assert_accessible(themed_page)
+    themed_page.goto(reverse("admin:flows_flow_compare", args=[flow.pk]) + "?from=1&to=3")
+    open_all_folds(themed_page)
+    assert_accessible(themed_page)
+    themed_page.goto(reverse("admin:flows_flow_restore", args=[flow.pk, 1]))
+    assert_accessible(themed_page)
+
+
+def test_plug_ins_and_flow_files(themed_page: Page) -> None:
+    load_examples()
+    themed_page.goto(reverse("admin:flows_flow_plugins"))
+    open_all_folds(themed_page)
+    assert_accessible(themed_page)
+    themed_page.goto(reverse("admin:flows_flow_upload"))
+    assert_accessible(themed_page)
+
+
 def test_pages_of_runs(themed_page: Page) -> None:
     load_examples()
     run = make_retried_run()

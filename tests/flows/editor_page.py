@@ -21,6 +21,7 @@ class PageReader(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.fields: dict[str, str] = {}
+        self.buttons: dict[str, str] = {}
         self.errors: dict[str, list[str]] = {}
         self.text = ""
         self._textarea: str | None = None
@@ -37,6 +38,8 @@ class PageReader(HTMLParser):
                     self.fields[name] = "on"
             case "input" if values.get("type") != "submit":
                 self.fields[name] = values.get("value", "")
+            case "button" if name:
+                self.buttons[name] = values.get("value", "")
             case "textarea":
                 self._textarea = name
                 self.fields[name] = ""
@@ -87,8 +90,10 @@ class EditorPage:
             for name, value in reader.fields.items()
             if name not in {"", "csrfmiddlewaretoken", *self._blank}
         }
+        self.buttons = reader.buttons
         self.errors = reader.errors
         self.text = reader.text
+        self.words = " ".join(reader.text.split())
 
     def add_step(self, **values: Any) -> str:
         """Add a step with the page's defaults and these values; gives the prefix of its fields."""
@@ -116,7 +121,7 @@ class EditorPage:
         """Type values; objects are typed as JSON. A field that the page lacks is an error of the test."""
         for name, value in values.items():
             field = prefix + name
-            known = field in self.fields or name in {"DELETE", "is_archived", "stop_on_failure"}
+            known = field in self.fields or name in {"DELETE", "stop_on_failure"}
             assert known, f"The page has no field “{field}”."
             self.fields[field] = json.dumps(value) if isinstance(value, dict) else str(value)
 
@@ -125,8 +130,9 @@ class EditorPage:
         self.fields.pop(field, None)
 
     def post(self, button: str = "_save") -> HttpResponse:
-        """What the server answers to a click on a button."""
-        return self._client.post(self.url, {**self.fields, button: ""})
+        """What the server answers to a click on a button. A button that the page lacks is an error of the test."""
+        assert button in self.buttons, f"The page has no button “{button}”."
+        return self._client.post(self.url, {**self.fields, button: self.buttons[button]})
 
     def save(self, button: str = "_save") -> list[str]:
         """Save, follow to the page that comes, and give its messages. Fails if the flow was not saved."""

@@ -136,3 +136,21 @@ def test_a_flow_without_runs_can_be_deleted_with_all_its_versions(opened: Editor
     assert editor.post(f"/admin/flows/flow/{flow.pk}/delete/", {"post": "yes"}).status_code == 302
     assert not Flow.objects.exists()
     assert not FlowVersion.objects.exists()
+
+
+def test_a_version_leads_to_the_others_and_to_its_difference_from_the_live_one(
+    opened: EditorPage, editor: Client, client: Client
+) -> None:
+    flow = Flow.objects.get()
+    live, latest = (FlowVersion.objects.get(number=number) for number in (1, 2))
+    flow_address = f"/admin/flows/flow/{flow.pk}/versions/"
+    content = editor.get(f"/admin/flows/flowversion/{latest.pk}/change/").content.decode()
+    assert f'href="{flow_address}"' in content
+    assert f'href="{flow_address}compare/?from=live&amp;to=2"' in content
+    assert f'href="{flow_address}2/restore/"' in content
+    assert "compare/" not in editor.get(f"/admin/flows/flowversion/{live.pk}/change/").content.decode()
+    viewer = User.objects.create_user("vera", password="secret", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_flowversion"))
+    client.force_login(viewer)
+    content = client.get(f"/admin/flows/flowversion/{latest.pk}/change/").content.decode()
+    assert "/versions/" not in content

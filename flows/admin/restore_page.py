@@ -1,0 +1,112 @@
+"""The page that asks whether an earlier version should be restored, and does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.html import format_html
+
+from flows.admin.version_rows import list_versions, read_spec, render_page
+from flows.engine.errors import Problem, SpecError
+from flows.engine.spec import FlowSpec
+from flows.engine.spec_diff import compare_specs
+from flows.models import Flow, FlowVersion
+from flows.portability import NOTE_LENGTH, find_problems
+from flows.restoring import make_note, name_place, read_restored, restore_version
+
+
+@dataclass
+class _Restoring:
+    """What is known of a version that somebody wants back."""
+
+    flow: Flow
+    version: FlowVersion
+    latest: FlowVersion
+
+    def __post_init__(self) -> None:
+        self.spec: FlowSpec | None = None
+        try:
+            self.spec = read_restored(self.flow, self.version)
+            self.problems = self.place(find_problems(self.spec))
+        except SpecError as error:
+            self.problems = self.place(error.problems)
+        self.is_latest = self.spec is not None and self.spec.digest == self.latest.digest
+        self.note_length = NOTE_LENGTH - len(make_note(self.version)) - 1
+
+    def place(self, problems: Any) -> list[Problem]:
+        """Problems with their places in words."""
+        return [Problem(name_place(self.spec, problem.path), problem.message) for problem in problems]
+
+    def make_context(self) -> dict[str, Any]:
+        """What the page shows."""
+        latest = read_spec(self.latest)
+        then = self.version.spec.get("name")
+        return {
+            "version": self.version,
+            "latest": self.latest,
+            "is_latest": self.is_latest,
+            "problems": self.problems,
+            "note_length": self.note_length,
+            "other_name": then if then != self.flow.name else None,
+            "changes": compare_specs(latest, self.spec) if latest is not None and self.spec is not None else None,
+        }
+
+
+def show_restoring(site: AdminSite, request: HttpRequest, /, flow_id: int, number: int) -> HttpResponse:
+    """Show what restoring a version changes, ask, and do it."""
+    is_posted = request.method == "POST"
+    with transaction.atomic():
+        # Whoever saves the flow meanwhile waits for the answer.
+        flows = Flow.objects.select_for_update() if is_posted else Flow.objects.select_related("live_version")
+        flow = get_object_or_404(flows, pk=flow_id)
+        version = get_object_or_404(list_versions(flow), number=number)
+        restoring = _Restoring(flow, version, list_versions(flow)[0])
+        answers: dict[str, Any] = {}
+        if is_posted and not restoring.problems and not restoring.is_latest:
+            answers = _restore(site, request, restoring)
+            if not answers:
+                return HttpResponseRedirect(reverse("admin:flows_flow_versions", args=[flow.pk]))
+    context = {**restoring.make_context(), **answers}
+    return render_page(site, request, flow, "restore", title=f"Restore version {version.number}?", context=context)
+
+
+def _restore(site: AdminSite, request: HttpRequest, restoring: _Restoring) -> dict[str, Any]:
+    """Restore the version. Gives nothing if that was done, else what the page has to say."""
+    note = " ".join(request.POST.get("note", "").replace("\0", "").split())
+    if len(note) > restoring.note_length:
+        sentence = f"The note has {len(note)} characters; at most {restoring.note_length} are allowed."
+        return {"note": note, "note_error": sentence}
+    if request.POST.get("latest") != str(restoring.latest.number):
+        return {"note": note, "is_outdated": True}
+    try:
+        by = request.user if request.user.is_authenticated else None
+        restored = restore_version(version=restoring.version, by=by, note=note)
+    except SpecError as error:
+        return {"note": note, "problems": restoring.place(error.problems)}
+    flow = restored.flow
+    if "_make_live" in request.POST:
+        flow.make_live(restored)
+    did = f"Restored version {restoring.version.number} as version {restored.number}."
+    site.get_model_admin(Flow).log_change(request, flow, did)
+    messages.success(request, _tell_restored(flow, restoring.version, restored))
+    return {}
+
+
+def _tell_restored(flow: Flow, version: FlowVersion, restored: FlowVersion) -> str:
+    said = f"Version {version.number} is restored as version {restored.number}"
+    if flow.live_version_id == restored.pk:
+        return f"{said}, which is live: new runs use it."
+    return format_html(
+        '{}. New runs still use {}. <a href="{}">Make version {} live</a>',
+        said,
+        f"version {flow.live_version.number}" if flow.live_version else "no version",
+        reverse("admin:flows_flow_make_live", args=[flow.pk, restored.number]),
+        restored.number,
+    )

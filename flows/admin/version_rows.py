@@ -1,0 +1,106 @@
+"""What the pages about versions of a flow have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from flows.admin.version_admin import FlowVersionAdmin, RunCount
+from flows.engine.change_summary import summarise_changes
+from flows.engine.errors import SpecError
+from flows.engine.spec import FlowSpec
+from flows.engine.spec_diff import compare_specs
+from flows.models import Flow, FlowVersion
+
+UNREADABLE = "The definition of version {} can't be read by this version of ToolFlow."
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version as pages show it. ``runs`` is None where nothing is known of runs."""
+
+    version: FlowVersion
+    is_live: bool
+    runs: RunCount | None
+    summary: str
+    """What it changed, if that was asked for."""
+
+
+def list_versions(flow: Flow) -> QuerySet[FlowVersion]:
+    """The versions of a flow with their authors, the newest first."""
+    return FlowVersion.objects.filter(flow=flow).select_related("created_by").order_by("-number")
+
+
+def read_spec(version: FlowVersion) -> FlowSpec | None:
+    """The definition of a version; None if this installation can't read it."""
+    try:
+        return version.flow_spec
+    except SpecError:
+        return None
+
+
+def make_rows(
+    site: AdminSite, flow: Flow, versions: Sequence[FlowVersion], summaries: Mapping[int, str] | None = None
+) -> list[VersionRow]:
+    """The rows of versions of a flow, with their runs counted."""
+    counts = find_version_admin(site).count_runs(versions)
+    return [
+        VersionRow(
+            version=version,
+            is_live=version.pk == flow.live_version_id,
+            runs=counts.get(version.pk),
+            summary=(summaries or {}).get(version.pk, ""),
+        )
+        for version in versions
+    ]
+
+
+def summarise_versions(versions: Sequence[FlowVersion]) -> dict[int, str]:
+    """What each version changed against the next one in the list, by its key; the last one has nothing before it."""
+    specs = [read_spec(version) for version in versions]
+    summaries = {}
+    for version, spec, before in zip(versions, specs, [*specs, None][1:], strict=True):
+        if spec is None:
+            summaries[version.pk] = UNREADABLE.format(version.number)
+        elif before is not None:
+            summaries[version.pk] = summarise_changes(compare_specs(before, spec))
+        else:
+            summaries[version.pk] = "The first version" if version.number == 1 else "—"
+    return summaries
+
+
+def find_version_admin(site: AdminSite) -> FlowVersionAdmin:
+    """The registered admin of versions, which knows what the installation knows of their runs."""
+    found = site.get_model_admin(FlowVersion)
+    assert isinstance(found, FlowVersionAdmin)
+    return found
+
+
+def render_page(
+    site: AdminSite,
+    request: HttpRequest,
+    flow: Flow,
+    page: str,
+    *,
+    title: str,
+    context: Mapping[str, Any],
+    status: int = 200,
+) -> HttpResponse:
+    """One of the pages ``templates/admin/flows/flow/<page>.html``."""
+    whole = {
+        **site.each_context(request),
+        "title": title,
+        "flow": flow,
+        "live": flow.live_version,
+        "opts": Flow._meta,
+        "may_change": request.user.has_perm("flows.change_flow"),
+        "may_see_definitions": find_version_admin(site).has_view_permission(request),
+        **context,
+    }
+    return TemplateResponse(request, f"admin/flows/flow/{page}.html", whole, status=status)

@@ -1,0 +1,223 @@
+"use strict";
+
+// Below the expression that is being written: what it must give, its variables with what they held in an earlier run,
+// and all functions. One panel for the whole page; it goes where the writing is.
+
+window.ToolFlow = window.ToolFlow || {};
+
+(function () {
+  const FRESH = 60_000; // milliseconds that values are not asked for again
+  const SETTLED = 150; // milliseconds that a field is written in before values are fetched
+  const { ask, cards, replaceText, insertPath, listSteps, findStep, fieldKind } = window.ToolFlow;
+
+  const fetched = new Map(); // question → { time, answer }
+  let panel = null;
+  let field = null; // the one that the panel belongs to
+  let known = null;
+  let chosenRun = null;
+  let timer = 0;
+  let asking = null;
+  let dismissed = null;
+
+  const make = (tag, properties, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // ----- The panel -----
+
+  function build() {
+    const close = make("button", { type: "button", className: "tf-quiet value-close", title: "Close (Esc)" });
+    close.append(make("span", { className: "visually-hidden", textContent: "Close variables and functions" }));
+    close.addEventListener("click", dismiss);
+    const runs = make("select", { id: "value_run" });
+    runs.addEventListener("change", () => {
+      chosenRun = Number(runs.value);
+      fetchValues();
+    });
+    const tree = window.ToolFlow.makeValueTree({
+      label: "Variables; Enter puts a path into the field",
+      choose: (path) => insertPath(field, path),
+      fetchParts: async (part) => (await askForValues({ part })).tree,
+    });
+    const search = make("input", { type: "search", placeholder: "Find a function" });
+    search.setAttribute("aria-label", "Find a function");
+    search.addEventListener("input", showFunctions);
+    // Enter in a field of a form sends the form.
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") event.preventDefault();
+    });
+    const note = make("p", { className: "value-notice" });
+    note.setAttribute("role", "status");
+    const source = make("div", { className: "value-source" }, make("label", { htmlFor: runs.id }, "Values of"), runs);
+    const functions = make("ul", { className: "function-list" });
+    const summary = make("summary", {}, "Functions");
+    const fold = make("details", { className: "value-functions" }, summary, search, functions);
+    const gives = make("p", { className: "value-gives" });
+    const element = make("section", { className: "value-panel" });
+    element.append(gives, close, source, note, tree.element, fold);
+    element.setAttribute("aria-label", "Variables and functions");
+    return { element, gives, source, runs, note, tree, search, functions, fold };
+  }
+
+  function showFunctions() {
+    const wanted = panel.search.value.trim().toLowerCase();
+    const named = fieldKind(field) === "rule" ? known.audits : known.python_functions;
+    const found = [...known.functions, ...named].filter(
+      ({ usage, gives }) => usage.toLowerCase().includes(wanted) || gives.toLowerCase().includes(wanted),
+    );
+    panel.functions.replaceChildren(
+      ...found.map(({ usage, gives }) => {
+        const button = make("button", { type: "button", textContent: usage });
+        button.addEventListener("click", () => insertFunction(usage));
+        return make("li", {}, button, " ", gives);
+      }),
+    );
+    if (!found.length) panel.functions.append(make("li", {}, "There is no such function."));
+  }
+
+  // A Python function stands alone; of a method, what it is called on stands there already.
+  function insertFunction(usage) {
+    if (usage.startsWith("python:")) return replaceText(field, 0, field.value.length, usage);
+    const method = /^(?:list|map|text|x|time|optional)(\..*)$/.exec(usage);
+    replaceText(field, field.selectionStart, field.selectionEnd, method ? method[1] : usage);
+  }
+
+  // ----- Values of an earlier run -----
+
+  function askForValues(more) {
+    const names = listSteps().map(cards.nameOf);
+    const kind = fieldKind(field);
+    const question = { flow: flowKey(), step: findStep(field), names, field: kind, run: chosenRun, ...more };
+    if (known.fields[kind].variables.includes("item")) {
+      question.rule = cards.fieldOf(field.closest(".audit"), "rule").value;
+    }
+    const key = JSON.stringify(question);
+    const before = fetched.get(key);
+    if (before && Date.now() - before.time < FRESH) return Promise.resolve(before.answer);
+    if (!more && asking) asking.abort();
+    const ending = new AbortController();
+    if (!more) asking = ending;
+    return ask(document.getElementById("flow_form").dataset.valuesUrl, question, ending.signal).then((answer) => {
+      fetched.set(key, { time: Date.now(), answer });
+      return answer;
+    });
+  }
+
+  const flowKey = () => Number(document.getElementById("flow_form").dataset.flow);
+
+  // The variables are known from the start; what they held comes later and moves nothing above it.
+  function showVariables() {
+    const names = known.fields[fieldKind(field)].variables;
+    panel.tree.show(names.map((name) => ({ name, note: known.variables[name], tree: null })));
+  }
+
+  async function fetchValues() {
+    const owner = field;
+    try {
+      const answer = await askForValues();
+      if (field !== owner) return;
+      panel.note.textContent = answer.note;
+      panel.source.hidden = !answer.runs.length;
+      if (!answer.runs.length) return;
+      panel.runs.replaceChildren(
+        ...answer.runs.map(({ id, words }) => make("option", { value: id, textContent: words, selected: id === answer.run })),
+      );
+      panel.tree.show(answer.variables);
+    } catch (error) {
+      if (error.name === "AbortError" || field !== owner) return;
+      chosenRun = null;
+      panel.note.textContent = `Values of earlier runs: ${error.message}`;
+    }
+  }
+
+  // ----- Opening and closing -----
+
+  let isPressed = false;
+  let postponed = null;
+
+  // What is under the pointer must not move before it is let go, or a click would miss.
+  function whenReleased(act) {
+    if (isPressed) postponed = act;
+    else act();
+  }
+
+  function release() {
+    isPressed = false;
+    const act = postponed;
+    postponed = null;
+    if (act) setTimeout(act);
+  }
+
+  // Changes the page above an element without moving the element for whoever looks at it.
+  function keepInPlace(element, change) {
+    const before = element.getBoundingClientRect().top;
+    change();
+    window.scrollBy(0, element.getBoundingClientRect().top - before);
+  }
+
+  function close() {
+    clearTimeout(timer);
+    if (asking) asking.abort();
+    if (panel) panel.element.remove();
+    field = null;
+  }
+
+  // By Escape or the button: the field is written in again, without the panel until one comes back to it.
+  function dismiss() {
+    dismissed = field;
+    close();
+    dismissed.focus({ preventScroll: true });
+  }
+
+  function open(target, reference) {
+    if (field === target || !target.isConnected) return;
+    known = reference;
+    panel = panel || build();
+    keepInPlace(target, () => {
+      close();
+      field = target;
+      const kind = known.fields[fieldKind(field)];
+      panel.gives.textContent = `Gives ${kind.gives}.`;
+      panel.note.textContent = flowKey() ? "" : "Real values stand here once the flow has run.";
+      panel.source.hidden = true;
+      panel.search.value = "";
+      panel.fold.open = false;
+      showVariables();
+      showFunctions();
+      window.ToolFlow.fieldTools(field).append(panel.element);
+    });
+    if (flowKey()) timer = setTimeout(fetchValues, SETTLED);
+  }
+
+  document.addEventListener("pointerdown", () => (isPressed = true), true);
+  for (const name of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(name, release, true);
+
+  document.addEventListener("focusin", ({ target }) => {
+    if (target !== dismissed) dismissed = null;
+    if (!field || target === field || panel.element.contains(target)) return;
+    whenReleased(() => {
+      if (field && document.activeElement !== field && !panel.element.contains(document.activeElement)) {
+        keepInPlace(target, close);
+      }
+    });
+  });
+
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.key !== "Escape" || !field || !(event.target === field || panel.element.contains(event.target))) return;
+      event.preventDefault();
+      event.stopPropagation();
+      dismiss();
+    },
+    true,
+  );
+
+  window.ToolFlow.openValues = (target, reference) => {
+    whenReleased(() => {
+      if (document.activeElement === target && target !== dismissed) open(target, reference);
+    });
+  };
+})();

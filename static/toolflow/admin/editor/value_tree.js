@@ -1,0 +1,148 @@
+"use strict";
+
+// Values as a tree to choose paths from: arrows move and unfold, Enter takes a path. All of it is text, never HTML.
+
+window.ToolFlow = window.ToolFlow || {};
+
+// `choose(path)` hears which path was taken; `fetchParts(part)` gives the parts of what is left out at first.
+window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
+  const DEEPEST = 12;
+  const tree = document.createElement("ul");
+  tree.className = "value-tree";
+  tree.setAttribute("role", "tree");
+  tree.setAttribute("aria-label", label);
+  const nodes = new WeakMap(); // row → { node, path, level }
+
+  const rows = () => [...tree.querySelectorAll("[role=treeitem]")];
+  const levelOf = (row) => Number(row.dataset.level);
+  const hasParts = (node) => node.parts || node.part !== undefined;
+
+  function makeRow(node, path, level) {
+    const row = document.createElement("li");
+    row.setAttribute("role", "treeitem");
+    row.setAttribute("aria-level", level);
+    row.dataset.level = level;
+    row.tabIndex = -1;
+    const name = Object.assign(document.createElement("code"), { textContent: node.segment, className: "value-name" });
+    const preview = Object.assign(document.createElement("span"), { textContent: node.preview, className: "value-preview" });
+    preview.title = node.preview;
+    row.append(makeTwisty(node), name, " ", preview);
+    if (hasParts(node)) row.setAttribute("aria-expanded", "false");
+    nodes.set(row, { node, path, level });
+    return row;
+  }
+
+  function makeTwisty(node) {
+    const twisty = document.createElement("span");
+    twisty.className = hasParts(node) ? "twisty" : "no-twisty";
+    twisty.setAttribute("aria-hidden", "true");
+    return twisty;
+  }
+
+  function makeNote(words, level) {
+    const note = document.createElement("li");
+    note.className = "value-rest";
+    note.setAttribute("role", "none");
+    note.dataset.level = level;
+    note.textContent = words;
+    return note;
+  }
+
+  // Everything below a row is what follows it on deeper levels.
+  function listBelow(row) {
+    const below = [];
+    for (let next = row.nextElementSibling; next && levelOf(next) > levelOf(row); next = next.nextElementSibling) {
+      below.push(next);
+    }
+    return below;
+  }
+
+  async function unfold(row) {
+    const { node, path, level } = nodes.get(row);
+    if (row.getAttribute("aria-expanded") !== "false" || level > DEEPEST) return;
+    row.setAttribute("aria-expanded", "true");
+    if (!node.parts && node.part !== undefined) {
+      const note = makeNote("…", level + 1);
+      row.after(note);
+      try {
+        Object.assign(node, await fetchParts(node.part));
+      } catch (error) {
+        note.textContent = error.message;
+        return;
+      }
+      note.remove();
+      if (!row.isConnected || row.getAttribute("aria-expanded") !== "true") return;
+    }
+    const parts = (node.parts || []).map((part) => makeRow(part, path + part.segment, level + 1));
+    if (node.more) parts.push(makeNote(`… ${node.more} more`, level + 1));
+    row.after(...parts);
+  }
+
+  function fold(row) {
+    row.setAttribute("aria-expanded", "false");
+    listBelow(row).forEach((below) => below.remove());
+    if (!tree.querySelector("[tabindex='0']")) row.tabIndex = 0;
+  }
+
+  const toggle = (row) => (row.getAttribute("aria-expanded") === "true" ? fold(row) : unfold(row));
+
+  function moveTo(row) {
+    if (!row) return;
+    const current = tree.querySelector("[tabindex='0']");
+    if (current) current.tabIndex = -1;
+    row.tabIndex = 0;
+    row.focus();
+  }
+
+  function findParent(row) {
+    let parent = row.previousElementSibling;
+    while (parent && levelOf(parent) >= levelOf(row)) parent = parent.previousElementSibling;
+    return parent;
+  }
+
+  const keys = {
+    ArrowDown: (row, all) => moveTo(all[all.indexOf(row) + 1]),
+    ArrowUp: (row, all) => moveTo(all[all.indexOf(row) - 1]),
+    Home: (row, all) => moveTo(all[0]),
+    End: (row, all) => moveTo(all[all.length - 1]),
+    ArrowRight: (row, all) =>
+      row.getAttribute("aria-expanded") === "true" ? moveTo(all[all.indexOf(row) + 1]) : unfold(row),
+    ArrowLeft: (row) => (row.getAttribute("aria-expanded") === "true" ? fold(row) : moveTo(findParent(row))),
+    Enter: (row) => choose(nodes.get(row).path),
+    " ": (row) => choose(nodes.get(row).path),
+  };
+
+  tree.addEventListener("keydown", (event) => {
+    const row = event.target.closest("[role=treeitem]");
+    if (!row || !keys[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    keys[event.key](row, rows());
+  });
+
+  // Where the caret is stays where it is.
+  tree.addEventListener("mousedown", (event) => event.preventDefault());
+  tree.addEventListener("click", (event) => {
+    const row = event.target.closest("[role=treeitem]");
+    if (!row) return;
+    if (event.target.closest(".twisty")) toggle(row);
+    else choose(nodes.get(row).path);
+  });
+
+  // `variables` are { name, note, tree }: a note stands where there is no value, or beside it.
+  function show(variables) {
+    tree.replaceChildren();
+    for (const { name, note, tree: node } of variables) {
+      const row = makeRow(node || { segment: name, preview: "" }, name, 1);
+      if (note) {
+        row.append(" ", Object.assign(document.createElement("span"), { textContent: note, className: "value-note" }));
+      }
+      tree.append(row);
+    }
+    const first = tree.firstElementChild;
+    if (!first) return;
+    first.tabIndex = 0;
+    if (hasParts(nodes.get(first).node)) unfold(first);
+  }
+
+  return { element: tree, show };
+};

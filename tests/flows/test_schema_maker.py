@@ -1,0 +1,204 @@
+"""The schema maker as its dialog asks the server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from flows.admin.schema_maker import MOST_BYTES
+from flows.engine.plugins import load_plugins
+from tests.engine.builders import TEXT_SCHEMA, closed
+
+URL = "/admin/flows/flow/schema/"
+
+load_plugins(["flows.examples.plugins"])
+
+
+def ask(client: Client, make: str, field: str = "output_schema", **question: Any) -> dict[str, Any]:
+    response = client.post(URL, {"make": make, "field": field, **question}, content_type="application/json")
+    assert response.status_code == 200, response.content
+    return dict(response.json())
+
+
+def messages(answer: dict[str, Any]) -> list[str]:
+    return [problem["message"] for problem in answer["problems"]]
+
+
+def row(name: str, type: str = "text", **values: Any) -> dict[str, Any]:
+    return {"name": name, "type": type, **values}
+
+
+class TestFromAnExample:
+    def test_an_example_becomes_a_schema(self, editor: Client) -> None:
+        answer = ask(editor, "example", text='{"text": "Paper", "tags": []}')
+        assert json.loads(answer["schema"]) == closed(
+            text={"type": "string"}, tags={"type": "array", "items": {"type": "string"}}
+        )
+        assert answer["schema"].startswith('{\n  "type"')
+        assert answer["notes"] == [
+            "`tags` is an empty list: a list of texts is assumed. Give it one element to show what it holds."
+        ]
+
+    def test_the_schema_of_an_input_keeps_the_example(self, editor: Client) -> None:
+        answer = ask(editor, "example", "input_schema", text='{"topic": "tea"}')
+        assert json.loads(answer["schema"])["examples"] == [{"topic": "tea"}]
+
+    def test_descriptions_can_be_left_to_fill_in(self, editor: Client) -> None:
+        answer = ask(editor, "example", text='{"a": 1}', with_descriptions=True)
+        assert '"description": ""' in answer["schema"]
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ('{"a": 1,}', "Line 1, column 8: the last entry must not be followed by a comma."),
+            ('{\n  "a": tea}', "Line 2, column 8: a value is missing or is not JSON."),
+            ("[1]", "A JSON object is expected, got a list."),
+            ('{"a": 1, "a": 2}', "The key “a” stands twice in one object; keep one of them."),
+            ('{"\\ud800": 1}', "The schema holds characters or values that JSON can't store."),
+            ('{"a": ' * 50 + "1" + "}" * 50, "The schema is nested deeper than 100 levels."),
+        ],
+    )
+    def test_what_is_no_example_gets_a_sentence(self, editor: Client, text: str, says: str) -> None:
+        assert messages(ask(editor, "example", text=text)) == [says]
+
+
+class TestFromAType:
+    def test_the_schema_of_a_registered_type_is_that_of_its_flow(self, editor: Client) -> None:
+        schema = json.loads(ask(editor, "type", text="colour_suite")["schema"])
+        assert schema["properties"]["primary"] == {"pattern": "^#[0-9A-F]{6}$", "title": "Primary", "type": "string"}
+        assert schema["additionalProperties"] is False
+
+    def test_a_name_that_nobody_registers_gets_a_sentence(self, editor: Client) -> None:
+        assert messages(ask(editor, "type", text="ghost")) == ["No output type is registered as “ghost”."]
+
+
+class TestFieldByField:
+    def test_rows_become_a_schema(self, editor: Client) -> None:
+        table = {"fields": [row("mood", "choice", choices=["calm"]), row("at", "object", fields=[row("city")])]}
+        answer = ask(editor, "fields", table=table)
+        assert json.loads(answer["schema"]) == closed(
+            mood={"type": "string", "enum": ["calm"]}, at=closed(city={"type": "string"})
+        )
+
+    def test_faults_name_their_rows(self, editor: Client) -> None:
+        answer = ask(editor, "fields", table={"fields": [row("a"), row("a")]})
+        assert answer["problems"] == [
+            {
+                "path": "/fields/1/name",
+                "message": "The name “a” stands twice; give one of the fields another name.",
+            }
+        ]
+
+    def test_of_many_faults_the_number_is_told(self, editor: Client) -> None:
+        faults = messages(ask(editor, "fields", table={"fields": [row("") for _ in range(14)]}))
+        assert len(faults) == 11
+        assert faults[-1] == "4 more problems follow."
+
+    def test_the_present_schema_fills_the_table(self, editor: Client) -> None:
+        table = ask(editor, "table", text=json.dumps(TEXT_SCHEMA))["table"]
+        assert [(field["name"], field["type"]) for field in table["fields"]] == [("text", "text")]
+        assert ask(editor, "fields", table=table)["schema"] == json.dumps(TEXT_SCHEMA, indent=2)
+
+    def test_without_a_schema_the_table_is_empty(self, editor: Client) -> None:
+        assert ask(editor, "table", text="  ")["table"]["fields"] == []
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ('{"a', "Line 1, column 2: the text that begins here has no closing double quote."),
+            (
+                json.dumps(closed(a={"anyOf": []})),
+                "/properties/a/anyOf: The table has no place for “anyOf”.",
+            ),
+        ],
+    )
+    def test_a_schema_that_it_can_not_show_is_left_alone_with_a_sentence(
+        self, editor: Client, text: str, says: str
+    ) -> None:
+        assert ask(editor, "table", text=text) == {"refusal": says}
+
+
+class TestDialog:
+    def test_it_lists_the_registered_types_with_their_docstrings(self, editor: Client) -> None:
+        response = editor.get(URL)
+        assert response.status_code == 200
+        page = response.content.decode()
+        assert page.lstrip().startswith("<dialog")
+        assert "colour_suite" in page
+        assert "All colours of a theme." in page
+        assert "flows.examples.plugins.ColourSuite" in page
+
+
+class TestBadRequests:
+    @pytest.mark.parametrize(
+        ("body", "says"),
+        [
+            (b"", "The text is empty; a JSON object such as {} is expected."),
+            (b"\xff", "The request is no text in UTF-8."),
+            (b"[]", "A JSON object is expected, got a list."),
+            (b"{}", "The request can't be read. /make: “make” is missing."),
+            (b'{"make": "tea", "field": "output_schema"}', "“make”: Input should be"),
+            (b'{"make": "example", "field": "name"}', "“field”: Input should be"),
+            (b'{"make": "example", "field": "output_schema", "text": 1}', "“text”: Input should be a valid string"),
+            (b'{"make": "fields", "field": "output_schema"}', "“table” is missing."),
+            (
+                b'{"make": "fields", "field": "output_schema", "table": {"fields": [{"name": "a", "type": "date"}]}}',
+                "/table/fields/0/type: “type”: Input should be",
+            ),
+            (
+                b'{"make": "example", "field": "output_schema", "text": "' + b"x" * MOST_BYTES + b'"}',
+                "more than 256 KB",
+            ),
+        ],
+    )
+    def test_a_question_that_the_dialog_never_asks_gets_one_sentence(
+        self, editor: Client, body: bytes, says: str
+    ) -> None:
+        response = editor.post(URL, body, content_type="application/json")
+        assert response.status_code == 400
+        assert says in response.json()["error"]
+        assert "\n" not in response.json()["error"]
+
+    def test_forms_are_no_questions(self, db: None) -> None:
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(User.objects.create_superuser("ada"))
+        client.get("/admin/flows/flow/add/")
+        token = client.cookies["csrftoken"].value
+        for kind in ("multipart/form-data; boundary=x", "application/x-www-form-urlencoded"):
+            response = client.post(URL, b"make=example", content_type=kind, headers={"X-CSRFToken": token})
+            assert response.status_code == 400
+            assert response.json()["error"]
+        assert client.put(URL, headers={"X-CSRFToken": token}).status_code == 405
+
+
+class TestAccess:
+    def test_strangers_are_sent_to_sign_in(self, client: Client, db: None) -> None:
+        assert client.get(URL).status_code == 302
+
+    def test_who_may_only_see_flows_makes_no_schemas(self, client: Client, db: None) -> None:
+        viewer = User.objects.create_user("vera", is_staff=True)
+        viewer.user_permissions.add(Permission.objects.get(codename="view_flow"))
+        client.force_login(viewer)
+        assert client.get(URL).status_code == 403
+
+    def test_a_post_needs_the_token_of_the_page(self, db: None) -> None:
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(User.objects.create_superuser("ada"))
+        assert client.post(URL, {}, content_type="application/json").status_code == 403
+
+    def test_too_many_questions_have_to_wait(self, editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("flows.admin.throttle.time.time", lambda: 1_000_000.0)
+        answers = [editor.post(URL, b"{}", content_type="application/json") for _ in range(121)]
+        assert [answer.status_code for answer in answers[:120]] == [400] * 120
+        assert answers[120].status_code == 429
+        assert "too often" in answers[120].json()["error"]
+
+
+def test_the_editor_knows_where_schemas_are_made(editor: Client) -> None:
+    assert reverse("admin:flows_flow_schema") == URL
+    assert f'data-schema-url="{URL}"' in editor.get("/admin/flows/flow/add/").content.decode()

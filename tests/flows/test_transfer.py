@@ -1,0 +1,320 @@
+"""Flows as files in the admin: download, upload with a look at what it does, import."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import HttpResponse
+from django.test import Client
+from django.utils.html import escape
+
+from flows.engine.spec import FlowSpec
+from flows.examples import load_examples
+from flows.flow_file import MAX_FILE_BYTES, SCHEMA_PATH, read_flow, write_flow
+from flows.models import Flow, FlowVersion
+from flows.portability import load_flow
+from tests.engine.builders import make_flow
+from tests.flows.editor_page import PageReader
+
+UPLOAD = "/admin/flows/flow/upload/"
+
+
+def load_spec(**fields: Any) -> FlowVersion:
+    return load_flow(document=make_flow(**fields).to_document())
+
+
+def make_text(**fields: Any) -> str:
+    return write_flow(make_flow(**fields))
+
+
+def post(client: Client, text: str = "", button: str = "_check", **fields: Any) -> HttpResponse:
+    return client.post(UPLOAD, {"text": text, button: "", **fields})
+
+
+def read_body(response: Any) -> bytes:
+    return b"".join(response.streaming_content)
+
+
+def sign_in(client: Client, *permissions: str) -> Client:
+    user = User.objects.create_user("bob", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client.force_login(user)
+    return client
+
+
+def confirm(client: Client, preview: HttpResponse, button: str = "_import", **fields: Any) -> HttpResponse:
+    """Press a button of a preview, with all that its form carries."""
+    found = PageReader(preview.content.decode()).fields
+    carried = {name: found[name] for name in ("text", "file_name", "latest", "note") if name in found}
+    # As a browser sends text.
+    carried["text"] = carried["text"].replace("\n", "\r\n")
+    return client.post(UPLOAD, {**carried, button: "", **fields})
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Out
+
+
+def test_a_flow_is_downloaded_in_its_latest_version_or_an_earlier_one(editor: Client) -> None:
+    first = load_spec(title="Tea 🍵")
+    second = load_spec(title="Cup")
+    url = f"/admin/flows/flow/{first.flow_id}/download/"
+    latest = editor.get(url)
+    assert latest["Content-Type"] == "application/yaml; charset=utf-8"
+    assert latest["Content-Disposition"] == 'attachment; filename="example.yaml"'
+    assert read_flow(read_body(latest)).digest == second.digest
+    earlier = editor.get(url, {"version": "1"})
+    assert earlier["Content-Disposition"] == 'attachment; filename="example-v1.yaml"'
+    assert read_flow(read_body(earlier)).digest == first.digest
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        ("7", "“Tea” has no version 7."),
+        ("0", "“Tea” has no version 0."),
+        ("x" * 60, f"“{'x' * 40}” is no number of a version."),
+        ("²", "“²” is no number of a version."),
+        ("9" * 30, f"“{'9' * 30}” is no number of a version."),
+    ],
+)
+def test_a_version_that_is_not_there_can_t_be_downloaded(editor: Client, number: str, sentence: str) -> None:
+    flow = load_spec(title="Tea").flow
+    response = editor.get(f"/admin/flows/flow/{flow.pk}/download/", {"version": number}, follow=True)
+    assert [str(message) for message in response.context["messages"]] == [sentence]
+
+
+def test_a_flow_that_was_never_published_can_t_be_downloaded(editor: Client) -> None:
+    flow = Flow.objects.create(name="tea", title="Tea")
+    response = editor.get(f"/admin/flows/flow/{flow.pk}/download/", follow=True)
+    assert [str(message) for message in response.context["messages"]] == ["“Tea” has no version yet: save it first."]
+    assert editor.get("/admin/flows/flow/999/download/").status_code == 404
+
+
+def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries: Any) -> None:
+    load_examples()
+    load_flow(document={**FlowVersion.objects.first().spec, "title": "Other"})  # type: ignore[union-attr]
+    Flow.objects.filter(name="colour-theme").update(is_archived=True)
+    with django_assert_num_queries(3):  # session, user, versions
+        response = editor.get("/admin/flows/flow/download/")
+    assert response["Content-Disposition"] == 'attachment; filename="flows.zip"'
+    with zipfile.ZipFile(io.BytesIO(read_body(response))) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert files.pop("flow.schema.json") == SCHEMA_PATH.read_bytes()
+    latest = {flow.name: flow.versions.first() for flow in Flow.objects.filter(is_archived=False)}
+    assert {name: read_flow(text).digest for name, text in files.items()} == {
+        f"{name}.yaml": version.digest for name, version in latest.items() if version
+    }
+
+
+def test_no_flows_make_no_archive(editor: Client) -> None:
+    response = editor.get("/admin/flows/flow/download/", follow=True)
+    assert [str(message) for message in response.context["messages"]] == ["There is no flow to download."]
+
+
+def test_the_schema_of_the_format_is_there_to_be_taken(editor: Client) -> None:
+    response = editor.get("/admin/flows/flow/flow.schema.json")
+    assert read_body(response) == SCHEMA_PATH.read_bytes()
+    assert response["Content-Disposition"] == 'attachment; filename="flow.schema.json"'
+
+
+def test_the_list_leads_to_all_of_it(editor: Client) -> None:
+    page = editor.get("/admin/flows/flow/").content.decode()
+    assert all(words in page for words in ("New flow", "Upload a flow file", "Download all", UPLOAD))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# In
+
+
+def test_a_new_flow_is_shown_and_then_made(editor: Client) -> None:
+    file = SimpleUploadedFile("tea.yaml", b"\xef\xbb\xbf" + make_text(title="Tea").encode())
+    preview = editor.post(UPLOAD, {"file": file})
+    assert "Import “Tea” as a new flow?" in preview.content.decode()
+    assert not Flow.objects.exists()
+    response = confirm(editor, preview, note="  From the\n archive ")
+    flow = Flow.objects.get()
+    assert response["Location"] == f"/admin/flows/flow/{flow.pk}/change/"
+    assert flow.live_version is not None
+    assert (flow.live_version.note, flow.live_version.created_by) == ("From the archive", User.objects.get())
+    entry = LogEntry.objects.get()
+    assert (entry.is_addition(), entry.get_change_message()) == (True, "Imported version 1 from “tea.yaml”.")
+
+
+def test_the_next_version_is_shown_with_what_it_changes_and_then_made(editor: Client) -> None:
+    first = load_spec(description="Green tea")
+    preview = post(editor, make_text(description="Black tea"))
+    page = PageReader(preview.content.decode())
+    assert "Import version 2 of “example”?" in page.text
+    assert "Green" in page.text and "Black" in page.text
+    response = confirm(editor, preview)
+    assert response.status_code == 302
+    flow = Flow.objects.get()
+    assert (flow.versions.count(), flow.live_version, flow.revision) == (2, first, 2)
+    assert flow.description == "Black tea"
+    assert LogEntry.objects.get().get_change_message() == "Imported version 2 from text."
+
+
+def test_what_is_imported_can_be_made_live_at_once(editor: Client) -> None:
+    load_spec()
+    confirm(editor, post(editor, make_text(title="Tea")), "_make_live")
+    live = Flow.objects.get().live_version
+    assert live is not None and live.number == 2
+
+
+def test_what_is_there_already_is_not_imported(editor: Client) -> None:
+    version = load_spec(title="Tea")
+    preview = post(editor, make_text(title="Tea"))
+    assert "has this very definition already" in preview.content.decode()
+    assert "_import" not in preview.content.decode()
+    # By hand it can be pressed all the same.
+    assert confirm(editor, preview).status_code == 302
+    assert FlowVersion.objects.get() == version
+
+
+def test_all_mistakes_are_shown_with_their_lines_and_the_text_stays(editor: Client) -> None:
+    text = "name: <b>tea</b>\ntitel: Tea\nsteps:\n  - name: Pour\n    compute: size(\n"
+    response = post(editor, text, note="kept", file_name="tea.yaml")
+    page = PageReader(response.content.decode())
+    problems = response.context["upload"].problems
+    assert [(placed.problem.line, placed.line) for placed in problems] == [
+        (1, "name: <b>tea</b>"),
+        (2, "titel: Tea"),
+        (5, "compute: size("),
+    ]
+    assert all(placed.problem.message in page.text for placed in problems)
+    assert (page.fields["text"], page.fields["note"], page.fields["file_name"]) == (text, "kept", "tea.yaml")
+    assert "<b>tea" not in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        (b"name: caf\xe9", "The file is not UTF-8 here."),
+        (b"#" * (MAX_FILE_BYTES + 1), "The file is too large."),
+        (b"\x00\x01", "NUL character"),
+    ],
+)
+def test_what_is_no_file_of_text_is_refused(editor: Client, file: bytes, sentence: str) -> None:
+    response = editor.post(UPLOAD, {"file": SimpleUploadedFile("tea.yaml", file)})
+    assert sentence in response.content.decode()
+
+
+def test_who_sends_nothing_is_asked_for_a_file(editor: Client) -> None:
+    assert "Choose a file, or paste the text of one." in post(editor).content.decode()
+
+
+def test_a_file_that_was_chosen_wins_over_the_text_of_an_earlier_one(editor: Client) -> None:
+    file = SimpleUploadedFile("new.yaml", make_text(title="New").encode())
+    response = editor.post(UPLOAD, {"file": file, "text": make_text(title="Old"), "file_name": "old.yaml"})
+    assert response.context["upload"].spec.title == "New"
+    assert response.context["upload"].file_name == "new.yaml"
+
+
+def test_a_version_that_was_made_meanwhile_is_not_run_over(editor: Client) -> None:
+    load_spec(title="Tea")
+    preview = post(editor, make_text(title="Mine"))
+    load_spec(title="Theirs")
+    again = confirm(editor, preview, note="kept")
+    page = PageReader(again.content.decode())
+    assert "Version 2 of this flow was saved meanwhile" in page.text
+    assert (page.fields["note"], page.fields["latest"]) == ("kept", "2")
+    assert FlowVersion.objects.count() == 2
+    assert confirm(editor, again).status_code == 302
+    assert Flow.objects.get().title == "Mine"
+
+
+def test_a_flow_that_was_deleted_meanwhile_is_told(editor: Client) -> None:
+    flow = load_spec(title="Tea").flow
+    preview = post(editor, make_text(title="Mine"))
+    flow.delete()
+    again = confirm(editor, preview)
+    assert "The flow was deleted meanwhile." in again.content.decode()
+    assert not Flow.objects.exists()
+    assert confirm(editor, again).status_code == 302
+
+
+def test_a_note_that_is_too_long_is_told_and_kept(editor: Client) -> None:
+    preview = post(editor, make_text())
+    again = confirm(editor, preview, note="x" * 501)
+    assert "The note has 501 characters; at most 500 are stored." in again.content.decode()
+    assert PageReader(again.content.decode()).fields["note"] == "x" * 501
+    assert not Flow.objects.exists()
+
+
+def test_text_that_a_person_goes_back_to_is_as_it_was(editor: Client) -> None:
+    text = "\n\n# Tea </textarea>\n" + make_text()
+    preview = post(editor, text)
+    back = confirm(editor, preview, "_edit")
+    assert PageReader(back.content.decode()).fields["text"] == text
+
+
+def test_the_largest_file_that_is_allowed_comes_through_the_form(editor: Client) -> None:
+    text = make_text()
+    text += "#" + "\n" * (MAX_FILE_BYTES - len(text) - 1)
+    assert confirm(editor, post(editor, text)).status_code == 302
+    assert FlowVersion.objects.get().digest == FlowSpec.from_document(make_flow(title="example").to_document()).digest
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"_import": ""},
+        {"_import": "", "text": "name: tea"},
+        {"_make_live": "", "text": "x" * 1_100_000},
+        {"_import": "", "latest": "\0", "text": make_text()},
+        {"_import": "", "latest": "99999999999999999999", "note": "\0" * 600, "text": make_text(title="\u2028")},
+        {"_edit": "", "text": "\0", "file_name": "\0" * 300},
+        {"text": ["a", "b"], "note": ["c", "d"], "latest": ["1", "2"]},
+        {"file": "no file"},
+    ],
+)
+def test_a_form_that_was_made_by_hand_gets_a_page_and_changes_nothing(editor: Client, fields: dict[str, Any]) -> None:
+    assert editor.post(UPLOAD, fields).status_code == 200
+    assert not Flow.objects.exists()
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Who may
+
+
+def test_strangers_are_asked_to_sign_in(client: Client, db: None) -> None:
+    flow = load_spec().flow
+    for url in (UPLOAD, "/admin/flows/flow/download/", f"/admin/flows/flow/{flow.pk}/download/"):
+        assert client.get(url)["Location"] == f"/admin/login/?next={url}"
+
+
+def test_a_viewer_downloads_and_can_t_upload(client: Client, db: None) -> None:
+    flow = load_spec().flow
+    sign_in(client, "view_flow")
+    assert client.get(f"/admin/flows/flow/{flow.pk}/download/").status_code == 200
+    assert client.get("/admin/flows/flow/download/").status_code == 200
+    page = client.get("/admin/flows/flow/").content.decode()
+    assert "Download all" in page and "Upload" not in page
+    for response in (client.get(UPLOAD), post(client, make_text(), "_import", latest="1")):
+        assert response.status_code == 403
+    assert FlowVersion.objects.count() == 1
+
+
+def test_who_may_see_nothing_downloads_nothing(client: Client, db: None) -> None:
+    flow = load_spec().flow
+    sign_in(client)
+    for url in (f"/admin/flows/flow/{flow.pk}/download/", "/admin/flows/flow/download/"):
+        assert client.get(url).status_code == 403
+
+
+def test_who_may_only_change_flows_makes_no_new_one(client: Client, db: None) -> None:
+    sign_in(client, "change_flow")
+    preview = post(client, make_text())
+    assert escape("You may not add flows: your account lacks “flows.add_flow”.") in preview.content.decode()
+    assert post(client, make_text(), "_import", latest="none").status_code == 200
+    assert not Flow.objects.exists()
+    load_spec()
+    assert confirm(client, post(client, make_text(title="Tea"))).status_code == 302
+    assert Flow.objects.get().title == "Tea"
