@@ -16,11 +16,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.journeys.first_flow import build_first_flow, run_first_flow  # noqa: E402  # the path had to be set first
+
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 1360
 RUN_PATIENCE = 60_000
@@ -124,6 +129,14 @@ def save_picture(page: Page, name: str, *, through: str = "") -> None:
     sys.stdout.write(f"docs/images/{name}.png: {path.stat().st_size / 1000:.0f} kB\n")
 
 
+def save_part(page: Page, name: str, part: Locator | None) -> None:
+    """Save what a picture of “Your first flow” is about, or the window as it stands."""
+    page.mouse.move(0, 0)
+    path = IMAGES / f"{name}.png"
+    (part or page).screenshot(path=path)
+    sys.stdout.write(f"docs/images/{name}.png: {path.stat().st_size / 1000:.0f} kB\n")
+
+
 def take_screenshots(browser: Browser, address: str, password: str) -> None:
     """Run the examples and take all pictures."""
     page = open_page(browser, address, password)
@@ -143,6 +156,11 @@ def take_screenshots(browser: Browser, address: str, password: str) -> None:
     save_picture(page, "runs", through=".table-box")
     show_flow(page, "Colour theme")
     save_picture(page, "flow-editor")
+
+    page.set_viewport_size({"width": WIDTH, "height": 900})
+    page.goto("/")
+    build_first_flow(page, partial(save_part, page))
+    run_first_flow(page, partial(save_part, page))
 
     dark = open_page(browser, address, password, scheme="dark")
     show_run(dark, run)

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from playwright.sync_api import Page, expect
+
 ROOT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 60.0
 """Seconds that a start may take before a test gives up on it."""
@@ -93,3 +95,12 @@ class Installation:
                 raise AssertionError(f"The installation did not start:\n{self.output}")
             self.output += chunk.decode()
         self.address, self.password = match[1], match[2] or ""
+
+
+def sign_in(page: Page, installation: Installation) -> None:
+    """Sign in as the administrator that the first start made."""
+    page.goto(installation.address)
+    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Password").fill(installation.password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()

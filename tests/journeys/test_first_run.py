@@ -14,7 +14,7 @@ from flows.engine.simulated_model import SimulatedModel
 from flows.examples import load_sample_input
 from flows.examples.scripts import example_script
 from tests.engine.model_server import ModelServer
-from tests.journeys.installation import Installation
+from tests.journeys.installation import Installation, sign_in
 
 RUN_PATIENCE = 30_000
 """Milliseconds that a run may take before the browser gives up on it."""
@@ -40,14 +40,6 @@ def console(page: Page) -> list[str]:
     page.on("console", note)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     return complaints
-
-
-def sign_in(page: Page, installation: Installation) -> None:
-    page.goto(installation.address)
-    page.get_by_label("User name").fill("admin")
-    page.get_by_label("Password").fill(installation.password)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
 
 
 def test_from_sign_in_to_a_step_that_failed_its_audit_was_told_so_and_passed(
