@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.contenttypes.models import ContentType
 
-from flows.engine.spec_diff import Change, compare_specs
+from flows.engine.differences.spec_diff import Change, compare_specs
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from flows.engine.differences.schema_diff import compare_schemas
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expression_paths import find_path_doubts
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
@@ -16,7 +17,6 @@ from flows.engine.json_places import find_line, find_places
 from flows.engine.json_value import dump_json, format_pointer, parse_pointer
 from flows.engine.output_schema import check_input_schema, check_strict, schema_of_type
 from flows.engine.plugins import PREFIX, registry
-from flows.engine.schema_diff import compare_schemas
 from flows.engine.schema_mending import mend
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import check_expression

@@ -14,9 +14,9 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from flows.admin.version_rows import list_versions, read_spec, render_page
+from flows.engine.differences.spec_diff import compare_specs
 from flows.engine.errors import Problem, SpecError
 from flows.engine.spec import FlowSpec
-from flows.engine.spec_diff import compare_specs
 from flows.models import Flow, FlowVersion
 from flows.portability import NOTE_LENGTH, find_problems
 from flows.restoring import make_note, name_place, read_restored, restore_version

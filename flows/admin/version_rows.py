@@ -12,10 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
-from flows.engine.change_summary import summarise_changes
+from flows.engine.differences.change_summary import summarise_changes
+from flows.engine.differences.spec_diff import compare_specs
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
-from flows.engine.spec_diff import compare_specs
 from flows.models import Flow, FlowVersion
 
 UNREADABLE = "The definition of version {} can't be read by this version of ToolFlow."

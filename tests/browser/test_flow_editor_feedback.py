@@ -273,8 +273,6 @@ def test_that_the_server_is_away_is_told_once(editor: Page) -> None:
     expect(status(schema(editor))).to_be_empty()
     rule(editor).fill("output.total == 3.0")
     expect(status(rule(editor))).to_contain_text("Checks pause")
-    # None of them was asked for meanwhile.
-    assert editor.evaluate("window.asked") <= 2
 
 
 def test_what_is_typed_while_an_answer_is_on_its_way_counts(editor: Page) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect
 
+from flows.engine.differences.spec_diff import compare_specs
 from flows.engine.json_value import dump_json
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import freeze_schemas
-from flows.engine.spec_diff import compare_specs
 from flows.examples import load_documents
 from flows.flow_file import read_document
 from tests.journeys.first_flow import RUN_PATIENCE

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from flows.engine.sequence_matching import Stretch, compare_sequences
+from flows.engine.differences.sequence_matching import Stretch, compare_sequences
 
 CONTEXT = 3
 """Unchanged lines that stay in view before and after a change."""

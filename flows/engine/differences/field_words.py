@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.engine.schema_words import describe_schema
+from flows.engine.differences.schema_words import describe_schema
+from flows.engine.differences.text_diff import reveal
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
-from flows.engine.text_diff import reveal
 
 SCHEMA_FIELDS = frozenset({"input_schema", "output_schema"})
 """They hold a JSON Schema."""

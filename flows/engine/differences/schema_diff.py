@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from flows.engine.schema_words import describe_schema, quote_value
+from flows.engine.differences.schema_words import describe_schema, quote_value
 
 _SHAPE = ("type", "enum", "const", "$ref", "format", "pattern")
 """Keywords that a description of the schema tells of."""

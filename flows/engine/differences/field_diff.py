@@ -9,10 +9,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from flows.engine.field_words import CODE_FIELDS, LONG_FIELDS, SCHEMA_FIELDS, describe_value, needs_lines
-from flows.engine.schema_diff import compare_schemas
+from flows.engine.differences.field_words import CODE_FIELDS, LONG_FIELDS, SCHEMA_FIELDS, describe_value, needs_lines
+from flows.engine.differences.schema_diff import compare_schemas
+from flows.engine.differences.text_diff import LineKind, TextDifference, compare_texts, show_text
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.text_diff import LineKind, TextDifference, compare_texts, show_text
 
 MOST_CHARACTERS = 300_000
 """Of so much text, old and new, one comparison shows the lines; further fields are only told to have changed."""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from flows.engine.schema_diff import compare_schemas
+from flows.engine.differences.schema_diff import compare_schemas
 from tests.engine.builders import closed
-from tests.engine.spec_changes import schemas
+from tests.engine.differences.spec_changes import schemas
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.change_summary import summarise_changes
+from flows.engine.differences.change_summary import summarise_changes
+from flows.engine.differences.spec_diff import compare_specs
 from flows.engine.issues import Severity
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_diff import compare_specs
 from tests.engine.builders import INVOICE, closed, make_flow, make_step
-from tests.engine.spec_changes import draw, flows, list_all, tell
+from tests.engine.differences.spec_changes import draw, flows, list_all, tell
 
 EXTRACT = make_step(1, name="Extract", tool_name="extract_invoice", system_message="You read invoices.")
 CHECK = make_step(2, name="Check", tool_name="check_invoice", system_message="You look for mistakes of others.")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flows.engine.field_diff import ChangeKind, FieldChange, FieldComparison, Subject
+from flows.engine.differences.field_diff import ChangeKind, FieldChange, FieldComparison, Subject
+from flows.engine.differences.spec_pairing import AuditPairing, Pairs, find_moved, pair_steps
 from flows.engine.spec import FlowSpec, StepSpec
-from flows.engine.spec_pairing import AuditPairing, Pairs, find_moved, pair_steps
 
 
 @dataclass(frozen=True)

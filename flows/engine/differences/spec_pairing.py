@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from flows.engine.sequence_matching import find_increasing
+from flows.engine.differences.sequence_matching import find_increasing
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 
 _MOST_STEP_PAIRS = 2_500

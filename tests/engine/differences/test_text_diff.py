@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.sequence_matching import compare_sequences, find_increasing
-from flows.engine.text_diff import MOST_LINES, LineKind, compare_texts
-from tests.engine.spec_changes import draw
+from flows.engine.differences.sequence_matching import compare_sequences, find_increasing
+from flows.engine.differences.text_diff import MOST_LINES, LineKind, compare_texts
+from tests.engine.differences.spec_changes import draw
 
 LINES = st.lists(st.sampled_from(["a", "b", "c d", "c e", ""]), max_size=12)
 

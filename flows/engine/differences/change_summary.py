@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flows.engine.field_diff import ChangeKind, FieldChange, Subject
-from flows.engine.spec_diff import Change
+from flows.engine.differences.field_diff import ChangeKind, FieldChange, Subject
+from flows.engine.differences.spec_diff import Change
 
 MOST_CHARACTERS = 100
 """A line that names what changed is no longer than this; else it counts."""

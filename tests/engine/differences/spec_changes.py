@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from flows.engine.differences.spec_diff import Change, compare_specs
+from flows.engine.differences.text_diff import TextDifference
 from flows.engine.issues import Severity
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_diff import Change, compare_specs
-from flows.engine.text_diff import TextDifference
 
 words = st.sampled_from(["Extract", "Check", "Reconcile", "a b", "“”", "`x`"])
 texts = st.text(max_size=12) | st.sampled_from(["one\ntwo\nthree", "one\n2\nthree\n", "x" * 70, "a  b", "a b\r\n", " "])

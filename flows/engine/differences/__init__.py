@@ -1,0 +1,1 @@
+"""What changed between two definitions of a flow, told as a person would."""
