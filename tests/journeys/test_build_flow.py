@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Page, expect
+from playwright.sync_api import Page, expect
 
 from flows.engine.differences.spec_diff import compare_specs
 from flows.engine.json_value import dump_json
@@ -32,21 +32,6 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     """A fresh installation with the simulated model."""
     with Installation(tmp_path) as started:
         yield started
-
-
-@pytest.fixture(autouse=True)
-def _no_complaints(page: Page) -> Iterator[None]:
-    """The browser complains about nothing, violations of the content security policy among it."""
-    complaints: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
-            complaints.append(message.text)
-
-    page.on("console", note)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield
-    assert complaints == []
 
 
 class Typist:
