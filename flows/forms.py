@@ -137,6 +137,7 @@ class FlowForm(EditorForm, _FlowForm):
 
     name = forms.CharField(
         max_length=100,
+        error_messages={"unique": "There is a flow of this name already. Give this one another name."},
         validators=[validate_name],
         help_text="Part of addresses and of commands; lower case, digits and hyphens. Made from the title.",
     )

@@ -11,7 +11,6 @@ from django.core.exceptions import ValidationError
 
 from flows.engine.differences.schema_diff import compare_schemas
 from flows.engine.errors import ExpressionError, Problem, SpecError
-from flows.engine.expression_paths import find_path_doubts
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.json_places import find_line, find_places
 from flows.engine.json_value import dump_json, format_pointer, parse_pointer
@@ -20,6 +19,7 @@ from flows.engine.plugins import PREFIX, registry
 from flows.engine.schema_mending import mend
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import check_expression
+from flows.engine.spec_paths import find_field_doubts
 from flows.forms import JsonObjectField
 
 SCHEMA_FIELDS = ("output_schema", "input_schema")
@@ -183,15 +183,13 @@ def check_expression_text(field: str, text: str, *, step: int, schemas: Mapping[
         return Feedback(summary=f"Valid: the {kind} “{text.removeprefix(PREFIX)}” is registered")
     variables = parse_expression(text, variables=FIELD_VARIABLES[field]).variables
     summary = f"Valid: reads {', '.join(sorted(variables))}" if variables else "Valid: reads no variable"
-    return Feedback(warnings=_find_doubts(text, variables, step, schemas), summary=summary)
+    return Feedback(warnings=_find_doubts(field, text, step, schemas), summary=summary)
 
 
-def _find_doubts(text: str, variables: frozenset[str], step: int, schemas: Mapping[int, KnownSchema]) -> list[Remark]:
-    sources = {"output": step, "previous": step - 1, "input": 0}
-    read = {index: schema.read() for index, schema in schemas.items() if index <= step}
-    known = {name: read.get(index) for name, index in sources.items() if name in variables}
+def _find_doubts(field: str, text: str, step: int, schemas: Mapping[int, KnownSchema]) -> list[Remark]:
+    known = {index: schema.read() for index, schema in schemas.items() if index <= step}
     remarks = []
-    for doubt in find_path_doubts(text, schemas=known, steps=[read.get(index) for index in range(step)]):
+    for doubt in find_field_doubts(field, text, step=step, schemas=known):
         line, column = find_line(text, doubt.offset)
         remarks.append(Remark(f"Line {line}, column {column}: {doubt.message}", line=line, column=column))
     return remarks[:MOST_SHOWN]

@@ -22,6 +22,7 @@ from flows.admin.draft import FlowDraft
 from flows.admin.edited_flow import EditedFlowForm
 from flows.admin.formsets import forget_deleted_flow, forget_deleted_rows
 from flows.admin.inlines import StepInline
+from flows.admin.large_pages import PartFormset, PostedPage
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
 from flows.admin.save_report import SaveReport
 from flows.admin.version_admin import TIME_FORMAT
@@ -39,6 +40,7 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
 
     form = EditedFlowForm
     inlines = [StepInline]
+    inline_admin_formset_helper_cls = PartFormset
     prepopulated_fields = {"name": ["title"]}
     fieldsets = [
         (None, {"fields": [("title", "name"), "description"]}),
@@ -87,6 +89,7 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
             "toolflow/admin/editor/move.js",
             "toolflow/admin/editor/remove.js",
             "toolflow/admin/editor/unsaved.js",
+            "toolflow/admin/editor/send.js",
             "toolflow/admin/editor/feedback.js",
             "toolflow/admin/editor/schema_maker.js",
             "toolflow/admin/editor/try_step.js",
@@ -162,7 +165,8 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
 
     def _create_formsets(self, request: HttpRequest, obj: Any, change: bool) -> Any:
         if request.method == "POST":
-            request.POST = forget_deleted_rows(request.POST)  # type: ignore[assignment]  # views may set it
+            page = PostedPage.of(forget_deleted_rows(request.POST))
+            request.POST = page  # type: ignore[assignment]  # views may set it
         formsets, inlines = super()._create_formsets(request, obj, change)
         if request.method == "POST":
             # `obj` is the instance of the form that is validated next, and all that the two have in common.
@@ -240,6 +244,7 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         if form.is_bound and form.draft is not None:
             context["form_errors"] = list(form.draft.list_errors())
             context["conflict"] = form.conflict
+        context["most_fields"] = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
         flow = context["original"]
         if flow is not None:
             version_admin = self.admin_site.get_model_admin(FlowVersion)

@@ -13,11 +13,8 @@ from django.db import models
 from django.http import QueryDict
 from nested_admin.formsets import NestedInlineFormSet
 
-from flows.engine.spec import MAX_STEPS
+from flows.engine.spec import MAX_AUDITS, MAX_STEPS
 from flows.models import AuditRule, StepDefinition
-
-MAX_AUDITS = 50
-"""Audits of one step."""
 
 _STEP_KEY = re.compile(r"steps-\d+-id")
 _AUDIT_KEY = re.compile(r"steps-\d+-audits-\d+-id")

@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from nested_admin.nested import NestedStackedInline
 
-from flows.admin.formsets import MAX_AUDITS, AuditFormSet, StepFormSet
-from flows.engine.spec import MAX_STEPS
+from flows.admin.formsets import AuditFormSet, StepFormSet
+from flows.engine.spec import MAX_AUDITS, MAX_STEPS
 from flows.forms import AuditForm, StepForm
 from flows.models import AuditRule, StepDefinition
 

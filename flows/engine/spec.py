@@ -23,6 +23,10 @@ NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """The name of a flow: lower case, URL-safe."""
 
 MAX_STEPS = 50
+MAX_AUDITS = 50
+"""Audits of one step."""
+MAX_AUDITS_OF_FLOW = 500
+"""Audits of all steps together: the editor's page has to carry them."""
 MAX_EXPRESSION_LENGTH = 4_000
 MAX_SCHEMA_BYTES = 64 * 1024
 
@@ -117,7 +121,8 @@ class StepSpec(_Document):
     stop_on_failure: StrictBool = True
     pass_expression: Expression | None = None
     failure_reason_expression: Expression | None = None
-    audits: tuple[AuditSpec, ...] = ()
+    # Bounded by `check_spec`, so that versions from before the bound can still be read.
+    audits: tuple[AuditSpec, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_AUDITS})
 
     @property
     def is_local(self) -> bool:

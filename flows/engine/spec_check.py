@@ -14,18 +14,11 @@ from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, Registry
-from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
+from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.strict_schema import check_strict
 
-STEP_EXPRESSIONS = (
-    "compute",
-    "input_expression",
-    "input_sanitizer",
-    "output_sanitizer",
-    "pass_expression",
-    "failure_reason_expression",
-)
-AUDIT_EXPRESSIONS = ("rule", "message", "suggestions", "path")
+MOST_PATH_DOUBTS = 10
+"""Paths that lead nowhere which are told one by one."""
 
 _Spec = TypeVar("_Spec", bound=BaseModel)
 
@@ -97,6 +90,7 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
         for problem in (check_input_schema(spec.input_schema) if spec.input_schema is not None else [])
     ]
     problems += _check_characters(spec)
+    problems += _check_audit_counts(spec)
     problems += _check_unique(spec, "name", "name")
     problems += _check_unique(spec, "tool_name", "tool name")
     for index, step in enumerate(spec.steps, start=1):
@@ -119,6 +113,21 @@ def _check_characters(spec: FlowSpec) -> Iterator[Problem]:
         if isinstance(value, dict | list):
             entries = value.items() if isinstance(value, dict) else enumerate(value)
             stack.extend((entry, (*path, key)) for key, entry in entries)
+
+
+def _check_audit_counts(spec: FlowSpec) -> Iterator[Problem]:
+    counts = [len(step.audits) for step in spec.steps]
+    for index, count in enumerate(counts):
+        if count > MAX_AUDITS:
+            yield Problem(
+                f"/steps/{index}/audits", f"A step has at most {MAX_AUDITS} audits, and these are {count}. Join some."
+            )
+    if sum(counts) > MAX_AUDITS_OF_FLOW:
+        yield Problem(
+            "/steps",
+            f"A flow has at most {MAX_AUDITS_OF_FLOW} audits in all its steps, and these are {sum(counts):,}. "
+            "Join some, or split the flow.",
+        )
 
 
 def _check_unique(spec: FlowSpec, field: str, words: str) -> Iterator[Problem]:
@@ -245,7 +254,15 @@ def find_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[Pro
                         f"Set the step's issue_severity_filter to {audit.fail_at}.",
                     )
                 )
-    return doubts
+    return doubts + _shorten(list(find_spec_doubts(spec)))
+
+
+def _shorten(doubts: list[Problem]) -> list[Problem]:
+    if (more := len(doubts) - MOST_PATH_DOUBTS) <= 0:
+        return doubts
+    paths = "path leads" if more == 1 else "paths lead"
+    rest = f"{more} more {paths} nowhere in expressions of this flow; each field says so once you are in it."
+    return [*doubts[:MOST_PATH_DOUBTS], Problem("/steps", rest)]
 
 
 def find_price_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
+from html import escape
 from typing import Any
 
 from django import forms, template
@@ -18,7 +19,6 @@ from flows.models import AuditRule, Flow, StepDefinition
 register = template.Library()
 
 _FORMS: dict[type[Model], Any] = {Flow: FlowForm, StepDefinition: StepForm, AuditRule: AuditForm}
-_NOTHING = SafeString()
 _WITH_TEMPLATE = {"steps", "steps-empty-audits"}
 
 
@@ -116,11 +116,9 @@ def field_rows(fieldset: Any, with_help: bool = True) -> SafeString:
             _draw_shown(form, name) if name in fieldset.readonly_fields else _draw_field(form[name], with_help)
             for name in names
         ]
-        row = mark_safe("".join(drawn))  # noqa: S308  # both give markup
-        rows.append(
-            row if len(drawn) == 1 else format_html('<div class="tf-row tf-columns-{}">{}</div>', len(drawn), row)
-        )
-    return mark_safe("".join(rows))  # noqa: S308  # as above
+        row = "".join(drawn)
+        rows.append(row if len(drawn) == 1 else f'<div class="tf-row tf-columns-{len(drawn)}">{row}</div>')
+    return mark_safe("".join(rows))  # noqa: S308  # both give markup
 
 
 @register.simple_tag
@@ -128,8 +126,9 @@ def hidden_fields(inline_admin_form: Any) -> SafeString:
     """The fields of a nested form that nobody sees: its place, its key, its parent's key, and its mark for deletion."""
     form, formset = inline_admin_form.form, inline_admin_form.formset
     names = ["position", formset._pk_field.name, formset.fk.name]
-    deletion = format_html("<span hidden>{}</span>", form["DELETE"]) if "DELETE" in form.fields else _NOTHING
-    return format_html_join("", "{}", ((form[name],) for name in names if name in form.fields)) + deletion
+    drawn = [form[name].as_widget() for name in names if name in form.fields]
+    deletion = f"<span hidden>{form['DELETE'].as_widget()}</span>" if "DELETE" in form.fields else ""
+    return mark_safe("".join(drawn) + deletion)  # noqa: S308  # widgets are markup
 
 
 _TOOLS = {
@@ -183,34 +182,27 @@ def _list_rows(fieldset: Any) -> Iterator[list[str]]:
         yield [line] if isinstance(line, str) else list(line)
 
 
-def _draw_field(bound: Any, with_help: bool) -> SafeString:
+def _draw_field(bound: Any, with_help: bool) -> str:
     field, errors = bound.field, bound.errors if bound.form.is_bound else ()
     is_checkbox = isinstance(field.widget, forms.CheckboxInput)
     shared = field.widget.attrs.get("aria-describedby")
     help_id = shared or f"{bound.auto_id}_helptext"
-    widget = bound.as_widget(
-        attrs={"aria-describedby": f"{help_id} {bound.auto_id}_error"} if errors and shared else None
-    )
-    mark = _MARK if field.required and field.initial is None and not is_checkbox else _NOTHING
-    label = format_html('<label for="{}">{}{}</label>', bound.auto_id, bound.label, mark)
-    help_line = _NOTHING
+    attrs = {"aria-describedby": f"{help_id} {bound.auto_id}_error"} if errors and shared else None
+    widget = bound.as_widget(attrs=attrs)
+    mark = _MARK if field.required and field.initial is None and not is_checkbox else ""
+    label = f'<label for="{escape(bound.auto_id)}">{escape(str(bound.label))}{mark}</label>'
+    help_line = ""
     if field.help_text and not shared:
-        help_line = format_html('<p class="help" id="{}">{}</p>', help_id, field.help_text)
+        help_line = f'<p class="help" id="{escape(help_id)}">{escape(str(field.help_text))}</p>'
     elif field.help_text and with_help:
         # Read out by way of the shared text.
-        help_line = format_html('<p class="help">{}</p>', field.help_text)
-    return format_html(
-        '<div class="tf-field field-{}{}{}">{}{}{}{}</div>',
-        bound.name,
-        " tf-check" if is_checkbox else "",
-        " has-error" if errors else "",
-        *((widget, label) if is_checkbox else (label, widget)),
-        errors or _NOTHING,
-        help_line,
-    )
+        help_line = f'<p class="help">{escape(str(field.help_text))}</p>'
+    classes = f"tf-field field-{bound.name}{' tf-check' if is_checkbox else ''}{' has-error' if errors else ''}"
+    parts = (widget, label) if is_checkbox else (label, widget)
+    return f'<div class="{classes}">{"".join(parts)}{errors or ""}{help_line}</div>'
 
 
-_MARK = mark_safe('<span class="required-mark" aria-hidden="true">*</span>')
+_MARK = '<span class="required-mark" aria-hidden="true">*</span>'
 
 
 def _draw_shown(form: Any, name: str) -> SafeString:

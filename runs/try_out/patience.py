@@ -10,7 +10,7 @@ from flows.engine.time_limits import Deadline, Patience
 
 LONGEST_PLUGIN = 10.0
 """Seconds that one call of a plug-in may take, unless ``TOOLFLOW_PLUGIN_TIMEOUT`` is less."""
-LONGEST_TRY = 20
+LONGEST_TRY = 10
 """Seconds that all expressions and plug-ins of one try may take together; what is left then is broken off."""
 
 

@@ -127,3 +127,28 @@ def test_going_back_after_saving_shows_what_is_stored(editor: Page, warnings: li
     expect(editor.locator(".grp-predelete")).to_have_count(0)
     leave(editor)
     assert warnings == []
+
+
+def test_a_session_that_ended_loses_nothing_that_was_typed(editor: Page) -> None:
+    type_title(editor)
+    editor.context.clear_cookies(name="sessionid")
+    editor.get_by_role("button", name="Save", exact=True).click()
+    expect(editor.get_by_role("alert")).to_have_text(
+        "Nothing was sent: you are signed out. Sign in in another tab, then save here again."
+    )
+    other = editor.context.new_page()
+    other.goto(reverse("login"))
+    other.get_by_label("User name").fill("admin")
+    other.get_by_label("Password").fill("password")
+    other.get_by_role("button", name="Sign in").click()
+    expect(other.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    editor.get_by_role("button", name="Save", exact=True).click()
+    expect(editor.get_by_text("Saved as version 2")).to_be_visible()
+
+
+def test_a_page_with_more_fields_than_the_server_reads_is_not_sent(editor: Page) -> None:
+    type_title(editor)
+    editor.locator("#flow_form").evaluate("form => { form.dataset.mostFields = '20' }")
+    editor.get_by_role("button", name="Save", exact=True).click()
+    expect(editor.get_by_role("alert")).to_contain_text("the server reads at most 20")
+    expect(editor.get_by_label("Title")).to_have_value("Other")

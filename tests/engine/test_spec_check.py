@@ -163,6 +163,15 @@ class TestSteps:
         message = "Two steps have the tool name “draft”. Give each step its own."
         assert problems == {"/steps/0/tool_name": message, "/steps/2/tool_name": message}
 
+    def test_a_step_and_a_flow_have_no_more_audits_than_the_editor_can_carry(self) -> None:
+        audits = [{"name": f"a{number}", "rule": "true"} for number in range(51)]
+        (problem,) = check_spec(make_flow(make_step(1, audits=audits)), Registry({}, {}, {}))
+        assert problem.path == "/steps/0/audits"
+        assert problem.message.startswith("A step has at most 50 audits, and these are 51.")
+        many = make_flow(*(make_step(number, audits=audits[:50]) for number in range(1, 12)))
+        (problem,) = check_spec(many, Registry({}, {}, {}))
+        assert problem.path == "/steps" and "500" in problem.message and "550" in problem.message
+
     def test_two_steps_with_one_name_are_both_named(self) -> None:
         problems = check(make_step(1, name="Draft"), make_step(2, name="Draft"))
         assert problems.keys() == {"/steps/0/name", "/steps/1/name"}

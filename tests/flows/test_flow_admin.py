@@ -259,7 +259,7 @@ def test_a_schema_beside_a_type_that_it_contradicts_is_refused(editor: Client) -
     ("field", "value", "expected"),
     [
         ("name", "Invoice Extraction", "Use lower-case letters and digits"),
-        ("name", "taken", "already exists"),
+        ("name", "taken", "There is a flow of this name already"),
         ("input_schema", '{"type": "array"}', "object"),
         ("input_schema", '{"type": "objekt"}', "/type: "),
     ],

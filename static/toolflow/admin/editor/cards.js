@@ -29,9 +29,15 @@ window.ToolFlow.cards = (() => {
     return `${isStep(card) ? "Step" : "Audit"}${name ? ` “${name}”` : ""}`;
   };
 
+  const READABLE = 8000; // milliseconds that a line stays on the page
+  let shown = 0;
+
   // One line at the end of the steps, which is read out as well.
   const announce = (text) => {
-    document.querySelector("[data-editor-status]").textContent = text;
+    const line = document.querySelector("[data-editor-status]");
+    line.textContent = text;
+    clearTimeout(shown);
+    shown = setTimeout(() => { line.textContent = ""; }, READABLE);
   };
 
   // Where a form stands is what the server goes by, and for an audit the step that it is in.
@@ -53,10 +59,10 @@ window.ToolFlow.cards = (() => {
 
   const countFilled = (fold) => {
     // What a choice says by itself is known to the server alone.
-    if (fold.querySelector("select")) return;
+    const mark = fold.querySelector(":scope > summary > .filled");
+    if (!mark || fold.querySelector("select")) return;
     const fields = [...fold.querySelectorAll("input[name], textarea[name]")];
     const filled = fields.filter((field) => (field.type === "checkbox" ? field.checked : field.value.trim())).length;
-    const mark = fold.querySelector(":scope > summary > .filled");
     mark.textContent = `${filled} set`;
     mark.hidden = filled === 0;
   };
@@ -86,17 +92,28 @@ window.ToolFlow.cards = (() => {
     announce([sentence, renumbered].filter(Boolean).join(" "));
   };
 
-  const giveTools = () => {
-    for (const kind of ["step", "audit"]) {
-      const tools = document.querySelector(`.djn-empty-form.${kind} > .card-tools`);
-      if (!tools) return;
-      for (const card of document.querySelectorAll(`.djn-inline-form.${kind}`)) {
-        if (!card.querySelector(":scope > .card-tools")) card.prepend(tools.cloneNode(true));
-      }
+  const giveTools = (part, kind) => {
+    const tools = document.querySelector(`.djn-empty-form.${kind} > .card-tools`);
+    if (!tools) return;
+    for (const card of part.querySelectorAll(`.djn-inline-form.${kind}`)) {
+      if (!card.querySelector(":scope > .card-tools")) card.prepend(tools.cloneNode(true));
     }
   };
 
-  document.addEventListener("DOMContentLoaded", giveTools);
+  document.addEventListener("DOMContentLoaded", () => {
+    if (!stepsGroup()) return;
+    giveTools(stepsGroup(), "step");
+    for (const fold of stepsGroup().querySelectorAll(".step-fold[open]")) giveTools(fold, "audit");
+  });
+
+  // Hundreds of audits in closed cards do without.
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      if (event.target.matches(".step-fold")) giveTools(event.target, "audit");
+    },
+    { capture: true },
+  );
 
   document.addEventListener("input", (event) => {
     const fold = event.target.closest(".flow-editor .tf-fold");
