@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from flows.engine.differences.schema_diff import compare_schemas
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.field_paths import find_field_doubts
 from flows.engine.json_places import find_line, find_places
 from flows.engine.json_value import dump_json, format_pointer, parse_pointer
 from flows.engine.output_schema import check_input_schema, check_strict, schema_of_type
@@ -19,7 +20,6 @@ from flows.engine.plugins import PREFIX, registry
 from flows.engine.schema_mending import mend
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import check_expression
-from flows.engine.spec_paths import find_field_doubts
 from flows.forms import JsonObjectField
 
 SCHEMA_FIELDS = ("output_schema", "input_schema")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -11,14 +12,22 @@ from pydantic import BaseModel, ValidationError
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.evaluation import find_function
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.field_paths import find_field_doubts, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.strict_schema import check_strict
 
-MOST_PATH_DOUBTS = 10
-"""Paths that lead nowhere which are told one by one."""
+STEP_EXPRESSIONS = (
+    "compute",
+    "input_expression",
+    "input_sanitizer",
+    "output_sanitizer",
+    "pass_expression",
+    "failure_reason_expression",
+)
+AUDIT_EXPRESSIONS = ("rule", "message", "suggestions", "path")
 
 _Spec = TypeVar("_Spec", bound=BaseModel)
 
@@ -254,15 +263,22 @@ def find_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[Pro
                         f"Set the step's issue_severity_filter to {audit.fail_at}.",
                     )
                 )
-    return doubts + _shorten(list(find_spec_doubts(spec)))
+    return doubts + shorten(list(_find_path_doubts(spec)))
 
 
-def _shorten(doubts: list[Problem]) -> list[Problem]:
-    if (more := len(doubts) - MOST_PATH_DOUBTS) <= 0:
-        return doubts
-    paths = "path leads" if more == 1 else "paths lead"
-    rest = f"{more} more {paths} nowhere in expressions of this flow; each field says so once you are in it."
-    return [*doubts[:MOST_PATH_DOUBTS], Problem("/steps", rest)]
+def _find_path_doubts(spec: FlowSpec) -> Iterator[Problem]:
+    schemas = {0: spec.input_schema, **{index: step.output_schema for index, step in enumerate(spec.steps, start=1)}}
+    for index, step in enumerate(spec.steps, start=1):
+        pointer, place = f"/steps/{index - 1}", f"Step {index} “{step.name}”"
+        fields = [(pointer, place, name, getattr(step, name)) for name in STEP_EXPRESSIONS]
+        for position, audit in enumerate(step.audits):
+            within = (f"{pointer}/audits/{position}", f"{place}, audit “{audit.name}”")
+            fields += [(*within, name, getattr(audit, name)) for name in AUDIT_EXPRESSIONS]
+        for path, owner, name, text in fields:
+            # What can't be read is a problem, which ``check_spec`` tells.
+            with suppress(ExpressionError):
+                for doubt in find_field_doubts(name, text, step=index, schemas=schemas) if text else []:
+                    yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {doubt.message}")
 
 
 def find_price_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[str]:

@@ -295,6 +295,81 @@ def test_a_new_flow_has_variables_without_values(admin_page: Page, transactional
     expect(status(owner)).to_have_text("Valid: reads previous")
 
 
+def test_before_the_first_run_types_of_the_schemas_are_put_in_by_keyboard(
+    admin_page: Page, transactional_db: None
+) -> None:
+    asked: list[str] = []
+    admin_page.on("request", lambda request: asked.append(request.url))
+    admin_page.goto("/admin/flows/flow/add/")
+    for _ in range(2):
+        admin_page.get_by_role("button", name="Add a step").click()
+    field(admin_page, "steps-0-name").fill("Extract <b>")
+    tree_schema = {**INVOICE, "$defs": {"node": closed(next={"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]})}}
+    tree_schema["properties"] = {**INVOICE["properties"], "in": {"$ref": "#/$defs/node"}, "<i>": {"type": "integer"}}
+    schema(admin_page).fill(json.dumps(tree_schema))
+    field(admin_page, "input_schema").fill(json.dumps(INPUT_SCHEMA))
+    owner = field(admin_page, "steps-1-input_expression")
+    owner.focus()
+    tree = panel(admin_page).get_by_role("tree")
+    row = tree.get_by_role("treeitem")
+    expect(panel(admin_page)).to_contain_text("Types from the schemas; real values stand here once the flow has run.")
+    expect(row.filter(has_text="previous")).to_have_text("previous object the output of the step before")
+    lines = [".supplier text", ".total number", ".lines list", '["in"] object', '["<i>"] whole number']
+    expect(row).to_have_text(
+        [
+            "previous object the output of the step before",
+            *lines,
+            "input object the input of the run",
+            "steps 2 elements the input, steps[0], and the steps before this one",
+        ]
+    )
+    row.first.focus()
+    for key in ("End", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight"):
+        admin_page.keyboard.press(key)
+    expect(admin_page.locator(":focus")).to_have_text(".output object")
+    for key in ("ArrowRight", "ArrowDown", "Enter"):
+        admin_page.keyboard.press(key)
+    expect(owner).to_have_value("steps[1].output.total")
+    expect(owner).to_be_focused()
+    assert not [url for url in asked if "/values/" in url]
+    # A schema that can't be read says nothing, and the input of the first step is that of the run.
+    schema(admin_page).fill("{")
+    owner.focus()
+    expect(row.filter(has_text="previous")).to_have_text("previous the output of the step before")
+    field(admin_page, "steps-0-input_expression").focus()
+    expect(row.nth(1)).to_have_text(".document text")
+
+
+def test_a_stored_flow_that_never_ran_shows_types_too(editor: Page) -> None:
+    rule(editor).focus()
+    row = panel(editor).get_by_role("treeitem")
+    expect(row.nth(1)).to_have_text(".supplier text")
+    expect(panel(editor)).to_contain_text("Types from the schemas")
+    row.filter(has_text=".lines").locator(".twisty").click()
+    row.filter(has_text="[0] object").locator(".twisty").click()
+    rule(editor).fill("")
+    row.filter(has_text=".amount").click()
+    expect(rule(editor)).to_have_value("output.lines[0].amount")
+
+
+def test_a_step_that_can_no_longer_be_read_is_told_once_steps_moved(editor: Page) -> None:
+    book = field(editor, "steps-1-input_expression")
+    editor.get_by_role("group", name="Step 2 “Book”").locator("summary").first.click()
+    book.fill("{'a': steps[1].output.supplier}")
+    expect(status(book)).to_have_text("Valid: reads steps")
+    card = editor.get_by_role("group", name="“Book”")
+    card.locator("> .card-tools [data-tool=up]").click()
+    out_of_reach = "steps[1] can’t be read here: only the input, steps[0], comes before this step."
+    expect(tools(book).get_by_role("button", name=out_of_reach)).to_be_visible()
+    card.locator("> .card-tools [data-tool=down]").click()
+    expect(status(book)).to_have_text("Valid: reads steps")
+    extract = editor.locator("#steps-0")
+    extract.locator("> .card-tools [data-tool=delete]").click()
+    expect(tools(book).get_by_role("button", name=out_of_reach)).to_be_visible()
+    extract.locator("[data-tool=keep]").click()
+    expect(status(book)).to_have_text("Valid: reads steps")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_of_it_fits_a_narrow_screen(editor: Page, run: Run, scheme: str) -> None:
     editor.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -123,6 +123,38 @@ class TestLog:
         assert read_log() == ["Deleted with all its versions."]
 
 
+class TestDoubts:
+    def test_a_step_that_can_no_longer_be_read_is_told_after_saving(self, editor: Client) -> None:
+        audit = {"name": "Same dish", "rule": "output.text == steps[1].output.text"}
+        page = open_flow(editor, make_step(1), make_step(2, name="Menu", audits=[audit]))
+        assert page.save() == ["Nothing changed since version 1, which is live: new runs use it."]
+        page.fill("steps-0-", DELETE="on")
+        _, warning = page.save()
+        assert warning == (
+            "Step 1 “Menu”, audit “Same dish”, rule: steps[1] can’t be read here: "
+            "only the input, steps[0], comes before this step."
+        )
+        assert FlowVersion.objects.count() == 2
+
+    def test_a_property_that_a_moved_step_lacks_is_told_after_saving(self, editor: Client) -> None:
+        page = open_flow(editor, make_step(1), make_step(2, input_expression="{'a': previous.txt}"))
+        page.fill("steps-1-", input_expression="{'a': previous.dish}")
+        _, warning = page.save()
+        assert warning == (
+            "Step 2 “Step 2”, input expression: The schema of “previous” has no property “dish”. It has text."
+        )
+
+    def test_of_many_the_first_are_told_and_the_others_counted(self, editor: Client) -> None:
+        audits = [{"name": f"Audit {number}", "rule": "output.dish == ''"} for number in range(12)]
+        page = open_flow(editor, make_step(1, audits=audits))
+        page.fill("steps-0-", max_retries=1)
+        _, *warnings = page.save()
+        assert len(warnings) == 11
+        assert warnings[-1] == (
+            "2 more paths lead nowhere in expressions of this flow; each field says so once you are in it."
+        )
+
+
 def test_rows_that_did_not_change_are_not_written_again(editor: Client, django_assert_max_num_queries: object) -> None:
     audits = [{"name": f"Audit {number}", "rule": "true"} for number in range(10)]
     page = open_flow(editor, *(make_step(number, audits=audits) for number in range(1, 21)))

@@ -69,10 +69,12 @@ def make_schema(page: Page, field: Locator, rows: list[tuple[str, str, str]], sh
     ).click()
     maker = page.get_by_role("dialog")
     maker.get_by_role("tab", name="Field by field").click()
+    add = maker.get_by_role("button", name="Add a field", exact=True)
+    expect(add).to_be_visible()
     for index, (name, kind, description) in enumerate(rows):
         row = maker.locator(".maker-row").nth(index)
         if not row.is_visible():
-            maker.get_by_role("button", name="Add a field", exact=True).click()
+            add.click()
         row.get_by_label("Name").fill(name)
         row.get_by_label("Type").select_option(label=kind)
         row.get_by_label("Description").fill(description)
@@ -93,3 +95,30 @@ def run_first_flow(page: Page, show: Show = show_nothing) -> None:
     page.locator("#s1a1 > summary").click()
     expect(page.locator("#s1a1 .issue")).to_contain_text("at most 45 are allowed.")
     show("first-flow-run", page.locator("#s1"))
+
+
+def improve_first_flow(page: Page) -> None:
+    """From the run's page: a longer time allowed, tried on the stored output, saved, compared and taken back."""
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Flows").click()
+    page.get_by_role("link", name=TITLE).click()
+    card = page.locator("#steps-0")
+    card.get_by_label("Rule").fill("output.minutes <= 90")
+    card.get_by_text("Message, suggestions and path").click()
+    card.get_by_label("Message", exact=True).fill("'It takes ' + string(output.minutes) + ' minutes; at most 90 are allowed.'")
+    card.get_by_role("button", name="Try this step").click()
+    panel = page.get_by_role("dialog")
+    panel.get_by_label("Output", exact=True).select_option(label="Attempt 1 of run 1 (failed)")
+    panel.get_by_role("button", name="Check this output").click()
+    expect(panel).to_contain_text("in the run it was: Failed")
+    panel.get_by_role("button", name="Close").first.click()
+    page.get_by_label("What changed?").fill("90 minutes are fine")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("Saved as version 2. New runs still use version 1.")).to_be_visible()
+
+    page.get_by_role("link", name="All versions and differences").click()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("main")).to_contain_text("output.minutes <= 90")
+    page.go_back()
+    page.get_by_role("link", name="Restore version 1").click()
+    page.get_by_role("button", name="Restore version 1").click()
+    expect(page.get_by_role("link", name="Make version 3 live")).to_be_visible()

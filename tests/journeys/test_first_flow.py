@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.journeys.first_flow import build_first_flow, run_first_flow
+from tests.journeys.first_flow import build_first_flow, improve_first_flow, run_first_flow
 from tests.journeys.installation import Installation, sign_in
 
 
@@ -18,3 +18,4 @@ def test_a_newcomer_builds_a_flow_of_two_steps_and_sees_an_attempt_fail_its_audi
         build_first_flow(page)
         run_first_flow(page)
         expect(page.locator("#s1a2")).to_contain_text("Passed")
+        improve_first_flow(page)

@@ -8,8 +8,10 @@ window.ToolFlow = window.ToolFlow || {};
 (function () {
   const FIELDS = "#flow_form textarea.code";
   const SCHEMAS = "#flow_form textarea[name$=input_schema], #flow_form textarea[name$=output_schema]";
+  const NO_STEP = ".grp-predelete, .djn-empty-form";
   const SETTLED = 300; // milliseconds without a key
   const MOST_SCHEMAS = 150_000; // characters that are sent along with an expression
+  const MOST_CHECKED = 40; // fields that are checked again when steps move, come or go
 
   const { cards } = window.ToolFlow;
   const form = () => document.getElementById("flow_form");
@@ -21,6 +23,7 @@ window.ToolFlow = window.ToolFlow || {};
   let pausedUntil = 0;
   let isAway = false;
   let parts = null;
+  let settling = 0; // the timer of checks after steps moved
 
   // ----- The server -----
 
@@ -207,6 +210,14 @@ window.ToolFlow = window.ToolFlow || {};
     timers.set(field, setTimeout(check, SETTLED, field));
   }
 
+  // Which step “steps[1]” is, and whether it can be read, changes with the order of the steps.
+  async function checkReferences() {
+    const isAffected = (field) => /\bsteps\s*\[/.test(field.value) && !isSchema(field) && !field.closest(NO_STEP);
+    const round = settling;
+    const affected = [...document.querySelectorAll(FIELDS)].filter(isAffected);
+    for (const field of affected.slice(0, MOST_CHECKED)) if (round === settling) await check(field);
+  }
+
   // ----- Tools of schemas: made when they come into view -----
 
   const seen = new IntersectionObserver(
@@ -272,6 +283,13 @@ window.ToolFlow = window.ToolFlow || {};
   document.addEventListener("formset:added", ({ target }) => {
     target.querySelectorAll(SCHEMAS).forEach((field) => seen.observe(field));
   });
+
+  for (const name of ["formset:moved", "formset:added", "formset:removed"]) {
+    document.addEventListener(name, () => {
+      clearTimeout(settling);
+      settling = setTimeout(checkReferences, SETTLED);
+    });
+  }
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll(SCHEMAS).forEach((field) => seen.observe(field));

@@ -102,6 +102,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   async function readTable() {
     const opened = target;
+    // What is typed into a table before the schema has come into it would be lost.
+    dialog.querySelector("[data-maker-table]").hidden = true;
     const answer = await ask({ make: "table", text: target.value });
     if (opened !== target) return;
     const refusal = answer.refusal || (answer.problems && answer.problems[0].message);

@@ -113,14 +113,54 @@ window.ToolFlow = window.ToolFlow || {};
     panel.tree.show(names.map((name) => ({ name, note: known.variables[name], tree: null })));
   }
 
+  // ----- Types, where there are no values -----
+
+  // What the schemas on the page say, by variable; null where they say nothing.
+  function outlineVariables() {
+    const { outlineSchema } = window.ToolFlow;
+    const steps = listSteps();
+    const own = Math.max(1, findStep(field)); // a deleted step has no number
+    const inputSchema = document.getElementById("flow_form").elements.input_schema;
+    const read = (index, segment) => {
+      const source = index && steps[index - 1] ? cards.fieldOf(steps[index - 1], "output_schema") : inputSchema;
+      return outlineSchema(segment, source.value);
+    };
+    const outlineStep = (_, index) => ({
+      segment: `[${index}]`,
+      preview: index ? `“${cards.nameOf(steps[index - 1])}”` : "the input",
+      parts: [
+        { segment: ".name", preview: "text" },
+        read(index, ".output") || { segment: ".output", preview: "" },
+        { segment: ".issues", preview: "list" },
+        { segment: ".passed", preview: "true or false" },
+      ],
+    });
+    const parts = Array.from({ length: own }, outlineStep);
+    return {
+      output: read(own, "output"),
+      previous: read(own - 1, "previous"),
+      input: read(0, "input"),
+      steps: { segment: "steps", preview: cards.plural(own, "element"), parts },
+    };
+  }
+
+  function showTypes(told) {
+    const outlines = outlineVariables();
+    const names = known.fields[fieldKind(field)].variables;
+    panel.tree.show(names.map((name) => ({ name, note: known.variables[name], tree: outlines[name] || null })));
+    const isTyped = names.some((name) => name !== "steps" && outlines[name]);
+    const awaited = `${isTyped ? "Types from the schemas; real" : "Real"} values stand here once the flow has run.`;
+    panel.note.textContent = told ? `${told}${isTyped ? " Types from the schemas stand here instead." : ""}` : awaited;
+  }
+
   async function fetchValues() {
     const owner = field;
     try {
       const answer = await askForValues();
       if (field !== owner) return;
-      panel.note.textContent = answer.note;
       panel.source.hidden = !answer.runs.length;
-      if (!answer.runs.length) return;
+      if (!answer.runs.length) return showTypes(answer.note);
+      panel.note.textContent = answer.note;
       panel.runs.replaceChildren(
         ...answer.runs.map(({ id, words }) => make("option", { value: id, textContent: words, selected: id === answer.run })),
       );
@@ -128,7 +168,7 @@ window.ToolFlow = window.ToolFlow || {};
     } catch (error) {
       if (error.name === "AbortError" || field !== owner) return;
       chosenRun = null;
-      panel.note.textContent = `Values of earlier runs: ${error.message}`;
+      showTypes(`Values of earlier runs: ${error.message}`);
     }
   }
 
@@ -180,11 +220,12 @@ window.ToolFlow = window.ToolFlow || {};
       field = target;
       const kind = known.fields[fieldKind(field)];
       panel.gives.textContent = `Gives ${kind.gives}.`;
-      panel.note.textContent = flowKey() ? "" : "Real values stand here once the flow has run.";
+      panel.note.textContent = "";
       panel.source.hidden = true;
       panel.search.value = "";
       panel.fold.open = false;
-      showVariables();
+      if (flowKey()) showVariables();
+      else showTypes();
       showFunctions();
       window.ToolFlow.fieldTools(field).append(panel.element);
     });

@@ -146,3 +146,80 @@ window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
 
   return { element: tree, show };
 };
+
+// What a schema says of a value, as such a tree: where the value would stand is the word for its type. The parts of a
+// part are made when they are looked at, since a schema may go on in itself for ever.
+window.ToolFlow.outlineSchema = (() => {
+  const WORDS = {
+    string: "text", integer: "whole number", number: "number", boolean: "true or false", null: "null", object: "object",
+    array: "list",
+  };
+  const MOST_OPTIONS = 30;
+  const MOST_KEYS = 60;
+  const RESERVED = ["false", "in", "null", "true"];
+  const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+  const own = (value, key) => (isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined);
+
+  function followRef(root, ref) {
+    const keys = ref.replace(/^#\/?/, "").split("/").filter(Boolean);
+    return keys.reduce((value, key) => own(value, key.replaceAll("~1", "/").replaceAll("~0", "~")), root);
+  }
+
+  // The schemas that a value may fit, references and choices followed.
+  function listOptions(schema, root) {
+    const options = [];
+    const left = [schema];
+    for (let count = 0; left.length && count < MOST_OPTIONS; count += 1) {
+      const node = left.shift();
+      if (!isObject(node)) continue;
+      if (typeof node.$ref === "string") left.push(followRef(root, node.$ref));
+      const choices = [node.anyOf, node.oneOf, node.allOf].filter(Array.isArray).flat();
+      left.push(...choices);
+      if (!choices.length || node.properties) options.push(node);
+    }
+    return options;
+  }
+
+  function listTypes(node) {
+    if (node.type !== undefined) return [node.type].flat();
+    return isObject(node.properties) ? ["object"] : [];
+  }
+
+  function listParts(options, root) {
+    const properties = options.flatMap((node) => (isObject(node.properties) ? Object.entries(node.properties) : []));
+    const found = new Map(properties.reverse()); // of two with one name the first counts
+    const parts = [...found].reverse().map(([key, schema]) => {
+      const isName = /^[A-Za-z_][A-Za-z0-9_]*$/.test(key) && !RESERVED.includes(key);
+      return outline(isName ? `.${key}` : `[${JSON.stringify(key)}]`, schema, root);
+    });
+    const list = options.find((node) => isObject(node.items));
+    return list ? [...parts, outline("[0]", list.items, root)] : parts;
+  }
+
+  // Of a text that can't be read, and of a schema that says nothing, there is no tree: null.
+  function outline(segment, schema, root = schema) {
+    const options = listOptions(schema, root);
+    const words = options.flatMap(listTypes).map((type) => own(WORDS, type)).filter(Boolean);
+    let parts = null;
+    return {
+      segment,
+      preview: [...new Set(words)].join(" or "),
+      get parts() {
+        parts = parts || listParts(options, root);
+        return parts.length ? parts.slice(0, MOST_KEYS) : null;
+      },
+      get more() {
+        return parts ? Math.max(0, parts.length - MOST_KEYS) : 0;
+      },
+    };
+  }
+
+  return (segment, text) => {
+    try {
+      const schema = JSON.parse(text);
+      return isObject(schema) ? outline(segment, schema) : null;
+    } catch {
+      return null;
+    }
+  };
+})();

@@ -1,0 +1,39 @@
+"""The paths of an expression in one field of a flow, held against the schemas of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.engine.errors import Problem
+from flows.engine.expression_paths import PathDoubt, find_path_doubts
+from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.plugins import PREFIX
+
+MOST_TOLD = 10
+"""Paths of a flow that lead nowhere which are told one by one."""
+
+
+def find_field_doubts(field: str, text: str, *, step: int, schemas: Mapping[int, Any]) -> list[PathDoubt]:
+    """What most likely leads nowhere in an expression of the step with the index ``step``, from 1.
+
+    ``schemas`` are those of the outputs by index, 0 for the input; one that is not known is missing or None. Raises
+    ``ExpressionError`` for a text that is no expression; one that names a Python function has no paths.
+    """
+    if text.startswith(PREFIX):
+        return []
+    variables = parse_expression(text, variables=FIELD_VARIABLES[field]).variables
+    sources = {"output": step, "previous": step - 1, "input": 0}
+    known = {name: schemas.get(index) for name, index in sources.items() if name in variables}
+    steps = [schemas.get(index) for index in range(step)] if "steps" in variables else None
+    return find_path_doubts(text, schemas=known, steps=steps) if known or steps else []
+
+
+def shorten(doubts: list[Problem]) -> list[Problem]:
+    """The first of the doubts about the paths of a flow, and one that counts the others, if there are many."""
+    more = len(doubts) - MOST_TOLD
+    if more <= 0:
+        return doubts
+    paths = "path leads" if more == 1 else "paths lead"
+    rest = f"{more} more {paths} nowhere in expressions of this flow; each field says so once you are in it."
+    return [*doubts[:MOST_TOLD], Problem("/steps", rest)]
