@@ -36,6 +36,8 @@ class SaveReport:
             saved = f"Saved. The definition is still that of version {self.version.number}"
         else:
             saved = f"Nothing changed since version {self.version.number}"
+        if self.flow.is_archived:
+            return f"{saved}. The flow is archived: no new runs can be started."
         live = self.flow.live_version
         if live is not None and live.pk == self.version.pk:
             return f"{saved}, which is live: new runs use it."

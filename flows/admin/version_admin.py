@@ -67,7 +67,7 @@ class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
         """Versions with their flow and author."""
         return super().get_queryset(request).select_related("flow", "created_by")
 
-    def count_runs(self, versions: Sequence[FlowVersion]) -> Mapping[int, RunCount]:
+    def count_runs(self, request: HttpRequest, versions: Sequence[FlowVersion]) -> Mapping[int, RunCount]:
         """The runs of each version, by its key; of none here: flows know nothing of runs."""
         return {}
 

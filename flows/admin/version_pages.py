@@ -43,7 +43,7 @@ def show_versions(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     # One more than is shown: the last one is told from the one before it.
     versions = list(all_versions[first : first + PAGE_SIZE + 1])
     context = {
-        "rows": make_rows(site, flow, versions[:PAGE_SIZE], summarise_versions(versions)),
+        "rows": make_rows(site, request, flow, versions[:PAGE_SIZE], summarise_versions(versions)),
         "page": page,
         "page_range": page.paginator.get_elided_page_range(page.number),
         "latest_number": all_versions.values_list("number", flat=True).first(),
@@ -67,7 +67,7 @@ def show_difference(site: AdminSite, request: HttpRequest, /, flow_id: int) -> H
         return render_page(site, request, flow, "version_diff", title="Compare versions", context=context, status=404)
     found = {version.number: version for version in list_versions(flow).filter(number__in=set(map(int, chosen)))}
     old, new = (found[int(number)] for number in chosen)
-    context["old"], context["new"] = make_rows(site, flow, [old, new])
+    context["old"], context["new"] = make_rows(site, request, flow, [old, new])
     before, after = read_spec(old), read_spec(new)
     if before is None or after is None:
         context["problem"] = UNREADABLE.format((old if before is None else new).number)

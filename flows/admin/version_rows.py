@@ -46,10 +46,14 @@ def read_spec(version: FlowVersion) -> FlowSpec | None:
 
 
 def make_rows(
-    site: AdminSite, flow: Flow, versions: Sequence[FlowVersion], summaries: Mapping[int, str] | None = None
+    site: AdminSite,
+    request: HttpRequest,
+    flow: Flow,
+    versions: Sequence[FlowVersion],
+    summaries: Mapping[int, str] | None = None,
 ) -> list[VersionRow]:
-    """The rows of versions of a flow, with their runs counted."""
-    counts = find_version_admin(site).count_runs(versions)
+    """The rows of versions of a flow, with their runs counted for those who may see runs."""
+    counts = find_version_admin(site).count_runs(request, versions)
     return [
         VersionRow(
             version=version,

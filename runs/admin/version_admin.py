@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
@@ -20,11 +20,19 @@ from runs.models.run import ENDED, RunStatus
 class RunCountingVersionAdmin(FlowVersionAdmin):
     """``FlowVersionAdmin`` with runs: how many each version has, and how many of them succeeded."""
 
-    list_display = [*FlowVersionAdmin.list_display, "run_count"]
-    fields = [*FlowVersionAdmin.fields[:-1], "run_count", "pass_rate", FlowVersionAdmin.fields[-1]]
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """The columns; that of runs for those who may see runs."""
+        return [*FlowVersionAdmin.list_display, *(["run_count"] if _may_see_runs(request) else [])]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        """The fields of a version's page; those of runs for those who may see runs."""
+        *facts, definition = FlowVersionAdmin.fields
+        return [*facts, *(["run_count", "pass_rate"] if _may_see_runs(request) else []), definition]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[FlowVersion]:
         """Versions, each with the number of its runs; counted for those alone that are shown."""
+        if not _may_see_runs(request):
+            return super().get_queryset(request).annotate(run_count=Value(None, output_field=IntegerField()))
         runs = Run.objects.filter(version=OuterRef("pk")).order_by().values("version")
         count = Subquery(runs.annotate(count=Count("*")).values("count"))
         return super().get_queryset(request).annotate(run_count=Coalesce(count, 0))
@@ -37,16 +45,25 @@ class RunCountingVersionAdmin(FlowVersionAdmin):
     @admin.display(description="Pass rate")
     def pass_rate(self, version: FlowVersion) -> str:
         """How many of the runs that ended succeeded."""
-        runs = self.count_runs([version]).get(version.pk, RunCount())
+        runs = _count_runs([version])[version.pk]
         return f"{runs.pass_rate} ({runs.succeeded} of {runs.ended} that ended)" if runs.ended else runs.pass_rate
 
-    def count_runs(self, versions: Sequence[FlowVersion]) -> Mapping[int, RunCount]:
-        """The runs of each version, by its key; all counted in one pass over an index."""
-        counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        rows = Run.objects.filter(version__in=[version.pk for version in versions]).order_by()
-        for key, status, count in rows.values_list("version", "status").annotate(count=Count("*")):
-            counts[key][status] = count
-        return {version.pk: _sum_up(counts[version.pk]) for version in versions}
+    def count_runs(self, request: HttpRequest, versions: Sequence[FlowVersion]) -> Mapping[int, RunCount]:
+        """The runs of each version, by its key; nothing for those who may not see runs."""
+        return _count_runs(versions) if _may_see_runs(request) else {}
+
+
+def _may_see_runs(request: HttpRequest) -> bool:
+    return request.user.has_perm("runs.view_run")
+
+
+def _count_runs(versions: Sequence[FlowVersion]) -> Mapping[int, RunCount]:
+    """All counted in one pass over an index."""
+    counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    rows = Run.objects.filter(version__in=[version.pk for version in versions]).order_by()
+    for key, status, count in rows.values_list("version", "status").annotate(count=Count("*")):
+        counts[key][status] = count
+    return {version.pk: _sum_up(counts[version.pk]) for version in versions}
 
 
 def _sum_up(by_status: Mapping[str, int]) -> RunCount:

@@ -175,3 +175,11 @@ class TestList:
         changelist = editor.get(LIST).context["cl"]
         chosen = [(choice["display"], choice["selected"]) for choice in spec.choices(changelist)]
         assert chosen == [("Active", True), ("Archived", False), ("All", False)]
+
+
+def test_saving_a_page_that_was_opened_before_the_flow_was_archived_says_so(editor: Client, opened: EditorPage) -> None:
+    archive(editor, opened)
+    opened.fill(title="Green tea")
+    (message,) = opened.save()
+    assert message == "Saved as version 2. The flow is archived: no new runs can be started."
+    assert is_archived()

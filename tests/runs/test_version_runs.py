@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.db.models.functions import Now
-from django.test import Client
+from django.test import Client, RequestFactory
+from django.urls import reverse
 
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.models import FlowVersion
@@ -36,7 +37,9 @@ def end_runs(version: FlowVersion, **counts: int) -> None:
 def count_runs(*versions: FlowVersion) -> list[RunCount]:
     version_admin = admin.site.get_model_admin(FlowVersion)
     assert isinstance(version_admin, FlowVersionAdmin)
-    counts = version_admin.count_runs(versions)
+    request = RequestFactory().get("/")
+    request.user = User(is_superuser=True, is_active=True)  # asked for permissions, not stored
+    counts = version_admin.count_runs(request, versions)
     return [counts[version.pk] for version in versions]
 
 
@@ -75,3 +78,22 @@ def test_the_pages_of_versions_say_it(operator: Client) -> None:
     assert "25 % (1 of 4)" in page
     assert "25 % (1 of 4 that ended)" in operator.get(f"/admin/flows/flowversion/{first.pk}/change/").content.decode()
     assert second.flow_id == first.flow_id
+
+
+def test_who_may_not_see_runs_is_not_told_how_many_there_are(client: Client) -> None:
+    version = make_version()
+    end_runs(version, succeeded=3)
+    ada = User.objects.create_user("ada", is_staff=True)
+    ada.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "view_flowversion"]))
+    client.force_login(ada)
+    versions = reverse("admin:flows_flow_versions", args=[version.flow_id])
+    assert "Pass rate</dt>" not in client.get(versions).content.decode()
+    for address in (
+        reverse("admin:flows_flowversion_changelist"),
+        reverse("admin:flows_flowversion_change", args=[version.pk]),
+    ):
+        page = client.get(address)
+        assert page.status_code == 200
+        assert "run_count" not in page.content.decode()
+    ada.user_permissions.add(Permission.objects.get(codename="view_run"))
+    assert "Pass rate</dt>" in client.get(versions).content.decode()
