@@ -88,3 +88,12 @@ def test_ctrl_c_stops_everything_and_a_second_start_finds_what_was_there(
     with Installation(tmp_path, **environment) as second:
         assert not second.password
         assert second.stop() == 0
+
+
+def test_without_the_plug_ins_of_the_examples_it_starts_and_says_what_is_missing(tmp_path: Path) -> None:
+    with Installation(tmp_path):
+        pass
+    with Installation(tmp_path, TOOLFLOW_PLUGINS="json") as installation:
+        assert "flows.W001" in installation.output
+        assert "The example flows stay out: their plug-ins" in installation.output
+        assert "Traceback" not in installation.output

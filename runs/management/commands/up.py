@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.core.checks import Tags, run_checks
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from flows.engine.errors import SpecError
 from flows.examples import load_examples
 from runs.provider import is_simulated
 from runs.queue_processes.parentage import die_with_parent
@@ -40,10 +42,17 @@ class Command(BaseCommand):
         refuse_taken_port(host, port)
         call_command("check", verbosity=0)
         call_command("migrate", verbosity=0, interactive=False)
+        # With the database: are there flows that use what no plug-in registers any more?
+        for warning in run_checks(tags=[Tags.database], databases=["default"]):
+            self.stderr.write(str(warning))
         password = create_first_admin()
-        added = load_examples()
-        if added:
-            self.stdout.write(f"Example flows: {', '.join(added)}")
+        try:
+            added = load_examples()
+        except SpecError:
+            self.stdout.write("The example flows stay out: their plug-ins (flows.examples.plugins) are not registered.")
+        else:
+            if added:
+                self.stdout.write(f"Example flows: {', '.join(added)}")
         StopSignals()
         processes = [
             # Should this process be killed, the worker stops in order and nothing keeps the port.
