@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_functions import FUNCTIONS, compile_pattern
 from flows.engine.expression_scanner import LOOPS, NAMESPACES, TYPE_NAMES, Scan, Token, find_unclosed, split_tokens
+
+MAX_NESTING = 95
+"""Brackets and choices within each other; the parser takes no more."""
 
 # What people write who come from another language, and how it is written here.
 _WORDS = {
@@ -93,6 +96,7 @@ def fail_syntax(text: str, message: str) -> NoReturn:
             fail_at(text, bracket.start, f"the “{bracket.text}” that opens here is never closed")
         hint = f"; “{expected}” is expected" if expected else ""
         fail_at(text, bracket.start, f"this “{bracket.text}” closes no bracket{hint}")
+    _refuse_depth(text, tokens)
     for token in tokens:
         if token.kind == "name" and token.text in _WORDS and text[: token.start].rstrip()[-1:] != ".":
             fail_at(text, token.start, _WORDS[token.text] + (quotes and f". {quotes}"))
@@ -105,6 +109,15 @@ def fail_syntax(text: str, message: str) -> NoReturn:
     line, column, reason = next((place for place in places if "Incomplete" not in place[2]), places[0])
     offset = _find_offset(text, int(line), int(column))
     fail_at(text, offset, _translate_syntax(tokens, offset, reason))
+
+
+def _refuse_depth(text: str, tokens: Sequence[Token]) -> None:
+    depth = 0
+    for token in tokens:
+        # A choice nests what follows it, to the end.
+        depth += (token.text in ("(", "[", "{", "?")) - (token.text in (")", "]", "}"))
+        if depth > MAX_NESTING:
+            fail_at(text, token.start, f"the expression is nested deeper than {MAX_NESTING} levels here")
 
 
 def _ask_for_quotes(text: str) -> str:

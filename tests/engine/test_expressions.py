@@ -33,6 +33,7 @@ class TestParsing:
             ("output.count +", "Line 1, column 15: the expression ends too early."),
             ("// only a comment", "Line 1, column 18: the expression ends too early."),
             ("(output.count", "Line 1, column 1: the “(” that opens here is never closed."),
+            ("(" * 96 + "1" + ")" * 96, "Line 1, column 96: the expression is nested deeper than 95 levels here."),
             ("output.tags[0", "Line 1, column 12: the “[” that opens here is never closed."),
             ("output.count)", "Line 1, column 13: this “)” closes no bracket."),
             ("(output.tags]", "Line 1, column 13: this “]” closes no bracket; “)” is expected."),
