@@ -23,7 +23,7 @@ def read_posted_json(request: HttpRequest) -> dict[str, Any]:
     # Not `request.body`: of a form that CSRF protection has looked into already there is none.
     body = request.read(MOST_BYTES + 1)
     if len(body) > MOST_BYTES:
-        raise PostedError(f"That is more than {MOST_BYTES // 1024} KB, too much to check while you type.")
+        raise PostedError(f"That is more than {MOST_BYTES // 1024} KB. Make the text smaller.")
     try:
         return parse_object(body.decode())
     except UnicodeDecodeError:

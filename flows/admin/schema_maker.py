@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, StrictBool
 
 from flows.admin.access import require_permission
 from flows.admin.plugin_page import format_docstring
+from flows.admin.posted_json import read_posted_json
 from flows.admin.throttle import limit_rate
 from flows.engine.errors import Problem, SpecError
 from flows.engine.json_value import dump_json, parse_object
@@ -23,9 +24,6 @@ from flows.engine.schema_making import make_schema_from_example
 from flows.engine.schema_table import MAX_LEVELS, FieldType, SchemaTable, make_schema_from_fields
 from flows.engine.schema_table_reading import read_table
 from flows.engine.spec_check import parse_document
-
-MOST_BYTES = 256 * 1024
-"""Of one question."""
 
 MOST_PROBLEMS = 10
 
@@ -84,13 +82,8 @@ def answer_question(request: HttpRequest) -> HttpResponse:
 
 def _read_question(request: HttpRequest) -> Question:
     """Raises ``ValueError`` with a sentence for what is none."""
-    body = request.read(MOST_BYTES + 1)
-    if len(body) > MOST_BYTES:
-        raise ValueError(f"That is more than {MOST_BYTES // 1024} KB. Make the example or the schema smaller.")
     try:
-        question = parse_document(Question, parse_object(body.decode()))
-    except UnicodeDecodeError:
-        raise ValueError("The request is no text in UTF-8.") from None
+        question = parse_document(Question, read_posted_json(request))
     except SpecError as error:
         raise ValueError(f"The request can't be read. {error.problems[0]}") from None
     if question.make == "fields" and question.table is None:

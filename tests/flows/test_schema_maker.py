@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from flows.admin.schema_maker import MOST_BYTES
+from flows.admin.posted_json import MOST_BYTES
 from flows.engine.plugins import load_plugins
 from tests.engine.builders import TEXT_SCHEMA, closed
 
@@ -139,7 +139,7 @@ class TestBadRequests:
         ("body", "says"),
         [
             (b"", "The text is empty; a JSON object such as {} is expected."),
-            (b"\xff", "The request is no text in UTF-8."),
+            (b"\xff", "The request can’t be read: it is not text in UTF-8."),
             (b"[]", "A JSON object is expected, got a list."),
             (b"{}", "The request can't be read. /make: “make” is missing."),
             (b'{"make": "tea", "field": "output_schema"}', "“make”: Input should be"),
