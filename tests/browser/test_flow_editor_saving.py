@@ -91,6 +91,7 @@ def test_mended_mistakes_are_saved_with_the_note(opened: Page) -> None:
     type_in(opened, "steps-0-max_retries", "-1")
     field(opened, "note").fill("Fewer retries.")
     opened.get_by_role("button", name="Save", exact=True).click()
+    expect(opened.get_by_role("alert")).to_be_visible()
     type_in(opened, "steps-0-max_retries", "1")
     opened.get_by_role("button", name="Save and make live").click()
     expect(opened.locator(".messagelist")).to_have_text("Saved as version 2, which is live: new runs use it.")
