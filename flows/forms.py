@@ -126,7 +126,7 @@ class CostField(forms.DecimalField):
         return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
 
 
-OPERATIONAL_FIELDS = ("is_archived", "max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period")
+OPERATIONAL_FIELDS = ("max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period")
 """Fields of a flow that are no part of its definition: changing them makes no version."""
 
 _MONEY = forms.NumberInput(attrs={"step": "any"})
@@ -169,7 +169,6 @@ class FlowForm(EditorForm, _FlowForm):
             "model": "For steps that name none. Empty: the model of this installation.",
             "temperature": "0 to 2, for steps that name none. Empty: the model's own default.",
             "max_tokens": "Most tokens of one answer, for steps that name none.",
-            "is_archived": "No new runs can be started; history stays.",
             "token_budget": "Once its attempts have used so many, a run makes no more calls and ends errored.",
             "cost_budget": "The same for what its attempts cost. Calls without a known price count as nothing.",
             "time_limit": "From its first start. A call under way is broken off then, and the run ends errored.",
