@@ -60,6 +60,9 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     "No page shows these rows; what follows from them is shown with flows and limits.": _name_permissions(
         "runs", _EVERY_ACTION, "flowspending", "limitledger"
     ),
+    "They follow from runs, and are shown to whoever may see those.": _name_permissions(
+        "runs", _EVERY_ACTION, "runfacet", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
+    ),
 }
 """Permissions of flows and runs that no group has, by the reason. Django makes them for every model."""
 

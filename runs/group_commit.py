@@ -9,7 +9,7 @@ knows whether the last commit arrived, is recognised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from django.db.models import F
 from flows.engine import history as engine
 from flows.engine.execution import Start
 from flows.engine.planner import Finish
+from runs.facets import Facet, add_facets
 from runs.models import Attempt, Issue, Run, RunStatus, Step, TokenUsage
 from runs.models.run import end_expressions
 from runs.prepared_update import PreparedUpdate
@@ -53,6 +54,8 @@ class RunWrite:
     """The row of the step of the attempt that begins; None if this is the step's first attempt."""
     begun_step_name: str = ""
     finish: Finish | None = None
+    facets: Collection[Facet] = ()
+    """What the run can be found by from now on."""
     has_flow_budget: bool = False
     """Whether the flow has a budget that all its runs share."""
 
@@ -136,6 +139,7 @@ def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
     }
     _end_attempts([(write.ended_row, write.ended) for write in writes if write.ended is not None])
     _update_runs(writes)
+    add_facets((write.run_id, facet) for write in writes for facet in write.facets)
     add_spending(
         (write.flow_id, write.ended.usage.total, write.ended.usage.cost or Decimal(0))
         for write in writes

@@ -16,6 +16,7 @@ from flows.engine import history as engine
 from flows.engine.execution import Progress
 from flows.engine.history import History
 from flows.engine.spec import FlowSpec
+from runs.facets import Facet, list_facets
 from runs.group_commit import TOTALS, LeaseLostError, RunWrite, Written, commit_writes
 from runs.models import Attempt, EndReason, Run, RunStatus, Step
 from runs.models.run import end_values
@@ -33,6 +34,8 @@ class RunRecorder:
         self._totals: dict[str, Any] = {name: getattr(run, name) for name in TOTALS}
         self._counted = Counter(attempt.step for attempt in history if attempt.counts)
         self._step_rows: dict[int, int] = {}
+        self._facets: set[Facet] = set()
+        """Those that this worker has stored."""
         if run.attempt_count:
             self._step_rows = dict(Step.objects.filter(run=run).values_list("index", "pk"))
         self._running: tuple[int, int, int] | None = None
@@ -69,6 +72,7 @@ class RunRecorder:
             begun_step=self._step_rows.get(begun.step) if begun is not None else None,
             begun_step_name=self._step_names[begun.step] if begun is not None else "",
             finish=progress.finish,
+            facets=list_facets(ended) - self._facets if ended is not None else (),
             has_flow_budget=has_flow_budget,
         )
 
@@ -76,6 +80,7 @@ class RunRecorder:
         """Go on behind ``write``, which is stored."""
         self._number = write.number
         self._totals = dict(write.totals)
+        self._facets.update(write.facets)
         if write.ended is not None:
             self._counted[write.ended.step] += write.ended.counts
         self._running = None

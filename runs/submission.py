@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from django.db import transaction
 from flows.engine.running import check_input
 from flows.engine.spec import ModelSettings
 from flows.models import Flow, FlowVersion
-from runs.models import Priority, Run
+from runs.facets import add_facets
+from runs.models import FacetKind, Priority, Run
 from runs.queue import wake_worker
 
 if TYPE_CHECKING:
@@ -33,11 +35,12 @@ def submit_run(
     token_budget: int | None = None,
     cost_budget: Decimal | None = None,
     time_limit: int | None = None,
+    labels: Collection[str] = (),
 ) -> Run:
     """Queue a run of ``version``, by default the live one, and wake a worker.
 
     ``token_budget``, ``cost_budget`` (USD) and ``time_limit`` (seconds from the run's start) replace what the version
-    says.
+    says. ``labels`` are short texts by which the run is found again.
 
     Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema, and
     ``NotRunnableError`` if the flow has nothing to run.
@@ -58,6 +61,7 @@ def submit_run(
         is_simulated=settings.TOOLFLOW_PROVIDER == "simulated",
         started_by_id=started_by.pk if started_by else None,
         step_count=len(spec.steps),
+        labels=sorted(set(labels)),
         priority=priority,
         token_budget=spec.token_budget,
         cost_budget=spec.cost_budget,
@@ -67,6 +71,7 @@ def submit_run(
     )
     with transaction.atomic():
         run.save(force_insert=True)
+        add_facets((run.pk, (FacetKind.LABEL, label)) for label in run.labels)
         wake_worker()
     return run
 

@@ -1,24 +1,33 @@
 """Runs and their history: rows that the worker writes and pages read.
 
 ``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought; ``worker`` who is at
-work; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked for.
+work; ``facet`` what runs can be found by; ``statistics`` what they come to by day; ``spending`` what flows with a
+budget have used; ``limit`` what the provider may be asked for.
 """
 
+from runs.models.facet import FacetKind, RunFacet
 from runs.models.history import Attempt, Issue, Step, TokenUsage
 from runs.models.limit import LimitLedger, RateLimit
 from runs.models.run import EndReason, Priority, Run, RunStatus
 from runs.models.spending import FlowSpending
+from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
 from runs.models.worker import Worker
 
 __all__ = [
     "Attempt",
+    "DailyAudits",
+    "DailyIssues",
+    "DailyRuns",
+    "DailySteps",
     "EndReason",
+    "FacetKind",
     "FlowSpending",
     "Issue",
     "LimitLedger",
     "Priority",
     "RateLimit",
     "Run",
+    "RunFacet",
     "RunStatus",
     "Step",
     "TokenUsage",

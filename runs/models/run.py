@@ -81,6 +81,10 @@ class RunQuerySet(models.QuerySet["Run"]):
     def ended(self) -> Self:
         return self.filter(status__in=ENDED)
 
+    def untallied(self) -> Self:
+        """Runs that have ended and that statistics and search don't know yet."""
+        return self.ended().filter(is_tallied=False)
+
     def cancelled_in_queue(self) -> Self:
         """Queued runs with a cancel flag: it was set while their worker handed them back."""
         return self.filter(status=RunStatus.QUEUED, cancel_requested=True)
@@ -115,6 +119,8 @@ class Run(models.Model):
     started_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
+
+    labels = models.JSONField(default=list, blank=True, help_text="Short texts that whoever started the run gave it.")
 
     priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
     token_budget = models.PositiveBigIntegerField(null=True, blank=True, help_text="Tokens that the run may use.")
@@ -169,6 +175,8 @@ class Run(models.Model):
     cost = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD")
     unpriced_count = models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
 
+    is_tallied = models.BooleanField(default=False, help_text="Statistics and search know of this run; it has ended.")
+
     objects = RunQuerySet.as_manager()
 
     class Meta:
@@ -204,6 +212,10 @@ class Run(models.Model):
             models.Index(fields=["status", "-id"], name="run_by_status"),
             # How many runs of a version passed.
             models.Index(fields=["version", "status"], name="run_by_version"),
+            models.Index(fields=["version", "-id"], name="run_by_version_in_order"),
+            models.Index(fields=["started_by", "-id"], name="run_by_user"),
+            models.Index(fields=["created_at"], name="run_by_creation"),
+            models.Index(fields=["id"], condition=Q(is_tallied=False), name="run_untallied"),
         ]
 
     def __str__(self) -> str:

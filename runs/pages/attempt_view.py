@@ -12,7 +12,9 @@ from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
+from runs.pages.issue_lifecycle import Lifecycle
 from runs.pages.json_lines import Listing, Place, list_json, list_text, show_invisible
+from runs.pages.told_feedback import ToldFeedback
 from runs.stored_history import read_usage
 
 RUNNING = "running"
@@ -42,6 +44,8 @@ class IssueView:
     suggestions: tuple[str, ...]
     context: Listing | None
     added_fields: Listing | None
+    lifecycle: Lifecycle | None
+    """What became of it from attempt to attempt; None while that can't be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class AttemptView:
     plugins: tuple[tuple[str, str], ...]
     has_raw_output: bool
     has_request: bool
+    told: ToldFeedback | None
+    """What the model was told of earlier attempts; None for local steps."""
     started_at: datetime | None
     ended_at: datetime | None
 
@@ -85,7 +91,14 @@ class AttemptView:
 
 
 def view_attempt(
-    row: models.Attempt, issues: Sequence[models.Issue], step: StepSpec, is_latest: bool, run: Run
+    row: models.Attempt,
+    issues: Sequence[models.Issue],
+    step: StepSpec,
+    is_latest: bool,
+    run: Run,
+    *,
+    lifecycles: Mapping[int, Lifecycle] | None = None,
+    told: ToldFeedback | None = None,
 ) -> AttemptView:
     """Turn the row of an attempt, with the annotations of ``load_run_page``, and those of its issues into a view."""
     id = f"s{row.step.index}a{row.number}"
@@ -94,7 +107,7 @@ def view_attempt(
     output = None
     if shown is not None:
         output = list_text(shown) if isinstance(shown, str) and not is_usable else list_json(shown)
-    views = _view_issues(id, issues, output)
+    views = _view_issues(id, issues, output, lifecycles or {})
     marks: dict[int, tuple[IssueMark, ...]] = {}
     for view in views:
         if view.place:
@@ -124,12 +137,15 @@ def view_attempt(
         plugins=tuple(sorted(row.plugins.items())),
         has_raw_output=bool(getattr(row, "has_raw_output", False)) and is_usable,
         has_request=bool(getattr(row, "has_request", False)),
+        told=told,
         started_at=row.started_at,
         ended_at=row.ended_at,
     )
 
 
-def _view_issues(attempt_id: str, issues: Sequence[models.Issue], output: Listing | None) -> tuple[IssueView, ...]:
+def _view_issues(
+    attempt_id: str, issues: Sequence[models.Issue], output: Listing | None, lifecycles: Mapping[int, Lifecycle]
+) -> tuple[IssueView, ...]:
     views = []
     for issue in sorted(issues, key=lambda issue: (list(SEVERITIES).index(issue.severity), issue.position)):
         place = output.find(issue.path) if output else None
@@ -146,6 +162,7 @@ def _view_issues(attempt_id: str, issues: Sequence[models.Issue], output: Listin
                 suggestions=tuple(show_invisible(str(suggestion)) for suggestion in issue.suggestions),
                 context=list_json(issue.context) if issue.context else None,
                 added_fields=list_json(issue.added_fields) if issue.added_fields else None,
+                lifecycle=lifecycles.get(issue.pk),
             )
         )
     return tuple(views)

@@ -12,6 +12,8 @@ from datetime import datetime
 from functools import cached_property
 
 from django.db.models import Case, Exists, F, JSONField, OuterRef, Q, When
+from django.http import Http404
+from django.utils import timezone
 
 from flows.engine.spec import ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage, sum_usage
@@ -20,8 +22,11 @@ from runs.models import Run, RunStatus
 from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
 from runs.pages.charts import AttemptSpan, AttemptTokens, TokenColumns, Waterfall, plot_tokens, plot_waterfall
+from runs.pages.issue_lifecycle import StepIssues, trace_issues
 from runs.pages.json_lines import Listing, list_json, show_invisible
+from runs.pages.retry_bill import RetryBill, split_bill
 from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
+from runs.pages.told_feedback import find_told_feedback
 from runs.queue_figures import unattended_runs
 
 
@@ -39,6 +44,8 @@ class StepView:
     state: str
     attempts: tuple[AttemptView, ...]
     usage: TokenUsage
+    issues: StepIssues
+    """What became of the issues of its attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,11 @@ class RunPage:
             return "0.0"
         last = self.attempts[-1]
         return f"{last.step}.{last.number}{'r' if last.is_running else ''}"
+
+    @cached_property
+    def bill(self) -> RetryBill | None:
+        """What retries cost, None for a run that had none."""
+        return split_bill(self.steps)
 
     @cached_property
     def waterfall(self) -> Waterfall | None:
@@ -167,7 +179,20 @@ def load_run_page(run_id: int, now: datetime) -> RunPage:
     for index, step in enumerate(spec.steps, start=1):
         own = [row for row in rows if row.step.index == index]
         is_last_begun = bool(own) and rows[-1].step.index == index
-        attempts = tuple(view_attempt(row, issues.get(row.pk, []), step, row is own[-1], run) for row in own)
+        traced = trace_issues([(row, issues.get(row.pk, [])) for row in own])
+        told = find_told_feedback(spec, index, rows, issues)
+        attempts = tuple(
+            view_attempt(
+                row,
+                issues.get(row.pk, []),
+                step,
+                row is own[-1],
+                run,
+                lifecycles=traced.lifecycles,
+                told=told.get(row.number),
+            )
+            for row in own
+        )
         steps.append(
             StepView(
                 id=f"s{index}",
@@ -180,6 +205,7 @@ def load_run_page(run_id: int, now: datetime) -> RunPage:
                 state=_step_state(attempts, step, run, is_last_begun=is_last_begun),
                 attempts=attempts,
                 usage=sum_usage(attempt.usage for attempt in attempts if attempt.usage),
+                issues=traced,
             )
         )
     return RunPage(
@@ -194,6 +220,14 @@ def load_run_page(run_id: int, now: datetime) -> RunPage:
         is_unattended=run.is_unattended,  # type: ignore[attr-defined]  # annotated
         now=now,
     )
+
+
+def find_run_page(run_id: int) -> RunPage:
+    """The page of a run as it is now. Raises ``Http404`` if there is no such run."""
+    try:
+        return load_run_page(run_id, timezone.now())
+    except Run.DoesNotExist as error:
+        raise Http404 from error
 
 
 def is_unattended() -> Exists:
