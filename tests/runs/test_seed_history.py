@@ -1,0 +1,83 @@
+"""Invented history: as much as one asks for, the same each time, and as consistent as history that happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db.models import Count, Sum
+
+from flows.models import Flow
+from runs.models import Attempt, Issue, Run, RunFacet, Step, TokenUsage
+from runs.seeding import seed_history, writing
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def describe(runs: Iterable[Run]) -> list[Any]:
+    return [
+        (run.flow.name, run.version.number, run.status, run.input, run.total_tokens, run.cost, run.started_at)
+        for run in runs
+    ]
+
+
+class TestSeededHistory:
+    def test_there_are_as_many_runs_as_asked_for_with_about_four_attempts_each(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writing, "BATCH", 7)
+        seed_history(runs=60, until=NOON)
+        assert Run.objects.count() == 60
+        assert 180 < Attempt.objects.count() < 320
+        assert {*Run.objects.values_list("status", flat=True)} >= {"succeeded", "failed"}
+        assert all(run.has_ended and run.is_tallied and run.created_at < NOON for run in Run.objects.all())
+
+    def test_the_totals_of_each_run_are_those_of_its_attempts(self) -> None:
+        seed_history(runs=40, until=NOON)
+        usage = TokenUsage.objects.values("attempt__step__run").annotate(total=Sum("total"), cost=Sum("cost"))
+        sums = {row["attempt__step__run"]: (row["total"], row["cost"]) for row in usage}
+        attempts = dict(Step.objects.values_list("run").annotate(Count("attempts")))
+        critical = Issue.objects.filter(severity="critical").values_list("attempt__step__run")
+        for run in Run.objects.all():
+            assert (run.total_tokens, run.cost) == sums[run.pk]
+            assert run.attempt_count == attempts[run.pk]
+            assert run.issues_critical == critical.filter(attempt__step__run=run).count()
+            passed = Attempt.objects.filter(step__run=run, outcome="passed").count()
+            assert run.steps_passed == passed
+            assert (run.status == "succeeded") == (passed == run.step_count)
+
+    def test_the_same_seed_gives_the_same_runs_and_another_one_others(self) -> None:
+        for seed in (1, 1, 2):
+            seed_history(runs=20, until=NOON, seed=seed)
+        found = describe(Run.objects.select_related("flow", "version").order_by("pk"))
+        assert found[:20] == found[20:40]
+        assert found[:20] != found[40:]
+
+    def test_runs_can_be_found_by_what_happened_in_them(self) -> None:
+        seed_history(runs=30, until=NOON)
+        issue = Issue.objects.select_related("attempt__step").exclude(audit="")[0]
+        run_id = issue.attempt.step.run_id
+        for kind, value in (("code", issue.code), ("audit", issue.audit), ("severity", "low")):
+            assert RunFacet.objects.filter(run=run_id, kind=kind, value=value).exists()
+
+    def test_flows_of_other_people_are_left_alone(self) -> None:
+        Flow.objects.create(name="colour-theme", title="Mine")
+        seed_history(runs=5, until=NOON)
+        assert all(run.flow.name.startswith("seeded-") for run in Run.objects.select_related("flow"))
+        assert Flow.objects.get(name="colour-theme").versions.count() == 0
+
+
+class TestCommand:
+    def test_it_says_what_it_did(self, capsys: pytest.CaptureFixture[str]) -> None:
+        call_command("seed_history", runs=12)
+        assert capsys.readouterr().out.splitlines() == ["12 of 12 runs stored.", "12 of 12 runs tallied."]
+
+    @pytest.mark.parametrize("count", ["0", "-3", "many", "200000000"])
+    def test_a_count_that_makes_no_sense_is_refused(self, count: str) -> None:
+        with pytest.raises(CommandError, match="is no count: give a whole number from 1 to"):
+            call_command("seed_history", f"--runs={count}")
