@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import editor, engine_overhead, growth, in_flight, recorder_ceiling, start_latency, worker_cost
+from benchmarks import editor, engine_overhead, growth, in_flight, pages, recorder_ceiling, start_latency, worker_cost
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, print_figures, say
 from benchmarks.setting import Setting
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "start": start_latency.measure,
     "engine": engine_overhead.measure,
     "editor": editor.measure,
+    "pages": pages.measure,
 }
 
 
@@ -70,7 +71,8 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--long",
         action="store_true",
-        help="also calls of 10 seconds, and growth to a million stored runs (20 GB) and on PostgreSQL",
+        help="also calls of 10 seconds, growth to a million stored runs (20 GB) and on PostgreSQL, and pages over "
+        "250,000 runs (12 GB)",
     )
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a target is missed")
     return parser

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from http.client import HTTPConnection
 from http.cookies import SimpleCookie
-from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import urlencode
@@ -22,29 +17,22 @@ from urllib.parse import urlencode
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, print_table, say
 from benchmarks.setting import Setting
+from benchmarks.web_server import make_environment, serving_pages
 
 STEPS, AUDITS = 20, 10
 ROUNDS = 5
 OPENS_WITHIN, SAVES_WITHIN = 1.0, 2.0
-START_PATIENCE = 60
-SERVER = (sys.executable, "-m", "uvicorn", "toolflow_site.asgi:application", "--log-level", "warning")
-"""What ``manage.py up`` serves pages with."""
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure, print a table, and give the figures that have targets."""
     data = setting.folder / "editor"
     data.mkdir()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "TOOLFLOW_ENV_FILE": os.devnull,
-        "TOOLFLOW_DATA_DIR": str(data),
-        "DJANGO_SETTINGS_MODULE": "toolflow_site.settings",
-    }
+    environment = make_environment(data)
     command = [sys.executable, "-m", "benchmarks.editor"]
     made = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
     flow = json.loads(made.stdout)
-    with _serving(environment, data / "log.txt") as port:
+    with serving_pages(environment, data / "log.txt") as port:
         editor = _Editor(port, flow["session"], flow["address"])
         editor.open()
         gets = [_time(editor.open) for _ in range(ROUNDS)]
@@ -182,33 +170,6 @@ def _measure_in_browser(port: int, flow: dict[str, Any]) -> dict[str, list[float
             saved.append(time.perf_counter() - began)
         browser.close()
     return {"Chromium loads it": loaded, "Chromium has nothing left to do": opened, "Chromium saves it": saved}
-
-
-@contextmanager
-def _serving(environment: dict[str, str], log: Path) -> Iterator[int]:
-    """Serve the pages of an installation; gives the port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            [*SERVER, "--port", str(port)], cwd=ROOT, env=environment, stdout=output, stderr=output
-        )
-        try:
-            deadline = time.monotonic() + START_PATIENCE
-            while not _is_listening(port):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise ContenderError(f"The web server did not start (see {log}).")
-                time.sleep(0.05)
-            yield port
-        finally:
-            server.terminate()
-            server.wait(timeout=30)
-
-
-def _is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _time(action: Any) -> float:
