@@ -62,7 +62,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="run",
-            index=models.Index(condition=models.Q(("is_tallied", False)), fields=["id"], name="run_untallied"),
+            index=models.Index(
+                condition=models.Q(("ended_at__isnull", False), ("is_tallied", False)),
+                fields=["id"],
+                name="run_untallied",
+            ),
         ),
         migrations.AddField(
             model_name="runfacet",

@@ -83,7 +83,8 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def untallied(self) -> Self:
         """Runs that have ended and that statistics and search don't know yet."""
-        return self.ended().filter(is_tallied=False)
+        # By their end, not by status: SQLite would read all that ended off the index of statuses.
+        return self.filter(is_tallied=False, ended_at__isnull=False)
 
     def cancelled_in_queue(self) -> Self:
         """Queued runs with a cancel flag: it was set while their worker handed them back."""
@@ -215,7 +216,7 @@ class Run(models.Model):
             models.Index(fields=["version", "-id"], name="run_by_version_in_order"),
             models.Index(fields=["started_by", "-id"], name="run_by_user"),
             models.Index(fields=["created_at"], name="run_by_creation"),
-            models.Index(fields=["id"], condition=Q(is_tallied=False), name="run_untallied"),
+            models.Index(fields=["id"], condition=Q(is_tallied=False, ended_at__isnull=False), name="run_untallied"),
         ]
 
     def __str__(self) -> str:

@@ -1,10 +1,12 @@
 """Statistics of runs that have ended: one row for each flow, version and day, kept by ``runs.statistics``.
 
 A day is that of the run's end, in UTC. A run counts once, when it is tallied; what it counted stays when it is deleted.
+``docs/statistics.md`` says exactly what each number means.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.db import models
@@ -12,57 +14,63 @@ from django.db import models
 from flows.models import Flow, FlowVersion
 
 
-def _count() -> Any:
-    return models.PositiveBigIntegerField(default=0)
+def _count(meaning: str = "") -> Any:
+    return models.PositiveBigIntegerField(default=0, help_text=meaning)
 
 
-def _cost() -> Any:
-    return models.DecimalField(max_digits=20, decimal_places=8, default=0, help_text="USD, where the price is known.")
+def _cost(meaning: str = "USD, as far as prices are known.") -> Any:
+    return models.DecimalField(max_digits=20, decimal_places=8, default=0, help_text=meaning)
 
 
 class DailyCounts(models.Model):
     """What all daily rows have."""
 
-    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="+")
+    # The index of each table's own constraint begins with the flow.
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="+", db_index=False)
     version = models.ForeignKey(FlowVersion, on_delete=models.CASCADE, related_name="+")
     day = models.DateField(help_text="The day on which the runs ended, UTC.")
-    is_simulated = models.BooleanField(default=False)
+    is_simulated = models.BooleanField(default=False, help_text="Runs that the simulated model answered.")
 
     class Meta:
         abstract = True
 
     def __str__(self) -> str:
-        return f"{self.flow} v{self.version.number} on {self.day}"
+        return f"version {self.version_id} on {self.day}"
 
 
 class DailyRuns(DailyCounts):
     """Runs of a version that ended on a day, and what they used."""
+
+    # What ran once can't be deleted, also when its runs are gone.
+    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="daily_runs", db_index=False)
+    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="daily_runs")
 
     runs = _count()
     succeeded = _count()
     failed = _count()
     errored = _count()
     cancelled = _count()
-    first_time = models.PositiveBigIntegerField(default=0, help_text="Runs that succeeded without any retry.")
+    first_time = _count("Runs that succeeded without any retry.")
 
-    attempts = _count()
+    attempts = _count("All attempts, also those that were interrupted.")
+    retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
     prompt_tokens = _count()
     completion_tokens = _count()
-    cached_tokens = _count()
-    reasoning_tokens = _count()
+    cached_tokens = _count("The part of the prompt tokens that the provider had cached.")
+    reasoning_tokens = _count("The part of the completion tokens that was thought and not shown.")
     total_tokens = _count()
     cost = _cost()
-    unpriced = models.PositiveBigIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
+    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
 
-    first_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens of first attempts.")
-    first_cost = _cost()
-    useful_retry_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens of retries of steps that passed.")
-    useful_retry_cost = _cost()
-    wasted_retry_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens of retries that led to no pass.")
-    wasted_retry_cost = _cost()
+    first_tokens = _count("Tokens of first attempts.")
+    first_cost = _cost("USD of first attempts.")
+    useful_retry_tokens = _count("Tokens of retries of steps that passed in the end.")
+    useful_retry_cost = _cost("USD of retries of steps that passed in the end.")
+    wasted_retry_tokens = _count("Tokens of retries of steps that did not pass.")
+    wasted_retry_cost = _cost("USD of retries of steps that did not pass.")
 
-    timed = models.PositiveBigIntegerField(default=0, help_text="Runs whose duration is known: they were started.")
-    duration_total = models.FloatField(default=0, help_text="Seconds, all timed runs together.")
+    timed = _count("Runs that were started, so that they have a duration.")
+    duration_total = models.DurationField(default=timedelta(0), help_text="From start to end, all timed runs together.")
     durations = models.JSONField(
         default=dict, help_text="How many runs took how long: counts by the number of their bucket."
     )
@@ -81,16 +89,19 @@ class DailySteps(DailyCounts):
 
     step = models.PositiveIntegerField(help_text="Its position, from 1.")
     name = models.CharField(max_length=100)
-    model = models.CharField(max_length=200, blank=True, help_text="Empty for local steps and where nobody answered.")
-    begun = models.PositiveBigIntegerField(default=0, help_text="Runs whose first attempt of this step it was.")
-    passed = _count()
-    first_passed = models.PositiveBigIntegerField(default=0, help_text="First attempts that passed.")
-    attempts = _count()
+    model = models.CharField(
+        max_length=200, blank=True, help_text="The one that answered; empty for local steps and where none did."
+    )
+    begun = _count("Runs whose first attempt of this step it was; an interrupted one is not the first.")
+    passed = _count("Attempts that passed: runs that got past this step.")
+    first_passed = _count("First attempts that passed.")
+    attempts = _count("All attempts, also those that were interrupted.")
+    retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
     prompt_tokens = _count()
     completion_tokens = _count()
     total_tokens = _count()
     cost = _cost()
-    unpriced = _count()
+    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
 
     class Meta:
         ordering = ["flow", "day", "version", "step"]
@@ -103,22 +114,27 @@ class DailySteps(DailyCounts):
 
 
 class DailyAudits(DailyCounts):
-    """How often one audit of a step fired, and what came of it."""
+    """How often one audit of a step fired, and what came of it.
 
-    step = models.PositiveIntegerField()
-    audit = models.CharField(max_length=200)
-    fired = models.PositiveBigIntegerField(default=0, help_text="Attempts in which it raised an issue.")
-    retried = models.PositiveBigIntegerField(default=0, help_text="Of these, attempts that were followed by another.")
-    fixed = models.PositiveBigIntegerField(default=0, help_text="Of these, where the next raised none of its issues.")
-    retry_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens of the attempts that followed.")
-    retry_cost = _cost()
+    What ToolFlow itself finds has no audit: there every code has a row of its own, such as ``schema_mismatch``.
+    """
+
+    step = models.PositiveIntegerField(help_text="Its position, from 1.")
+    audit = models.CharField(max_length=200, blank=True, help_text="Its name; empty where ToolFlow raised the issue.")
+    code = models.CharField(max_length=200, blank=True, help_text="Of what ToolFlow raised; empty for audits.")
+    fired = _count("Attempts in which it raised an issue.")
+    retried = _count("Of these, attempts that were followed by another one of their step.")
+    fixed = _count("Of these, where the next one brought a usable output with none of its issues.")
+    retry_tokens = _count("Tokens of the attempts that followed.")
+    retry_cost = _cost("USD of the attempts that followed, as far as prices are known.")
+    retry_unpriced = _count("Of the attempts that followed, those that used tokens at an unknown price.")
 
     class Meta:
-        ordering = ["flow", "day", "version", "step", "audit"]
+        ordering = ["flow", "day", "version", "step", "audit", "code"]
         verbose_name_plural = "daily audits"
         constraints = [
             models.UniqueConstraint(
-                fields=["flow", "day", "version", "is_simulated", "step", "audit"], name="daily_audits_once"
+                fields=["flow", "day", "version", "is_simulated", "step", "audit", "code"], name="daily_audits_once"
             )
         ]
 
@@ -127,10 +143,10 @@ class DailyIssues(DailyCounts):
     """How often one kind of issue was raised."""
 
     code = models.CharField(max_length=200)
-    audit = models.CharField(max_length=200, blank=True)
+    audit = models.CharField(max_length=200, blank=True, help_text="Empty where ToolFlow itself raised it.")
     severity = models.CharField(max_length=8)
     issues = _count()
-    runs = models.PositiveBigIntegerField(default=0, help_text="Runs in which it was raised at least once.")
+    runs = _count("Runs in which it was raised at least once.")
 
     class Meta:
         ordering = ["flow", "day", "version", "code"]
@@ -141,3 +157,20 @@ class DailyIssues(DailyCounts):
                 name="daily_issues_once",
             )
         ]
+
+
+class TallyTurn(models.Model):
+    """Whose turn it is to add to the statistics: one row, locked by whoever does.
+
+    One at a time adds, so that no two add to the same row; and none does while statistics are rebuilt.
+    """
+
+    paused_by = models.CharField(max_length=32, blank=True, default="", help_text="The rebuilding that is under way.")
+    paused_until = models.DateTimeField(null=True, blank=True, help_text="When that counts as broken off.")
+
+    class Meta:
+        # Nobody sees or changes it.
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"paused until {self.paused_until}" if self.paused_by else "free"

@@ -1,0 +1,72 @@
+"""``manage.py rebuild_statistics``: statistics made anew from the runs that are stored."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import date
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from flows.models import Flow
+from runs.statistics.rebuilding import Rebuilt, rebuild_flow
+from runs.statistics.turns import Pause, PauseLostError
+
+PROGRESS = 10_000
+"""Runs between two lines that say how far it has come."""
+
+
+class Command(BaseCommand):
+    help = (
+        "Count all runs again, compare with the statistics that are kept, and put these right. Workers may go on; runs "
+        "that end meanwhile come into statistics and search when it is done. What deleted runs had counted goes, "
+        "unless --since leaves their days alone. Exit status: 0 done, 1 not done, and nothing changed of the flow at "
+        "which it stopped."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--flow", metavar="NAME", help="only the statistics of this flow")
+        parser.add_argument(
+            "--since", metavar="DAY", type=_read_day, help="leave days before this one (UTC) as they are: 2026-11-21"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        flows = Flow.objects.order_by("name")
+        if (name := options["flow"]) is not None and not (flows := flows.filter(name=name)):
+            raise CommandError(f"There is no flow “{name}”.")
+        for flow in flows:
+            self._rebuild(flow, options["since"])
+
+    def _rebuild(self, flow: Flow, since: date | None) -> None:
+        def report(done: int) -> None:
+            if done % PROGRESS == 0:
+                self.stdout.write(f"{flow.name}: {done:,} runs counted so far.")
+
+        pause = Pause()
+        if not pause.begin():
+            raise CommandError("Statistics are being rebuilt already. If that was broken off, try again in a minute.")
+        try:
+            rebuilt = rebuild_flow(flow, pause=pause, since=since, report=report)
+        except PauseLostError as error:
+            raise CommandError(f"{flow.name}: {error} Nothing was changed; try again.") from error
+        finally:
+            pause.end()
+        self.stdout.write(f"{flow.name}: {describe(rebuilt)}")
+
+
+def describe(rebuilt: Rebuilt) -> str:
+    """What became of a flow's statistics, in one line."""
+    counted = f"{rebuilt.runs:,} run{'s' if rebuilt.runs != 1 else ''} counted"
+    if not rebuilt.changed:
+        return f"{counted}; all {rebuilt.kept:,} daily rows were right."
+    return (
+        f"{counted}; daily rows: {rebuilt.added:,} added, {rebuilt.corrected:,} corrected, "
+        f"{rebuilt.removed:,} removed, {rebuilt.kept:,} right."
+    )
+
+
+def _read_day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"“{text[:40]}” is no day: write it as 2026-11-21.") from None

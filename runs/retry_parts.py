@@ -1,0 +1,38 @@
+"""Which part of a run's bill an attempt belongs to: first tries, retries that led to a pass, retries that did not.
+
+Pages and statistics both split tokens and cost by this rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from flows.engine.history import Outcome
+
+FIRST = "first"
+"""The first try of a step."""
+USEFUL = "useful"
+"""A further try of a step that passed in the end."""
+WASTED = "wasted"
+"""A further try of a step that did not pass, or not yet."""
+
+
+def classify_attempts(attempts: Sequence[tuple[int, Outcome | str]]) -> list[str]:
+    """``first``, ``useful`` or ``wasted`` for each attempt of a run, given as step and outcome in their order.
+
+    An attempt that still runs has any other text for its outcome. An interrupted attempt is no retry: it counts with
+    the try that it was meant to be, so that one before a step's first try that ran its course is ``first``.
+    """
+    parts: list[str] = []
+    for _, own in groupby(attempts, key=itemgetter(0)):
+        outcomes = [outcome for _, outcome in own]
+        counted = [outcome for outcome in outcomes if outcome != Outcome.INTERRUPTED]
+        retry = USEFUL if counted and counted[-1] == Outcome.PASSED else WASTED
+        part = FIRST
+        for outcome in outcomes:
+            parts.append(part)
+            if outcome != Outcome.INTERRUPTED:
+                part = retry
+    return parts

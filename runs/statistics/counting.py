@@ -1,0 +1,125 @@
+"""What runs that have ended add to the daily rows. Nothing is read or stored here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, RunStatus
+from runs.retry_parts import FIRST, USEFUL, classify_attempts
+from runs.statistics.daily_rows import DailyRows, Key
+from runs.statistics.durations import find_bucket
+from runs.statistics.ended_runs import EndedAttempt, EndedIssue, EndedRun
+
+Source = tuple[str, str]
+"""Who raises an issue: an audit, by its name; or ToolFlow itself, by an empty name and the issue's code."""
+
+
+def add_runs(rows: DailyRows, runs: Iterable[EndedRun]) -> None:
+    """Count ``runs`` in ``rows``."""
+    for run in runs:
+        head = (run.flow_id, run.day, run.version_id, run.is_simulated)
+        parts = classify_attempts([(attempt.step, attempt.outcome) for attempt in run.attempts])
+        row = rows.find(DailyRuns, *head)
+        _count_run(row, run)
+        _count_attempts(row, run, parts)
+        _count_steps(rows, head, run, parts)
+        _count_audits(rows, head, run)
+        _count_issues(rows, head, run)
+
+
+def _count_run(row: DailyRuns, run: EndedRun) -> None:
+    row.runs += 1
+    match run.status:
+        case RunStatus.SUCCEEDED:
+            row.succeeded += 1
+        case RunStatus.FAILED:
+            row.failed += 1
+        case RunStatus.ERRORED:
+            row.errored += 1
+        case RunStatus.CANCELLED:
+            row.cancelled += 1
+    if (duration := run.duration) is not None:
+        row.timed += 1
+        row.duration_total += duration
+        bucket = str(find_bucket(duration.total_seconds()))
+        row.durations[bucket] = row.durations.get(bucket, 0) + 1
+
+
+def _count_attempts(row: DailyRuns, run: EndedRun, parts: list[str]) -> None:
+    """Count what the attempts of a run used; ``parts`` says of each what it was."""
+    retries = 0
+    for attempt, part in zip(run.attempts, parts, strict=True):
+        cost = attempt.cost or 0
+        row.attempts += 1
+        row.prompt_tokens += attempt.prompt
+        row.completion_tokens += attempt.completion
+        row.cached_tokens += attempt.cached
+        row.reasoning_tokens += attempt.reasoning
+        row.total_tokens += attempt.total
+        row.cost += cost
+        row.unpriced += attempt.unpriced
+        if part == FIRST:
+            row.first_tokens += attempt.total
+            row.first_cost += cost
+        elif part == USEFUL:
+            row.useful_retry_tokens += attempt.total
+            row.useful_retry_cost += cost
+        else:
+            row.wasted_retry_tokens += attempt.total
+            row.wasted_retry_cost += cost
+        retries += _is_retry(attempt, part)
+    row.retries += retries
+    row.first_time += run.status == RunStatus.SUCCEEDED and not retries
+
+
+def _is_retry(attempt: EndedAttempt, part: str) -> bool:
+    return attempt.counts and part != FIRST
+
+
+def _count_steps(rows: DailyRows, head: Key, run: EndedRun, parts: list[str]) -> None:
+    for attempt, part in zip(run.attempts, parts, strict=True):
+        row = rows.find(DailySteps, *head, attempt.step, attempt.model)
+        has_passed = attempt.has_passed
+        is_first = attempt.counts and part == FIRST
+        row.name = attempt.step_name
+        row.begun += is_first
+        row.passed += has_passed
+        row.first_passed += has_passed and is_first
+        row.attempts += 1
+        row.retries += _is_retry(attempt, part)
+        row.prompt_tokens += attempt.prompt
+        row.completion_tokens += attempt.completion
+        row.total_tokens += attempt.total
+        row.cost += attempt.cost or 0
+        row.unpriced += attempt.unpriced
+
+
+def _count_audits(rows: DailyRows, head: Key, run: EndedRun) -> None:
+    following: dict[int, tuple[EndedAttempt, set[Source]]] = {}
+    for attempt in reversed(run.attempts):
+        sources = {_name_source(issue) for issue in attempt.issues}
+        for source in sources:
+            row = rows.find(DailyAudits, *head, attempt.step, *source)
+            row.fired += 1
+            if attempt.step in following:
+                retry, still_raised = following[attempt.step]
+                row.retried += 1
+                row.fixed += retry.has_usable_output and source not in still_raised
+                row.retry_tokens += retry.total
+                row.retry_cost += retry.cost or 0
+                row.retry_unpriced += retry.unpriced
+        if attempt.counts:
+            following[attempt.step] = (attempt, sources)
+
+
+def _name_source(issue: EndedIssue) -> Source:
+    return (issue.audit, "") if issue.audit else ("", issue.code)
+
+
+def _count_issues(rows: DailyRows, head: Key, run: EndedRun) -> None:
+    raised = Counter(issue for attempt in run.attempts for issue in attempt.issues)
+    for issue, count in raised.items():
+        row = rows.find(DailyIssues, *head, issue.code, issue.audit, issue.severity)
+        row.issues += count
+        row.runs += 1

@@ -1,0 +1,130 @@
+"""Statistics counted the plain way, run by run from the rows: what the kept ones must come to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, timedelta
+from decimal import Decimal
+from typing import Any
+
+from runs.models import Attempt, DailyAudits, DailyIssues, DailyRuns, DailySteps, Run
+
+HEAD = ("flow_id", "day", "version_id", "is_simulated")
+ABOUT = {
+    DailyRuns: HEAD,
+    DailySteps: (*HEAD, "step", "model"),
+    DailyAudits: (*HEAD, "step", "audit", "code"),
+    DailyIssues: (*HEAD, "code", "audit", "severity"),
+}
+Statistics = dict[type, dict[tuple[Any, ...], dict[str, Any]]]
+
+
+def read_statistics() -> Statistics:
+    """What is kept, without numbers that are zero."""
+    found: Statistics = {}
+    for model, names in ABOUT.items():
+        found[model] = {}
+        for values in model.objects.values():
+            del values["id"]
+            key = tuple(values.pop(name) for name in names)
+            assert key not in found[model]
+            found[model][key] = {name: value for name, value in values.items() if value}
+    return found
+
+
+def recount(runs: Iterable[Run]) -> Statistics:
+    """What the statistics of ``runs`` are, without numbers that are zero."""
+    sums: dict[type, Any] = {model: defaultdict(Sums) for model in ABOUT}
+    for run in runs:
+        _recount_run(run, sums)
+    return {
+        model: {key: {name: value for name, value in row.items() if value} for key, row in rows.items()}
+        for model, rows in sums.items()
+    }
+
+
+class Sums(dict[str, Any]):
+    """Numbers by name, which begin at none."""
+
+    def add(self, **numbers: Any) -> None:
+        """Add to some of them."""
+        for name, number in numbers.items():
+            self[name] = self[name] + number if name in self else number
+
+
+def _recount_run(run: Run, sums: dict[type, Any]) -> None:
+    assert run.ended_at is not None
+    head = (run.flow_id, run.ended_at.astimezone(UTC).date(), run.version_id, run.is_simulated)
+    history = list(Attempt.objects.filter(step__run=run).order_by("step__index", "number"))
+    all_of_run = sums[DailyRuns][head]
+    all_of_run.add(**{"runs": 1, run.status: 1})
+    if run.started_at:
+        seconds = max((run.ended_at - run.started_at).total_seconds(), 0)
+        all_of_run.add(timed=1, duration_total=timedelta(seconds=seconds))
+        durations = all_of_run.setdefault("durations", {})
+        bucket = _measure(seconds)
+        durations[bucket] = durations.get(bucket, 0) + 1
+    retries = 0
+    raised = set()
+    for attempt in history:
+        own = [other for other in history if other.step_id == attempt.step_id]
+        kind = _name_kind(attempt, own)
+        is_first = kind == "first" and attempt.outcome != "interrupted"
+        is_retry = kind != "first" and attempt.outcome != "interrupted"
+        usage = attempt.usage
+        cost = usage.cost or Decimal(0)
+        retries += is_retry
+        tokens = {
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.completion,
+            "total_tokens": usage.total,
+            "cost": cost,
+            "unpriced": usage.unpriced,
+        }
+        all_of_run.add(attempts=1, retries=is_retry, cached_tokens=usage.cached, reasoning_tokens=usage.reasoning)
+        all_of_run.add(**tokens)
+        all_of_run.add(**{f"{kind}_tokens": usage.total, f"{kind}_cost": cost})
+        step = sums[DailySteps][*head, attempt.step.index, attempt.model]
+        step["name"] = attempt.step.name
+        passed = attempt.outcome == "passed"
+        step.add(attempts=1, retries=is_retry, passed=passed, begun=is_first, first_passed=is_first and passed)
+        step.add(**tokens)
+        _recount_audits(attempt, own, head, sums)
+        for issue in attempt.issues.all():
+            kind_of_issue = (*head, issue.code, issue.audit, issue.severity)
+            sums[DailyIssues][kind_of_issue].add(issues=1, runs=kind_of_issue not in raised)
+            raised.add(kind_of_issue)
+    all_of_run.add(first_time=run.status == "succeeded" and not retries)
+
+
+def _name_kind(attempt: Attempt, own: list[Attempt]) -> str:
+    counted = [other for other in own if other.outcome != "interrupted"]
+    if not any(other.number < attempt.number for other in counted):
+        return "first"
+    return "useful_retry" if counted[-1].outcome == "passed" else "wasted_retry"
+
+
+def _recount_audits(attempt: Attempt, own: list[Attempt], head: tuple[Any, ...], sums: dict[type, Any]) -> None:
+    later = [other for other in own if other.number > attempt.number and other.outcome != "interrupted"]
+    for audit, code in _list_sources(attempt):
+        row = sums[DailyAudits][*head, attempt.step.index, audit, code]
+        row.add(fired=1)
+        if later:
+            usage = later[0].usage
+            row.add(retried=1, retry_tokens=usage.total, retry_cost=usage.cost or Decimal(0))
+            row.add(retry_unpriced=usage.unpriced)
+            is_gone = (audit, code) not in _list_sources(later[0])
+            row.add(fixed=is_gone and later[0].outcome in {"passed", "failed"})
+
+
+def _list_sources(attempt: Attempt) -> set[tuple[str, str]]:
+    return {(issue.audit, "" if issue.audit else issue.code) for issue in attempt.issues.all()}
+
+
+def _measure(seconds: float) -> str:
+    """The bucket of a duration: the first whose upper end, five per cent above that of the one before, holds it."""
+    bucket, end = 0, 0.001
+    while end < seconds:
+        bucket, end = bucket + 1, end * 1.05
+    return str(bucket)
