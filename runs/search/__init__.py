@@ -1,30 +1,24 @@
-"""Search in what runs were given, what came out, and what was wrong with it."""
+"""Search in what runs were given, what came out, and what was wrong with it.
 
-from __future__ import annotations
+A run is found once it has ended: ``index_runs`` stores its words (``documents``; what a word is says ``words``) in a
+table with an index of the database's own kind (``sqlite``, ``postgresql``). ``read_query`` reads what somebody typed,
+``search_runs`` and ``look_for_runs`` find runs, ``find_excerpts`` shows where in a run the words stand.
+"""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from runs.search.excerpts import Excerpt, find_excerpts
+from runs.search.hits import Hits
+from runs.search.indexing import index_runs, reindex_runs
+from runs.search.queries import SearchQuery, read_query
+from runs.search.searching import look_for_runs, search_runs
 
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """Words to look for, as ``read_query`` understood them."""
-
-    words: tuple[str, ...]
-
-
-def read_query(text: str) -> SearchQuery:
-    """What somebody typed into a search field. Raises ``ValueError`` with a sentence if nothing can be looked for."""
-    return SearchQuery(tuple(text.split()))
-
-
-def search_runs(
-    query: SearchQuery, *, before: int | None = None, after: int | None = None, limit: int = 50
-) -> list[int]:
-    """Numbers of up to ``limit`` runs that hold all words, the newest first: the newest below ``before``, or the
-    oldest above ``after``. Only runs that have ended are found."""
-    return []
-
-
-def index_runs(run_ids: Collection[int]) -> None:
-    """Make the texts of runs that have ended searchable; within the transaction that marks them as tallied."""
+__all__ = [
+    "Excerpt",
+    "Hits",
+    "SearchQuery",
+    "find_excerpts",
+    "index_runs",
+    "look_for_runs",
+    "read_query",
+    "reindex_runs",
+    "search_runs",
+]

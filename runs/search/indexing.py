@@ -1,0 +1,30 @@
+"""Making runs that have ended searchable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db import connection, transaction
+
+from runs.models import Run
+from runs.search import postgresql, sqlite
+from runs.search.documents import build_documents
+
+
+def index_runs(run_ids: Collection[int]) -> None:
+    """Make the texts of runs that have ended searchable; what is stored of them already is replaced.
+
+    The caller's transaction holds their rows: a run that is deleted meanwhile would leave its words behind.
+    """
+    documents = build_documents(run_ids)
+    if documents:
+        (postgresql if connection.vendor == "postgresql" else sqlite).store_documents(documents)
+
+
+def reindex_runs(*, above: int, limit: int) -> list[int]:
+    """Index the next ``limit`` runs above a run number again, of those that were indexed; gives their numbers."""
+    with transaction.atomic():
+        runs = Run.objects.filter(pk__gt=above, is_tallied=True).order_by("pk").select_for_update()
+        run_ids = [run.pk for run in runs.only("pk")[:limit]]
+        index_runs(run_ids)
+    return run_ids
