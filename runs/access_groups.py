@@ -61,7 +61,13 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         "runs", _EVERY_ACTION, "flowspending", "limitledger"
     ),
     "They follow from runs, and are shown to whoever may see those.": _name_permissions(
-        "runs", _EVERY_ACTION, "runfacet", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
+        "runs", _EVERY_ACTION, "runfacet", "runlevels", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
+    ),
+    "Whoever may see, cancel or start runs may do so to many at once; rows tell how far that is.": _name_permissions(
+        "runs", _EVERY_ACTION, "bulkaction", "runexport"
+    ),
+    "Users keep views of their own, in the list of runs; whoever may see runs may.": _name_permissions(
+        "runs", _EVERY_ACTION, "savedview"
     ),
 }
 """Permissions of flows and runs that no group has, by the reason. Django makes them for every model."""

@@ -1,20 +1,26 @@
 """Runs and their history: rows that the worker writes and pages read.
 
 ``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought; ``worker`` who is at
-work; ``facet`` what runs can be found by; ``statistics`` what they come to by day; ``spending`` what flows with a
-budget have used; ``limit`` what the provider may be asked for.
+work; ``facet`` and ``run_levels`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
+what they come to by day; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked
+for; ``long_work`` what is done to many runs at once.
 """
 
 from runs.models.facet import FacetKind, RunFacet
 from runs.models.history import Attempt, Issue, Step, TokenUsage
 from runs.models.limit import LimitLedger, RateLimit
+from runs.models.long_work import BulkAction, BulkKind, RunExport, WorkState
 from runs.models.run import EndReason, Priority, Run, RunStatus
+from runs.models.run_levels import RunLevels
+from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
 from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
 from runs.models.worker import Worker
 
 __all__ = [
     "Attempt",
+    "BulkAction",
+    "BulkKind",
     "DailyAudits",
     "DailyIssues",
     "DailyRuns",
@@ -27,9 +33,13 @@ __all__ = [
     "Priority",
     "RateLimit",
     "Run",
+    "RunExport",
     "RunFacet",
+    "RunLevels",
     "RunStatus",
+    "SavedView",
     "Step",
     "TokenUsage",
+    "WorkState",
     "Worker",
 ]

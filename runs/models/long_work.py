@@ -1,0 +1,221 @@
+"""Work that takes longer than a request: what is done to many runs at once, and files of many runs.
+
+Both go through runs from the newest number to the oldest and keep how far they came. A bulk action goes on from there
+after a crash; of an export only its reader can ask again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from runs.models.run import in_future
+
+MOST_NOTES = 100
+"""How many runs that were left out a bulk action remembers by name; the others are counted."""
+
+
+class BulkKind(models.TextChoices):
+    CANCEL = "cancel", "Cancel"
+    RUN_AGAIN = "run_again", "Run again"
+
+
+class WorkState(models.TextChoices):
+    """How long work stands. ``stopped`` is what somebody wanted, ``failed`` is not."""
+
+    WAITING = "waiting", "Waiting"
+    WORKING = "working", "Working"
+    DONE = "done", "Done"
+    STOPPED = "stopped", "Stopped"
+    FAILED = "failed", "Failed"
+
+
+UNFINISHED = (WorkState.WAITING, WorkState.WORKING)
+
+
+class BulkActionQuerySet(models.QuerySet["BulkAction"]):
+    def unfinished(self) -> Self:
+        """Actions that have something left to do."""
+        return self.filter(state__in=UNFINISHED)
+
+    def silent(self, length: timedelta) -> Self:
+        """Unfinished actions that nobody has worked on for so long."""
+        return self.unfinished().filter(touched_at__lt=in_future(-length))
+
+
+class BulkAction(models.Model):
+    """One thing that is done to many runs: those that were chosen, or all that match filters.
+
+    It goes through the runs by falling number. ``position`` is where it stands: the next run that it looks at has a
+    lower number. What a batch did and the position behind it are stored in one transaction.
+    """
+
+    token = models.UUIDField(unique=True, help_text="Of the form that asked for it: sent twice, it is done once.")
+    kind = models.CharField(max_length=9, choices=BulkKind)
+    run_ids = models.JSONField(null=True, blank=True, help_text="The chosen runs; null for all that match.")
+    query = models.TextField(blank=True, default="", help_text="The filters of the list, as in its address.")
+    time_zone = models.CharField(max_length=100, default="UTC", help_text="In which days of filters begin and end.")
+    uses_live_version = models.BooleanField(default=False, help_text="Run again under the live version of the flow.")
+    most = models.PositiveIntegerField(null=True, blank=True, help_text="How many runs it may start.")
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WAITING)
+    problem = models.TextField(blank=True, default="", help_text="Why it failed, in one sentence.")
+    newest = models.BigIntegerField(help_text="No run with a higher number is meant.")
+    oldest = models.BigIntegerField(help_text="No run with a lower number is meant.")
+    position = models.BigIntegerField(help_text="Runs with a lower number are still to be looked at.")
+    turn = models.PositiveIntegerField(default=0, help_text="Counts the messages that pass it on; only the last holds.")
+    revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
+
+    done = models.PositiveIntegerField(default=0)
+    skipped = models.PositiveIntegerField(default=0, help_text="Runs where there was nothing to do.")
+    failed = models.PositiveIntegerField(default=0, help_text="Runs where it was not possible.")
+    notes = models.JSONField(
+        default=list, blank=True, help_text="The first runs that were skipped or failed: number, which of the two, why."
+    )
+
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    touched_at = models.DateTimeField(db_default=Now(), help_text="When it last came on.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = BulkActionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=BulkKind.values), name="bulk_kind_known"),
+            models.CheckConstraint(condition=Q(state__in=WorkState.values), name="bulk_state_known"),
+        ]
+        indexes = [models.Index(fields=["state", "touched_at"], name="bulk_by_state")]
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """What the runs that it starts are found by."""
+        return f"bulk-{self.pk}"
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in UNFINISHED
+
+    @property
+    def left_out(self) -> int:
+        """Runs to which nothing was done."""
+        return self.skipped + self.failed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has started as many runs as it may."""
+        return self.most is not None and self.done >= self.most
+
+    @property
+    def percent(self) -> int:
+        """How much is behind: of the chosen runs, of those that it may start, or of the run numbers to look at."""
+        if self.state == WorkState.DONE:
+            return 100
+        if self.run_ids is not None:
+            behind = sum(1 for run_id in self.run_ids if run_id >= self.position)
+            return behind * 100 // max(len(self.run_ids), 1)
+        started = self.done * 100 // self.most if self.most else 0
+        return max(started, _measure(self.newest, self.oldest, self.position))
+
+    def note(self, *, run_id: int, is_failure: bool, sentence: str) -> None:
+        """Count a run that was left out, and remember why; the caller saves."""
+        if is_failure:
+            self.failed += 1
+        else:
+            self.skipped += 1
+        if len(self.notes) < MOST_NOTES:
+            self.notes.append({"run": run_id, "failed": is_failure, "sentence": sentence})
+
+    def come_to(self, position: int) -> None:
+        """Store what a batch did, and that all runs from ``position`` upwards are looked at."""
+        self.position = position
+        values: dict[str, Any] = {name: getattr(self, name) for name in ("done", "skipped", "failed", "notes")}
+        if self.state == WorkState.WAITING:
+            self.state = values["state"] = WorkState.WORKING
+            values["started_at"] = Now()
+        self._update(position=position, **values)
+
+    def end(self, state: WorkState, problem: str = "") -> None:
+        """Store that nothing is left to do, or that nothing more will be done."""
+        self.state, self.problem = state, problem
+        self._update(state=state, problem=problem, ended_at=Now())
+
+    def pass_on(self) -> int:
+        """Make earlier messages about it void; gives the turn that a new one has to name."""
+        self.turn += 1
+        BulkAction.objects.filter(pk=self.pk).update(turn=self.turn, touched_at=Now())
+        return self.turn
+
+    def stop(self) -> bool:
+        """End it where it stands; False if it had ended already. What it has done stays done."""
+        values: dict[str, Any] = {"state": WorkState.STOPPED, "ended_at": Now(), "revision": F("revision") + 1}
+        is_stopped = BulkAction.objects.unfinished().filter(pk=self.pk).update(**values)
+        self.refresh_from_db()
+        return bool(is_stopped)
+
+    def _update(self, **values: Any) -> None:
+        BulkAction.objects.filter(pk=self.pk).update(**values, touched_at=Now(), revision=F("revision") + 1)
+
+
+class RunExport(models.Model):
+    """One download of a list of runs: who took what, and how far it is."""
+
+    token = models.UUIDField(unique=True, help_text="By which the page that began it asks how far it is.")
+    format = models.CharField(max_length=5)
+    has_attempts = models.BooleanField(default=False)
+    query = models.TextField(blank=True, default="", help_text="The filters of the list, as in its address.")
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WORKING)
+    newest = models.BigIntegerField(help_text="The number of the first run that there was to write.")
+    oldest = models.BigIntegerField(help_text="The number of the last one.")
+    position = models.BigIntegerField(help_text="Runs from this number upwards are looked at.")
+    written = models.PositiveIntegerField(default=0, help_text="Runs that the file holds.")
+    created_at = models.DateTimeField(db_default=Now())
+    touched_at = models.DateTimeField(db_default=Now(), help_text="When it last came on.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [models.CheckConstraint(condition=Q(state__in=WorkState.values), name="export_state_known")]
+
+    def __str__(self) -> str:
+        return f"{self.format} of {self.written} runs"
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in UNFINISHED
+
+    @property
+    def percent(self) -> int:
+        """How much of the run numbers to look at is behind."""
+        return 100 if self.state == WorkState.DONE else _measure(self.newest, self.oldest, self.position)
+
+    def come_to(self, *, position: int, written: int) -> None:
+        """Store how far it is."""
+        RunExport.objects.filter(pk=self.pk).update(position=position, written=written, touched_at=Now())
+
+    def end(self, state: WorkState, *, position: int, written: int) -> None:
+        """Store that it is over: all written, or its reader went away."""
+        RunExport.objects.filter(pk=self.pk).update(
+            state=state, position=position, written=written, touched_at=Now(), ended_at=Now()
+        )
+
+
+def _measure(newest: int, oldest: int, position: int) -> int:
+    """How much of a range of run numbers is behind, in percent. Runs that match are not counted: that may take long."""
+    length = newest - oldest + 1
+    return max(0, min(100, (newest + 1 - position) * 100 // length)) if length > 0 else 100

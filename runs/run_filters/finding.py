@@ -1,0 +1,169 @@
+"""Finding runs, at the same cost however many there are.
+
+Each filter reads its runs off an index in the order of run numbers (see ``streams``). With several filters the rarest
+is read, a bounded number of runs ahead, and each of these is checked against the others. Where that is not enough for a
+page, the finding says how far it looked, and whoever wants more goes on from there: no query reads without bound.
+
+Days become bounds of run numbers, since runs are numbered very nearly in the order in which they are created; each run
+is checked against the days too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runs.models import Run
+from runs.run_filters.conditions import Condition, build_created_since, build_created_until, list_conditions
+from runs.run_filters.filters import RunFilters
+from runs.run_filters.reading import read_run_number
+from runs.run_filters.streams import EVERY_RUN, Span, Stream, Text, count_ahead, fetch_rows, read_merged
+from runs.search import look_for_runs, read_query
+
+FIRST_LOOK = 300
+"""Runs that are checked first: as a rule a page is among them."""
+LOOK_THROUGH = 2_000
+"""Runs that are checked at most."""
+PROBED = 1_000
+"""Runs of each filter that are counted to find the rarest one."""
+DISORDER = 200
+"""Runs that may have been created between two whose numbers are the other way round: as many as submit at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRuns:
+    """Numbers of runs that match, the newest first, and how to go on."""
+
+    ids: tuple[int, ...]
+    looked_to: int | None
+    """The last run number that was looked at where looking stopped early: the lowest, or with ``after`` the highest.
+
+    None if ``ids`` is all there is, or as many as were asked for. Else there may be more behind it: look further with
+    it as ``before`` or ``after``.
+    """
+
+
+class _Source(Protocol):
+    def __call__(self, span: Span, limit: int) -> tuple[Sequence[int], int | None]:
+        """The numbers of the first ``limit`` runs in ``span``, and the last number looked at if there may be more."""
+
+
+def find_runs(
+    filters: RunFilters, *, before: int | None = None, after: int | None = None, limit: int = 50
+) -> FoundRuns:
+    """Up to ``limit`` runs that match: the newest below ``before``, or the oldest above ``after``.
+
+    Raises ``ValueError`` for a search that ``read_filters`` would not have let through.
+    """
+    span = _find_span(filters, before, after)
+    if span is None:
+        return FoundRuns((), None)
+    conditions = list(list_conditions(filters))
+    indexed = [condition for condition in conditions if condition.streams]
+    if filters.search:
+        source, rest = _build_search(filters.search), conditions
+    else:
+        source, rest = _read_by(indexed[0] if indexed else None, conditions)
+    found: list[int] = []
+    looked_to: int | None = None
+    for turn, look in enumerate(_plan_looks(limit, is_checked=bool(rest))):
+        if turn and len(indexed) > 1 and not filters.search:
+            # It pays to find out which is the rarest only where any of them was not enough.
+            source, rest = _read_by(_find_rarest(indexed, span), conditions)
+        candidates, looked_to = source(span, look)
+        found += _check(candidates, rest, span, limit - len(found))
+        if len(found) >= limit or looked_to is None:
+            looked_to = None
+            break
+        span = span.behind(looked_to)
+    return FoundRuns(tuple(sorted(found, reverse=True)), looked_to)
+
+
+def _plan_looks(limit: int, *, is_checked: bool) -> tuple[int, ...]:
+    """How many runs to read, one look after the other."""
+    return (max(FIRST_LOOK, limit), max(LOOK_THROUGH - FIRST_LOOK, limit)) if is_checked else (limit,)
+
+
+def _find_span(filters: RunFilters, before: int | None, after: int | None) -> Span | None:
+    """The numbers to look at; None if no run can match."""
+    span = Span(is_ascending=after is not None)
+    if after is not None:
+        span = span.cut(lowest=after + 1)
+    elif before is not None:
+        span = span.cut(highest=before - 1)
+    if filters.since is not None:
+        first = _list_created(build_created_since(filters.since), "ASC")
+        if not first:
+            return None
+        span = span.cut(lowest=min(first))
+    if filters.until is not None:
+        last = _list_created(build_created_until(filters.until), "DESC")
+        if not last:
+            return None
+        span = span.cut(highest=max(last))
+    return span if span.lowest <= span.highest else None
+
+
+def _list_created(created: Text, order: str) -> list[int]:
+    """The numbers of the runs next to a bound of time."""
+    sql = f"SELECT id FROM runs_run WHERE {created.sql} ORDER BY created_at {order}, id {order} LIMIT {DISORDER}"  # noqa: S608  # see Text
+    return [number for (number,) in fetch_rows(Text(sql, created.parameters))]
+
+
+def _read_by(condition: Condition | None, conditions: Sequence[Condition]) -> tuple[_Source, list[Condition]]:
+    """Where the runs of a condition are read, all runs without one, and what is left to check of all conditions."""
+    if condition is None:
+        return _Reader((EVERY_RUN,)), list(conditions)
+    rest = [other for other in conditions if other is not condition or not condition.is_exact]
+    return _Reader(condition.streams), rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    streams: tuple[Stream, ...]
+
+    def __call__(self, span: Span, limit: int) -> tuple[Sequence[int], int | None]:
+        numbers = read_merged(self.streams, span, limit)
+        return numbers, numbers[-1] if len(numbers) == limit else None
+
+
+def _find_rarest(conditions: Sequence[Condition], span: Span) -> Condition:
+    """The condition with the fewest runs; of those with very many, the one whose next ones lie the farthest apart."""
+    counts = count_ahead([condition.streams for condition in conditions], span, PROBED)
+    direction = -1 if span.is_ascending else 1
+    ranked = [(count, direction * last, position) for position, (count, last) in enumerate(counts)]
+    return conditions[min(ranked)[-1]]
+
+
+def _build_search(text: str) -> _Source:
+    number = read_run_number(text)
+    if number is not None and Run.objects.filter(pk=number).exists():
+        return lambda span, _: ([number] if span.holds(number) else [], None)
+    query = read_query(text)
+
+    def search(span: Span, limit: int) -> tuple[Sequence[int], int | None]:
+        if span.is_ascending:
+            hits = look_for_runs(query, after=span.lowest - 1, limit=limit)
+            numbers = hits.ids[::-1]
+        else:
+            hits = look_for_runs(query, before=span.highest + 1, limit=limit)
+            numbers = hits.ids
+        looked_to = hits.looked_to or (numbers[-1] if len(numbers) == limit else None)
+        has_more = looked_to is not None and span.holds(looked_to)
+        return [number for number in numbers if span.holds(number)], looked_to if has_more else None
+
+    return search
+
+
+def _check(numbers: Sequence[int], conditions: Sequence[Condition], span: Span, limit: int) -> list[int]:
+    """The first ``limit`` of ``numbers`` whose runs meet all ``conditions``."""
+    if not conditions or not numbers:
+        return list(numbers[:limit])
+    checks = " AND ".join(condition.check.sql for condition in conditions)
+    among = ", ".join(map(str, numbers))
+    # Neither order nor limit: they would tempt a planner to walk along all runs instead of looking these up.
+    sql = f"SELECT id FROM runs_run WHERE id IN ({among}) AND {checks}"  # noqa: S608  # see Text
+    parameters = tuple(value for condition in conditions for value in condition.check.parameters)
+    matching = [number for (number,) in fetch_rows(Text(sql, parameters))]
+    return sorted(matching, reverse=not span.is_ascending)[:limit]

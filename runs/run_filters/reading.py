@@ -1,0 +1,189 @@
+"""Filters from a query string: what makes no sense becomes a sentence and is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.utils.datastructures import MultiValueDict
+
+from flows.engine.issues import Severity
+from flows.models import Flow, FlowVersion
+from runs.facets import LONGEST_VALUE
+from runs.models import RunStatus
+from runs.run_filters.filters import PARAMETERS, RunFilters
+from runs.run_filters.streams import LARGEST_NUMBER
+from runs.search import read_query
+
+_LARGEST_COST = 1_000_000_000
+_LONGEST_VERSION = 9
+_YEARS = range(1970, 2200)
+_SHOWN = 40
+_RUN_NUMBER = re.compile(r"#?([0-9]{1,19})", re.ASCII)
+
+
+def read_filters(query: Mapping[str, str]) -> tuple[RunFilters, tuple[str, ...]]:
+    """The filters that a query string asks for. A value that makes no sense gives a sentence and is left out.
+
+    Costs a query for each of flow, version and user that is named.
+    """
+    values: dict[str, Any] = {}
+    problems = []
+    for parameter, name in PARAMETERS.items():
+        text = _get_text(query, parameter)
+        if text:
+            try:
+                values[name] = _READERS[parameter](_check_text(parameter, text))
+            except ValueError as error:
+                problems.append(str(error))
+    problems += [problem for check in (_check_version, _check_days) if (problem := check(values))]
+    return RunFilters(**values), tuple(problems)
+
+
+def read_run_number(text: str) -> int | None:
+    """The number of a run that somebody typed, with or without “#”; None if it is something else."""
+    match = _RUN_NUMBER.fullmatch(text)
+    return int(match[1]) if match and int(match[1]) <= LARGEST_NUMBER else None
+
+
+def shorten(text: str) -> str:
+    """Text of an address as a sentence shows it."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _get_text(query: Mapping[str, str], parameter: str) -> str:
+    if parameter == "status" and isinstance(query, MultiValueDict):
+        # A form with a box for each status repeats the name.
+        return ",".join(text for text in query.getlist(parameter) if text)
+    return query.get(parameter, "").strip()
+
+
+def _check_text(parameter: str, text: str) -> str:
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("A filter held characters that no text of a run has; it is left out.")
+    # A search says itself how long it may be.
+    if parameter != "q" and len(text) > LONGEST_VALUE:
+        raise ValueError(f"“{shorten(text)}” is longer than {LONGEST_VALUE} characters; the filter is left out.")
+    return text
+
+
+def _read_search(text: str) -> str:
+    if read_run_number(text) is None:
+        try:
+            read_query(text)
+        except ValueError as error:
+            raise ValueError(f"{error} Nothing was searched for.") from error
+    return text
+
+
+def _read_flow(text: str) -> str:
+    if not Flow.objects.filter(name=text).exists():
+        raise ValueError(f"There is no flow “{shorten(text)}”; runs of all flows are shown.")
+    return text
+
+
+def _read_version(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_VERSION and int(text)):
+        raise ValueError(
+            f"“{shorten(text)}” is not the number of a version, such as 3; runs of all versions are shown."
+        )
+    return int(text)
+
+
+def _read_status(text: str) -> str:
+    wanted = set(text.split(","))
+    unknown = sorted(wanted.difference(RunStatus.values))
+    if unknown:
+        raise ValueError(
+            f"“{shorten(unknown[0])}” is not a status; it can be {', '.join(RunStatus.values)}. All runs are shown."
+        )
+    return "" if len(wanted) == len(RunStatus) else ",".join(status for status in RunStatus.values if status in wanted)
+
+
+def _read_severity(text: str) -> str:
+    names = [severity.value for severity in Severity]
+    if text not in names:
+        raise ValueError(
+            f"“{shorten(text)}” is not a severity; it can be {', '.join(names)}. Runs are shown whatever their issues."
+        )
+    return text
+
+
+def _read_day(text: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = date.min
+    if len(text) != len("2026-11-21") or day.year not in _YEARS:
+        raise ValueError(f"“{shorten(text)}” is not a day such as 2026-11-21; runs of all days are shown.")
+    return day
+
+
+def _read_cost(text: str) -> Decimal:
+    try:
+        cost = Decimal(text.removeprefix("$"))
+    except InvalidOperation:
+        cost = Decimal(-1)
+    if not cost.is_finite() or not 0 <= cost <= _LARGEST_COST or cost != round(cost, 8):
+        raise ValueError(
+            f"“{shorten(text)}” is not a sum in US dollars such as 0.05; runs are shown whatever they cost."
+        )
+    return cost
+
+
+def _read_tokens(text: str) -> int:
+    digits = re.sub(r"[\s,_]", "", text)
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 15:
+        raise ValueError(
+            f"“{shorten(text)}” is not a number of tokens such as 20000; runs are shown whatever they used."
+        )
+    return int(digits)
+
+
+def _read_user(text: str) -> str:
+    if not get_user_model().objects.filter(username=text).exists():
+        raise ValueError(f"There is no user “{shorten(text)}”; runs of everybody are shown.")
+    return text
+
+
+def _check_version(values: dict[str, Any]) -> str:
+    version = values.get("version")
+    if version is None:
+        return ""
+    if not (flow := values.get("flow")):
+        del values["version"]
+        return "Versions are counted within a flow: choose the flow too. Runs of all versions are shown."
+    if not FlowVersion.objects.filter(flow__name=flow, number=version).exists():
+        del values["version"]
+        return f"The flow “{shorten(flow)}” has no version {version}; runs of all its versions are shown."
+    return ""
+
+
+def _check_days(values: dict[str, Any]) -> str:
+    since, until = values.get("since"), values.get("until")
+    if since is None or until is None or since <= until:
+        return ""
+    del values["since"], values["until"]
+    return f"No day is after {since} and before {until}: the first day comes first. Runs of all days are shown."
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "q": _read_search,
+    "flow": _read_flow,
+    "version": _read_version,
+    "status": _read_status,
+    "severity": _read_severity,
+    "audit": str,
+    "code": str,
+    "model": str,
+    "label": str,
+    "from": _read_day,
+    "to": _read_day,
+    "cost": _read_cost,
+    "tokens": _read_tokens,
+    "by": _read_user,
+}
