@@ -1,27 +1,151 @@
-"""What is made of a run once it has ended: statistics and search, batch by batch, beside the work itself.
+"""What is made of a run once it has ended: statistics, search, and what it can be found by.
 
-A run is counted in the transaction that marks it, so that it counts once, however it ended and whoever comes to it.
+It is made batch by batch, beside the work itself. A run is tallied in the transaction that marks it, so that it counts
+once, however it ended and whoever comes to it.
 """
 
 from __future__ import annotations
 
-from django.db import transaction
+import logging
+import time
+from collections.abc import Collection
 
-from runs.models import Run
+from django.db import DatabaseError, InterfaceError, transaction
+from django.db.models import Count
+
+from flows.engine.issues import Severity
+from runs.facets import Facet, add_facets
+from runs.models import FacetKind, Run, RunFacet
+from runs.models.run import RunQuerySet
+from runs.models.run_levels import store_levels
 from runs.search import index_runs
 from runs.statistics import count_runs
+from runs.statistics.ended_runs import EndedRun
+from runs.statistics.turns import take_turn
 
-BATCH = 200
-"""Runs tallied in one transaction."""
+logger = logging.getLogger(__name__)
+
+FIRST_BATCH, BATCH = 10, 100
+"""Runs tallied in one transaction: with how many a worker begins, since some may be large, and at most."""
+TIME_BOX = 0.05
+"""Seconds that a transaction may take: whoever has something to store waits for so long. Batches are made to fit."""
+PATIENCE = 1.0
+"""Seconds between looks for runs that have ended, while there are none."""
+SHARE = 3
+"""While runs are under way, tallying rests for so many times as long as it worked."""
+FIRST_REST, LONGEST_REST = 0.1, 60.0
+"""Seconds until the next try after some that failed: twice as long each time, up to the latter."""
 
 
-def tally_ended_runs(*, limit: int = BATCH) -> int:
-    """Tally up to ``limit`` runs that have ended, the oldest first; gives their number."""
+def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = ()) -> int:
+    """Tally up to ``limit`` runs that have ended, the oldest first; gives their number.
+
+    Gives 0 also while somebody else is at it, or statistics are rebuilt. ``without`` are runs that are left alone.
+    """
+    waiting = _find_waiting(without)
+    # Asked often and mostly in vain: a look that takes no lock comes first.
+    if not waiting.exists():
+        return 0
     with transaction.atomic():
-        found = Run.objects.untallied().order_by("pk").select_for_update(skip_locked=True)[:limit]
-        run_ids = [run.pk for run in found.only("pk")]
+        if not take_turn():
+            return 0
+        # Nobody else tallies now, and ended runs don't change: a lock keeps them from being deleted meanwhile.
+        run_ids = list(waiting.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
         if run_ids:
-            count_runs(run_ids)
+            _complete_facets(count_runs(run_ids))
             index_runs(run_ids)
+            store_levels(run_ids=run_ids)
             Run.objects.filter(pk__in=run_ids).update(is_tallied=True)
     return len(run_ids)
+
+
+def _find_waiting(without: Collection[int]) -> RunQuerySet:
+    return Run.objects.untallied().exclude(pk__in=without).order_by("pk")
+
+
+def _complete_facets(runs: Collection[EndedRun]) -> None:
+    """Store the facets of runs that lack some: those with attempts from before there were facets."""
+    rows = RunFacet.objects.filter(run__in=[run.run_id for run in runs]).exclude(kind=FacetKind.LABEL)
+    stored = dict(rows.order_by().values_list("run_id").annotate(Count("pk")))
+    wanted = {run.run_id: _list_facets(run) for run in runs}
+    add_facets(
+        (run_id, facet)
+        for run_id, facets in wanted.items()
+        if len(facets) > stored.get(run_id, 0)
+        for facet in sorted(facets)
+    )
+
+
+def _list_facets(run: EndedRun) -> set[Facet]:
+    """The facets of all attempts of a run, as ``runs.facets.list_facets`` gives them for each as it ends."""
+    facets: set[Facet] = set()
+    for attempt in run.attempts:
+        if attempt.model:
+            facets.add((FacetKind.MODEL, attempt.model))
+        for issue in attempt.issues:
+            facets.add((FacetKind.CODE, issue.code))
+            if issue.audit:
+                facets.add((FacetKind.AUDIT, issue.audit))
+            facets.update((FacetKind.SEVERITY, name) for name in _SEVERITIES_BELOW[issue.severity])
+    return facets
+
+
+_SEVERITIES_BELOW = {
+    severity.value: [other.value for other in Severity if severity.at_least(other)] for severity in Severity
+}
+"""The thresholds that an issue of a severity reaches."""
+
+
+class Tally:
+    """The tallying of one worker, a batch at a time beside its other work."""
+
+    def __init__(self) -> None:
+        self._size = FIRST_BATCH
+        self._left_out: list[int] = []
+        """Runs that can't be tallied; the next worker tries them again."""
+        self._failures = 0
+        """Tries in a row that failed."""
+
+    def advance(self, *, is_busy: bool) -> float:
+        """Tally the next batch; gives the seconds until the next one is due. Raises nothing.
+
+        ``is_busy`` says whether the worker has runs under way, which come first.
+        """
+        begin = time.monotonic()
+        try:
+            count = tally_ended_runs(limit=self._size, without=self._left_out)
+        except Exception as error:  # whatever it is, runs go on  # noqa: BLE001
+            return self._note_failure(error)
+        taken = time.monotonic() - begin
+        self._failures = 0
+        if count < self._size:
+            rest = PATIENCE
+        else:
+            rest = taken * SHARE if is_busy else 0.0
+        self._fit(count, taken)
+        return rest
+
+    def _fit(self, count: int, taken: float) -> None:
+        """Choose the size of the next batch by how long the last one took."""
+        if taken > TIME_BOX:
+            self._size = max(1, self._size // 2)
+        elif count == self._size and taken < TIME_BOX / 2:
+            self._size = min(BATCH, self._size * 2)
+
+    def _note_failure(self, error: Exception) -> float:
+        """Take fewer runs at a time, to find the one that is to blame; gives the seconds until the next try."""
+        self._failures += 1
+        if self._size == 1:
+            self._leave_out(error)
+        self._size = max(1, self._size // 4)
+        return min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures, 16))
+
+    def _leave_out(self, error: Exception) -> None:
+        try:
+            run_id = _find_waiting(self._left_out).values_list("pk", flat=True).first()
+        except (DatabaseError, InterfaceError):
+            # The database is away: no run is to blame, and whoever stores attempts says so.
+            return
+        if run_id is not None:
+            self._left_out.append(run_id)
+            logger.error("Run %s is left out of statistics and search.", run_id, exc_info=error)

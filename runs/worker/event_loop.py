@@ -24,6 +24,7 @@ from runs.ownership import Owner
 from runs.provider import choose_pricing, create_client, is_simulated
 from runs.spending import FlowBudget, load_budgets
 from runs.sweep import sweep
+from runs.tally import Tally
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
 from runs.worker.run_task import Interruption, RunTask, Workplace
 from runs.worker.stop_flags import hurrying, stopping
@@ -89,6 +90,8 @@ class Drain:
             self._channel = WakeChannel(self._news)
             listening = asyncio.create_task(self._channel.listen())
             closing.callback(listening.cancel)
+            tallying = asyncio.create_task(self._tally())
+            closing.callback(tallying.cancel)
             is_well = False
             try:
                 await self._work()
@@ -109,6 +112,14 @@ class Drain:
                 await self._guard(partial(self._database.ask, self._make_room))
                 return
             await self._wait_for_news(self._choose_pause() if is_well else SLOW_LOOK)
+
+    async def _tally(self) -> None:
+        """Count runs that have ended, whoever ended them, for as long as this drain works."""
+        tally = Tally()
+        while True:
+            # In small parts: what runs have to store comes first.
+            rest = await self._database.ask(lambda: tally.advance(is_busy=bool(self._tasks)))
+            await asyncio.sleep(rest)
 
     def _choose_pause(self) -> float:
         """Seconds until the next look for queued runs, if nothing makes one worthwhile earlier."""
