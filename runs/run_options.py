@@ -1,8 +1,9 @@
-"""What a run may be given besides its input, read from what people type: priority, budgets, time limit."""
+"""What a run may be given besides its input, read from what people type: labels, priority, budgets, time limit."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
@@ -10,6 +11,10 @@ from runs.models import Priority
 
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")
 """A number in groups of three, as pages and sentences show it: it may be pasted."""
+
+MOST_LABELS = 10
+LONGEST_LABEL = 50
+"""Characters."""
 
 PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 
@@ -44,6 +49,29 @@ def read_cost_budget(text: str) -> Decimal | None:
             f"“{text[:40]}” is not a cost budget; write USD from {LEAST_COST_BUDGET} to {MAX_COST_BUDGET:,}, like 0.50."
         )
     return Decimal(amount)
+
+
+def read_labels(text: str) -> tuple[str, ...]:
+    """Labels with commas between them, in their order, each once. Raises ``ValueError`` with a sentence."""
+    labels = tuple(dict.fromkeys(" ".join(part.split()) for part in text.split(",") if part.strip()))
+    check_labels(labels)
+    return labels
+
+
+def check_labels(labels: Sequence[str]) -> None:
+    """Raise ``ValueError`` with a sentence if there are too many, or one is no short text of characters one can see."""
+    if len(labels) > MOST_LABELS:
+        raise ValueError(f"A run has at most {MOST_LABELS} labels; these are {len(labels)}.")
+    for label in labels:
+        shown = ascii(label[:40])[1:-1] if not label.isprintable() else label[:40]
+        if not label.strip() or not label.isprintable():
+            raise ValueError(
+                f"The label “{shown}” has characters that can’t be seen; write it with letters and digits."
+            )
+        if len(label) > LONGEST_LABEL:
+            raise ValueError(f"The label “{shown}…” is longer than {LONGEST_LABEL} characters.")
+        if "," in label:
+            raise ValueError(f"The label “{shown}” has a comma in it; commas stand between labels.")
 
 
 def _read_whole(text: str, what: str, most: int, example: str, *, unit: str = "") -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from flows.models import Flow, FlowVersion
 from runs.facets import add_facets
 from runs.models import FacetKind, Priority, Run
 from runs.queue import wake_worker
+from runs.run_options import check_labels
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -35,7 +36,7 @@ def submit_run(
     token_budget: int | None = None,
     cost_budget: Decimal | None = None,
     time_limit: int | None = None,
-    labels: Collection[str] = (),
+    labels: Sequence[str] = (),
 ) -> Run:
     """Queue a run of ``version``, by default the live one, and wake a worker.
 
@@ -43,8 +44,9 @@ def submit_run(
     says. ``labels`` are short texts by which the run is found again.
 
     Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema, and
-    ``NotRunnableError`` if the flow has nothing to run.
+    ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels that can't be.
     """
+    check_labels(labels)
     version = version or flow.live_version
     if version is None:
         raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")

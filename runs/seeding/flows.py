@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,6 +28,13 @@ class SeededVersion:
 
     version: FlowVersion
     scripts: tuple[Script, ...]
+    sample: Mapping[str, Any]
+    """An input that fits."""
+
+    def make_input(self, words: str) -> dict[str, Any]:
+        """An input that fits and holds ``words``: they follow what its longest text says."""
+        longest = max(self.sample, key=lambda name: len(self.sample[name]) if isinstance(self.sample[name], str) else 0)
+        return {**self.sample, longest: f"{self.sample[longest]} {words}"}
 
 
 def load_seeded_flows(*, seed: int, since: datetime, length: timedelta) -> list[list[SeededVersion]]:
@@ -43,7 +51,7 @@ def load_seeded_flows(*, seed: int, since: datetime, length: timedelta) -> list[
                 _backdate(version, since + length * number / VERSIONS)
             spec = version.flow_spec.resolve(ModelSettings(model="gpt-5-mini"))
             scripts = invent_scripts(spec, count=SCRIPTS, seed=f"{seed}/{name}/{number}")
-            versions.append(SeededVersion(version, scripts))
+            versions.append(SeededVersion(version, scripts, document["input_schema"]["examples"][0]))
         flow = Flow.objects.get(name=PREFIX + name)
         flow.make_live(versions[-1].version)
         flows.append(versions)

@@ -111,7 +111,7 @@ def _plan_runs(
         yield _Plan(
             version=version,
             script=random.choice(version.scripts),
-            input={"topic": " ".join(words), "number": number},
+            input=version.make_input(" ".join(words)),
             user=random.choices(users, weights=(6, 3, 1))[0],
             labels=random.sample(LABELS, k=1) if random.random() < 0.1 else [],
             created_at=created_at,

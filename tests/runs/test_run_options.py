@@ -1,4 +1,4 @@
-"""What people type for priority, budgets and time limit."""
+"""What people type for labels, priority, budgets and time limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from runs.models import Priority
-from runs.run_options import read_cost_budget, read_priority, read_time_limit, read_token_budget
+from runs.run_options import (
+    check_labels,
+    read_cost_budget,
+    read_labels,
+    read_priority,
+    read_time_limit,
+    read_token_budget,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,11 @@ from runs.run_options import read_cost_budget, read_priority, read_time_limit, r
         (read_cost_budget, "$ 12", Decimal(12)),
         (read_cost_budget, "0.0001", Decimal("0.0001")),
         (read_time_limit, "600", 600),
+        (read_labels, " ", ()),
+        (read_labels, "nightly", ("nightly",)),
+        (read_labels, " b,a , b\t c,, a", ("b", "a", "b c")),
+        (read_labels, "ü" * 50, ("ü" * 50,)),
+        (read_labels, ",".join("0123456789"), tuple("0123456789")),
     ],
 )
 def test_what_can_be_read(read: Callable[[str], Any], text: str, value: Any) -> None:
@@ -66,3 +78,26 @@ def test_what_can_not_be_read_gets_a_sentence_with_an_example(
     with pytest.raises(ValueError, match="is not a") as refusal:
         read(text)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (",".join("0123456789a"), "A run has at most 10 labels; these are 11."),
+        ("x" * 51, f"The label “{'x' * 40}…” is longer than 50 characters."),
+        ("a\x00b", r"The label “a\x00b” has characters that can’t be seen; write it with letters and digits."),
+        ("a\u202eb", r"The label “a\u202eb” has characters that can’t be seen; write it with letters and digits."),
+        ("a\ud83d", r"The label “a\ud83d” has characters that can’t be seen; write it with letters and digits."),
+    ],
+)
+def test_labels_that_can_not_be_shown_beside_others_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match="label") as refusal:
+        read_labels(text)
+    assert str(refusal.value) == sentence
+
+
+def test_labels_that_come_one_by_one_are_checked_alike() -> None:
+    check_labels(["nightly", "customer 42"])
+    for labels in (["a, b"], [" "], [""], ["x" * 51], list("0123456789a")):
+        with pytest.raises(ValueError, match="label"):
+            check_labels(labels)

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import Count, Sum
 
+from flows.engine.running import check_input
 from flows.models import Flow
 from runs.models import Attempt, Issue, Run, RunFacet, Step, TokenUsage
 from runs.seeding import seed_history, writing
@@ -57,6 +58,11 @@ class TestSeededHistory:
         found = describe(Run.objects.select_related("flow", "version").order_by("pk"))
         assert found[:20] == found[20:40]
         assert found[:20] != found[40:]
+
+    def test_their_inputs_fit_so_that_they_can_be_run_again(self) -> None:
+        seed_history(runs=20, until=NOON)
+        for run in Run.objects.select_related("version"):
+            check_input(run.input, run.version.flow_spec.input_schema)
 
     def test_runs_can_be_found_by_what_happened_in_them(self) -> None:
         seed_history(runs=30, until=NOON)
