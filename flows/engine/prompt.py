@@ -8,6 +8,7 @@ its number, its output and its issues; both are filtered by one function, ``sele
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from flows.engine.history import Attempt, History
@@ -28,8 +29,37 @@ CURRENT_STEP_NOTE = (
 ATTEMPT_HEADING = "### Attempt {number}"
 STEP_ATTEMPT_HEADING = "### Step {step} “{name}”, attempt {number}"
 
+ISSUES_LABEL = "Issues:"
+
 LONGEST_RAW_TEXT = 4_000
 """Characters of an unusable answer that are shown to the model again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldAttempt:
+    """An earlier attempt as a call tells of it, with those of its issues that pass the filter: at least one."""
+
+    attempt: Attempt
+    heading: str
+    output: str
+    issues: tuple[Issue, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.heading, self.output, ISSUES_LABEL, *map(render_issue, self.issues)])
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSection:
+    """A section of the system message that tells of earlier attempts: at least one."""
+
+    heading: str
+    note: str
+    attempts: tuple[ToldAttempt, ...]
+
+    @property
+    def text(self) -> str:
+        return join_parts([self.heading, self.note, *(told.text for told in self.attempts)])
 
 
 def build_request(spec: FlowSpec, history: History, index: int, input: Any) -> dict[str, Any]:
@@ -72,21 +102,32 @@ def build_request(spec: FlowSpec, history: History, index: int, input: Any) -> d
 
 def build_system_message(spec: FlowSpec, history: History, index: int) -> str:
     """The step's own system message followed by the sections that have something to say."""
+    own = spec.step(index).system_message.strip()
+    return join_parts([own, *(section.text for section in build_sections(spec, history, index))])
+
+
+def build_sections(spec: FlowSpec, history: History, index: int) -> list[PromptSection]:
+    """The sections of a system message that tell of earlier attempts; those with nothing to tell are left out."""
     step = spec.step(index)
-    parts = [step.system_message.strip()]
+    minimum = step.issue_severity_filter
     earlier = [
-        _render_attempt(_step_heading(spec, attempt), attempt, issues)
+        _tell(_step_heading(spec, attempt), attempt, issues)
         for position in step.include_results
-        for attempt, issues in select_attempts(history.attempts(position), step.issue_severity_filter)
+        for attempt, issues in select_attempts(history.attempts(position), minimum)
     ]
-    if earlier:
-        parts.append("\n\n".join([PREVIOUS_STEPS_HEADING, PREVIOUS_STEPS_NOTE, *earlier]))
     current = [
-        _render_attempt(ATTEMPT_HEADING.format(number=attempt.number), attempt, issues)
-        for attempt, issues in select_attempts(history.attempts(index), step.issue_severity_filter)
+        _tell(ATTEMPT_HEADING.format(number=attempt.number), attempt, issues)
+        for attempt, issues in select_attempts(history.attempts(index), minimum)
     ]
-    if current:
-        parts.append("\n\n".join([CURRENT_STEP_HEADING, CURRENT_STEP_NOTE, *current]))
+    sections = [
+        PromptSection(PREVIOUS_STEPS_HEADING, PREVIOUS_STEPS_NOTE, tuple(earlier)),
+        PromptSection(CURRENT_STEP_HEADING, CURRENT_STEP_NOTE, tuple(current)),
+    ]
+    return [section for section in sections if section.attempts]
+
+
+def join_parts(parts: Iterable[str]) -> str:
+    """The parts of a message, with an empty line between two; empty ones are left out."""
     return "\n\n".join(part for part in parts if part)
 
 
@@ -116,8 +157,8 @@ def _step_heading(spec: FlowSpec, attempt: Attempt) -> str:
     return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=name, number=attempt.number)
 
 
-def _render_attempt(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> str:
-    return "\n".join([heading, _render_output(attempt), "Issues:", *map(_render_issue, issues)])
+def _tell(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> ToldAttempt:
+    return ToldAttempt(attempt, heading, _render_output(attempt), issues)
 
 
 def _render_output(attempt: Attempt) -> str:
@@ -130,8 +171,10 @@ def _render_output(attempt: Attempt) -> str:
     return f"Unusable output: {dump_json(raw[:LONGEST_RAW_TEXT])}"
 
 
-def _render_issue(issue: Issue) -> str:
-    place = f" (at {issue.path})" if issue.path else ""
+def render_issue(issue: Issue) -> str:
+    """What a model is told of an issue: one line, and a second one for suggestions."""
+    # A pointer holds keys as the model wrote them, line breaks and all.
+    place = f" (at {_one_line(issue.path)})" if issue.path else ""
     line = f"- {issue.severity}{place}: {_one_line(issue.description)}"
     if issue.suggestions:
         line += f"\n  Suggestions: {'; '.join(_one_line(suggestion) for suggestion in issue.suggestions)}"

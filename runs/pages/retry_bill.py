@@ -1,15 +1,39 @@
-"""What the retries of a run cost, and whether they were worth it."""
+"""What the retries of a run cost, and whether they were worth it.
+
+By money where all of it is known; else by tokens: a sum that misses something gives wrong shares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from flows.engine.usage import TokenUsage
+from flows.engine.history import Outcome
+from flows.engine.usage import TokenUsage, sum_usage
+from runs.pages.attempt_view import RUNNING
+from runs.pages.figures import NOTHING, format_cost, format_count
+from runs.pages.shares import format_share
+from runs.retry_parts import FIRST, USEFUL, WASTED, classify_attempts
 
 if TYPE_CHECKING:
     from runs.pages.run_page import StepView
+
+
+@dataclass(frozen=True, slots=True)
+class BillPart:
+    """One of the three parts, with its place on the bar in per cent of the width."""
+
+    name: str
+    """``first``, ``useful`` or ``wasted``."""
+    title: str
+    attempts: int
+    tokens: str
+    cost: str
+    share: str
+    x: str
+    width: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +41,130 @@ class RetryBill:
     """Tokens and cost of a run in three parts."""
 
     first: TokenUsage
-    """First attempts."""
+    """First tries."""
     useful: TokenUsage
     """Retries of steps that passed in the end."""
     wasted: TokenUsage
     """Retries of steps that did not."""
+    attempts: Mapping[str, int]
+    """How many attempts each part has, by its name."""
+    interrupted: int
+    """How many of these were interrupted: they are no retries, and count with the try that they were meant to be."""
+    is_open: bool
+    """A step that was retried may still pass."""
+
+    @property
+    def is_by_cost(self) -> bool:
+        """Whether shares are shares of the money; else of the tokens."""
+        known = [usage.cost for usage in self._usages.values() if usage.total or usage.cost]
+        return all(cost is not None for cost in known) and sum(cost or 0 for cost in known) > 0 and not self._misses
+
+    @property
+    def sentence(self) -> str:
+        """What the retries cost: “Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
+        amounts = self._amounts
+        whole, retries = sum(amounts.values()), amounts[USEFUL] + amounts[WASTED]
+        if not whole:
+            return "No tokens were reported." if not self.is_reported else "No tokens were used."
+        spent = f"{self._show(retries)} of {self._show(whole)}"
+        if self.is_by_cost:
+            words, it = f"Retries cost {_share(retries, whole)} of this run: {spent}", "it"
+        else:
+            words, it = f"Retries used {_share(retries, whole)} of this run’s tokens: {spent}", "them"
+        if not retries:
+            return f"{words}."
+        if not amounts[WASTED]:
+            return f"{words}; all of {it} led to a pass."
+        if not amounts[USEFUL]:
+            return f"{words}; none of {it} led to a pass{' yet' if self.is_open else ''}."
+        return f"{words}; {self._show(amounts[USEFUL])} of {it} led to a pass."
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers leave out or count in, as sentences."""
+        notes = []
+        if not self.is_reported:
+            notes.append("Attempts whose tokens were not reported count as nothing.")
+        if self._misses:
+            notes.append("Some prices are unknown, so shares are shares of the tokens.")
+        if self.interrupted:
+            notes.append("Interrupted attempts are no retries: they count with the try that they were meant to be.")
+        return tuple(notes)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether all attempts reported what they used."""
+        return all(usage.reported for usage in self._usages.values())
+
+    @property
+    def parts(self) -> tuple[BillPart, ...]:
+        """The three parts, also those in which nothing was used."""
+        amounts = self._amounts
+        whole = sum(amounts.values())
+        parts, begin = [], 0.0
+        for name, usage in self._usages.items():
+            width = float(100 * amounts[name] / whole) if whole else 0.0
+            parts.append(
+                BillPart(
+                    name=name,
+                    title="Retries, no pass yet" if name == WASTED and self.is_open else _TITLES[name],
+                    attempts=self.attempts[name],
+                    tokens=format_count(usage.total),
+                    cost=format_cost(usage.cost, usage.unpriced),
+                    share=_share(amounts[name], whole) if whole else NOTHING,
+                    x=f"{begin:.2f}%",
+                    width=f"{width:.2f}%",
+                )
+            )
+            begin += width
+        return tuple(parts)
+
+    @property
+    def _usages(self) -> Mapping[str, TokenUsage]:
+        return {FIRST: self.first, USEFUL: self.useful, WASTED: self.wasted}
+
+    @property
+    def _misses(self) -> bool:
+        """Whether tokens were used at an unknown price. A simulated run has no prices at all, and misses none."""
+        return any(usage.unpriced for usage in self._usages.values())
+
+    @property
+    def _amounts(self) -> Mapping[str, Decimal]:
+        if self.is_by_cost:
+            return {name: usage.cost or Decimal(0) for name, usage in self._usages.items()}
+        return {name: Decimal(usage.total) for name, usage in self._usages.items()}
+
+    def _show(self, amount: Decimal) -> str:
+        return format_cost(amount) if self.is_by_cost else format_count(int(amount))
+
+
+_TITLES = {FIRST: "First tries", USEFUL: "Retries that led to a pass", WASTED: "Retries that did not"}
 
 
 def split_bill(steps: Sequence[StepView]) -> RetryBill | None:
-    """Split the usage of a run; None if no step was retried."""
-    return None
+    """Split the usage of a run; None if no step that calls a model was retried."""
+    calls = [attempt for step in steps if not step.is_local for attempt in step.attempts]
+    parts = classify_attempts([(attempt.step, attempt.state) for attempt in calls])
+    retried = {
+        attempt.step
+        for attempt, part in zip(calls, parts, strict=True)
+        if part != FIRST and attempt.state != Outcome.INTERRUPTED
+    }
+    if not retried:
+        return None
+    usages: dict[str, list[TokenUsage]] = {FIRST: [], USEFUL: [], WASTED: []}
+    for attempt, part in zip(calls, parts, strict=True):
+        if attempt.usage is not None:
+            usages[part].append(attempt.usage)
+    return RetryBill(
+        first=sum_usage(usages[FIRST]),
+        useful=sum_usage(usages[USEFUL]),
+        wasted=sum_usage(usages[WASTED]),
+        attempts={name: parts.count(name) for name in usages},
+        interrupted=sum(attempt.state == Outcome.INTERRUPTED for attempt in calls),
+        is_open=any(step.state in (RUNNING, "retrying") for step in steps if step.index in retried),
+    )
+
+
+def _share(amount: Decimal, whole: Decimal) -> str:
+    return format_share(float(amount / whole))

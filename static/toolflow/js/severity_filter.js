@@ -2,13 +2,7 @@
 // leave alone, and in the URL. Without this script the same buttons send a form.
 "use strict";
 
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-hides]");
-  if (!button) return;
-  event.preventDefault();
-  const run = button.closest(".run");
-  const hidden = new Set(run.dataset.hide.split(" ").filter(Boolean));
-  if (!hidden.delete(button.dataset.hides)) hidden.add(button.dataset.hides);
+function hideOnly(run, hidden) {
   run.dataset.hide = [...hidden].join(" ");
 
   const url = new URL(location.href);
@@ -24,4 +18,44 @@ document.addEventListener("click", (event) => {
     if (!after.delete(name)) after.add(name);
     other.value = [...after].join(",");
   }
+}
+
+function readHidden(run) {
+  return new Set(run.dataset.hide.split(" ").filter(Boolean));
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-hides]");
+  if (!button) return;
+  event.preventDefault();
+  const run = button.closest(".run");
+  const hidden = readHidden(run);
+  if (!hidden.delete(button.dataset.hides)) hidden.add(button.dataset.hides);
+  hideOnly(run, hidden);
 });
+
+// Whoever follows a link to an issue or an attempt wants to see it, also if its attempt must be loaded first.
+let isAwaited = false;
+
+function showTarget() {
+  const target = document.getElementById(location.hash.slice(1));
+  isAwaited = !target && Boolean(location.hash);
+  const run = target?.closest(".run");
+  if (!run) return;
+  const hidden = readHidden(run);
+  const before = hidden.size;
+  hidden.delete(target.closest(".issue")?.dataset.severity);
+  if (target.closest(".attempt[data-clean]")) hidden.delete("clean");
+  if (hidden.size === before) return;
+  hideOnly(run, hidden);
+  target.scrollIntoView({ block: "nearest" });
+}
+
+window.addEventListener("hashchange", showTarget);
+document.addEventListener("htmx:afterSettle", () => isAwaited && showTarget());
+// A second click on the same link changes no address.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  if (link && link.hash === location.hash) showTarget();
+});
+showTarget();

@@ -1,0 +1,152 @@
+"""What becomes of issues, in the words of the run page."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from flows.engine.history import Attempt
+from runs import models
+from runs.pages.issue_lifecycle import StepIssues, trace_issues
+from tests.engine.builders import make_attempt, make_issue
+from tests.runs.pages.history_builders import make_stored_run
+from tests.runs.pages.reading import get_page, read_words, run_address
+
+_keys = itertools.count(1)
+
+
+def issue(path: str | None = None, **fields: Any) -> models.Issue:
+    """A row that is not stored; its key and its position are numbers of their own."""
+    key = next(_keys)
+    values = {"code": "hex_format", "audit": "Hex colours", "severity": "high", "description": "“red” is wrong."}
+    return models.Issue(pk=key, position=key, path=path, **{**values, **fields})
+
+
+def trace(*attempts: tuple[str, list[models.Issue]], step: int = 2) -> StepIssues:
+    parent = models.Step(index=step, name="Colours")
+    rows = [
+        (models.Attempt(step=parent, number=number, outcome=outcome), issues)
+        for number, (outcome, issues) in enumerate(attempts, start=1)
+    ]
+    return trace_issues(rows)
+
+
+def words(found: StepIssues, *issues: models.Issue) -> list[str]:
+    return ["; ".join(map(str, found.lifecycles[one.pk].marks)) for one in issues]
+
+
+class TestMarks:
+    def test_an_issue_says_that_it_is_new_and_which_attempt_fixed_it(self) -> None:
+        one = issue("/accent")
+        found = trace(("failed", [one]), ("passed", []))
+        assert words(found, one) == ["New here; Fixed by attempt 2"]
+        assert found.lifecycles[one.pk].fixed_by == 2
+        assert found.lifecycles[one.pk].marks[1].anchor == "s2a2"
+
+    def test_an_issue_that_stays_leads_to_where_it_began_and_to_where_it_is_next(self) -> None:
+        first, second, third = issue(), issue(), issue()
+        found = trace(("failed", [first]), ("failed", [second]), ("failed", [third]))
+        assert words(found, first, second, third) == [
+            "New here; Still there in attempt 2",
+            "Persisted since attempt 1; Still there in attempt 3",
+            "Persisted since attempt 1",
+        ]
+        assert found.lifecycles[third.pk].marks[0].anchor == f"s2a1-i{first.position}"
+        assert found.lifecycles[first.pk].marks[1].anchor == f"s2a2-i{second.position}"
+
+    def test_an_issue_that_returned_says_which_attempt_had_fixed_it(self) -> None:
+        first, third, fourth = issue(), issue(), issue()
+        found = trace(("failed", [first]), ("failed", []), ("failed", [third]), ("failed", [fourth]), ("passed", []))
+        assert words(found, first, third, fourth) == [
+            "New here; Fixed by attempt 2",
+            "Returned, was fixed in attempt 2; Still there in attempt 4",
+            "Persisted since attempt 3; Fixed by attempt 5",
+        ]
+        assert [found.lifecycles[one.pk].state for one in (first, third, fourth)] == [
+            "introduced",
+            "returned",
+            "persisted",
+        ]
+
+    def test_an_issue_whose_item_moved_says_where_it_was(self) -> None:
+        before, after = issue("/colours/2"), issue("/colours/1")
+        found = trace(("failed", [before]), ("failed", [after]))
+        assert words(found, after) == ["Persisted since attempt 1, there at /colours/2"]
+
+    def test_with_nothing_to_compare_nothing_is_said(self) -> None:
+        one = issue()
+        for others in ([], [("errored", [])], [("", [])]):
+            assert trace(("failed", [one]), *others).lifecycles == {}
+
+    def test_an_issue_is_told_anew_when_the_attempt_ends_that_says_something_about_it(self) -> None:
+        gone, stays, later = issue("/a"), issue("/b"), issue("/b")
+        found = trace(("failed", [gone, stays]), ("failed", [later]), ("failed", [issue("/b")]))
+        assert [found.lifecycles[one.pk].told_by for one in (gone, stays, later)] == [2, 2, 3]
+
+    def test_what_an_attempt_fixed_is_listed_the_gravest_first(self) -> None:
+        low, critical = issue("/a", severity="low"), issue("/b", severity="critical")
+        found = trace(("failed", [low, critical]), ("passed", []))
+        assert [(link.title, link.place, link.anchor) for link in found.fixed[2]] == [
+            ("Hex colours", "/b", f"s2a1-i{critical.position}"),
+            ("Hex colours", "/a", f"s2a1-i{low.position}"),
+        ]
+
+
+class TestSummary:
+    @pytest.mark.parametrize(
+        ("attempts", "summary"),
+        [
+            ([("passed", "")], ""),
+            ([("failed", "abc")], "3 issues"),
+            ([("failed", "a"), ("passed", "")], "1 issue: fixed by attempt 2"),
+            ([("failed", "abc"), ("passed", "")], "3 issues: all fixed by attempt 2"),
+            ([("failed", "abcd"), ("failed", "d")], "4 issues: 3 fixed by attempt 2, 1 persisted"),
+            (
+                [("failed", "abc"), ("failed", "ab"), ("passed", "")],
+                "3 issues: 1 fixed by attempt 2, 2 fixed by attempt 3",
+            ),
+            ([("failed", "ab"), ("failed", "bc")], "3 issues: 1 fixed by attempt 2, 1 persisted, 1 new in attempt 2"),
+            ([("failed", "a"), ("failed", ""), ("failed", "a")], "1 issue: returned in attempt 3"),
+            ([("failed", "a"), ("failed", ""), ("failed", "a"), ("passed", "")], "1 issue: fixed by attempt 4"),
+            ([("failed", "ab"), ("invalid", "")], "2 issues: not checked again since attempt 1"),
+            ([("failed", "a"), ("interrupted", ""), ("passed", "")], "1 issue: fixed by attempt 3"),
+        ],
+    )
+    def test_the_head_of_a_step_sums_its_issues_up(self, attempts: list[tuple[str, str]], summary: str) -> None:
+        found = trace(*[(outcome, [issue(f"/{name}") for name in names]) for outcome, names in attempts])
+        assert found.summary == summary
+
+    def test_it_leads_to_the_attempts_that_it_names(self) -> None:
+        found = trace(("failed", [issue("/a"), issue("/b")]), ("failed", [issue("/b")]))
+        assert [(part.linked, part.anchor) for part in found.parts] == [("attempt 2", "s2a2"), ("", "")]
+
+
+@pytest.mark.django_db
+class TestOnThePage:
+    def history(self) -> list[Attempt]:
+        def found(name: str) -> Any:
+            return make_issue("high", f"“{name}” is wrong.", code="hex_format", audit="Hex colours", path=f"/{name}")
+
+        return [
+            make_attempt(1, 1, "failed", issues=(found("accent"), found("ground"))),
+            make_attempt(1, 2, "failed", issues=(found("ground"),)),
+            make_attempt(1, 3),
+        ]
+
+    def test_each_issue_says_what_became_of_it_and_leads_there(self, viewer: Client) -> None:
+        page = get_page(viewer, run_address(make_stored_run(*self.history())))
+        second = page[page.index('id="s1a2"') : page.index('id="s1a3"')]
+        assert "Persisted since attempt 1 Fixed by attempt 3" in read_words(second)
+        assert 'Persisted since <a href="#s1a1-i1">attempt 1</a>' in second
+        assert 'Fixed by <a href="#s1a3">attempt 3</a>' in second
+
+    def test_the_head_of_the_step_sums_up(self, viewer: Client) -> None:
+        words = read_words(get_page(viewer, run_address(make_stored_run(*self.history()))))
+        assert "2 issues: 1 fixed by attempt 2 , 1 fixed by attempt 3" in words
+
+    def test_the_code_of_an_issue_can_be_read(self, viewer: Client) -> None:
+        page = get_page(viewer, run_address(make_stored_run(*self.history())))
+        assert '<code class="issue-code quiet" title="Code of the issue">hex_format</code>' in page
