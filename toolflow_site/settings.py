@@ -89,6 +89,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    # Last: see there.
+    "runs.pages.viewer_time_zone.show_local_times",
 ]
 
 ROOT_URLCONF = "toolflow_site.urls"
