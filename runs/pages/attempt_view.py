@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +14,17 @@ from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
 from runs.pages.issue_lifecycle import Lifecycle
+from runs.pages.issue_links import IssueLink
 from runs.pages.json_lines import Listing, Place, list_json, list_text, show_invisible
+from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.told_feedback import ToldFeedback
 from runs.stored_history import read_usage
 
 RUNNING = "running"
+
+MOST_LINES = 30_000
+MOST_CHARACTERS = 1_000_000
+"""What is shown of an output; a longer one is cut, and can be downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class IssueView:
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """One attempt: its output beside its own issues."""
+    """One attempt: its output beside its own issues. What is not ``is_loaded`` has neither, only how many issues."""
 
     id: str
     step: int
@@ -58,10 +65,23 @@ class AttemptView:
     state: str
     is_local: bool
     is_open: bool
+    is_loaded: bool
+    address: str
+    """Of the attempt on a page of its own; its parts are below."""
     output: Listing | None
+    stored_bytes: int
+    """The size of what it brought."""
     is_usable: bool
     """Whether ``output`` is the output; else it is what came back instead of one."""
+    compared_with: int | None
+    """The attempt that the output can be compared with: the one before that has an output."""
+    is_compared: bool
+    """Whether ``diff`` is to be shown instead of the output."""
+    diff: OutputDiff | None
+    """None also where the outputs are too long to be compared."""
     issues: tuple[IssueView, ...]
+    fixed: tuple[IssueLink, ...]
+    """Issues of earlier attempts that this one fixed."""
     counts: tuple[tuple[str, int], ...]
     marks: Mapping[int, tuple[IssueMark, ...]]
     usage: TokenUsage | None
@@ -76,7 +96,7 @@ class AttemptView:
     has_raw_output: bool
     has_request: bool
     told: ToldFeedback | None
-    """What the model was told of earlier attempts; None for local steps."""
+    """What the model was told of earlier attempts; None for local steps, and while the attempt is not loaded."""
     started_at: datetime | None
     ended_at: datetime | None
 
@@ -85,47 +105,82 @@ class AttemptView:
         return self.state == RUNNING
 
     @property
+    def has_issues(self) -> bool:
+        return any(count for _, count in self.counts)
+
+    @property
+    def is_clean(self) -> bool:
+        """It has ended without an issue."""
+        return not self.has_issues and not self.is_running
+
+    @property
     def has_tokens(self) -> bool:
         """Whether the numbers of tokens mean anything: a call was made and reported."""
         return self.usage is not None and self.usage.reported and not self.is_local
+
+    @property
+    def document_address(self) -> str:
+        """Of the whole attempt as JSON."""
+        return f"{self.address.removesuffix('/')}.json"
 
 
 def view_attempt(
     row: models.Attempt,
     issues: Sequence[models.Issue],
     step: StepSpec,
-    is_latest: bool,
+    is_open: bool,
     run: Run,
     *,
+    address: str = "",
     lifecycles: Mapping[int, Lifecycle] | None = None,
+    fixed: tuple[IssueLink, ...] = (),
     told: ToldFeedback | None = None,
+    is_loaded: bool = True,
+    base: models.Attempt | None = None,
+    is_compared: bool = False,
 ) -> AttemptView:
-    """Turn the row of an attempt, with the annotations of ``load_run_page``, and those of its issues into a view."""
-    id = f"s{row.step.index}a{row.number}"
-    is_usable = row.output is not None
-    shown = row.output if is_usable else getattr(row, "unusable_output", None)
-    output = None
-    if shown is not None:
-        output = list_text(shown) if isinstance(shown, str) and not is_usable else list_json(shown)
-    views = _view_issues(id, issues, output, lifecycles or {})
+    """Turn the row of an attempt and those of its issues into a view.
+
+    With ``is_loaded`` the row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``,
+    the attempt before it that has an output.
+    """
+    index = row.step.index
+    id = f"s{index}a{row.number}"
+    is_usable = bool(getattr(row, "has_output", False)) or (is_loaded and row.output is not None)
+    output: Listing | None = None
+    views: tuple[IssueView, ...] = ()
+    diff: OutputDiff | None = None
     marks: dict[int, tuple[IssueMark, ...]] = {}
-    for view in views:
-        if view.place:
-            mark = IssueMark(view.severity, view.title, view.id)
-            marks[view.place.line] = (*marks.get(view.place.line, ()), mark)
+    if is_loaded:
+        output = _list_output(row)
+        views = _view_issues(id, issues, output, lifecycles or {})
+        for view in views:
+            if view.place:
+                mark = IssueMark(view.severity, view.title, view.id)
+                marks[view.place.line] = (*marks.get(view.place.line, ()), mark)
+        if is_compared and base is not None and output is not None:
+            diff = compare_outputs(base.output, row.output, list_output(base.output), output, kept=marks)
+    severities = Counter(issue.severity for issue in issues)
     is_running = not row.outcome and not run.has_ended
     ended = row.ended_at if row.started_at else None
     return AttemptView(
         id=id,
-        step=row.step.index,
+        step=index,
         number=row.number,
         state=row.outcome or (RUNNING if is_running else "interrupted"),
         is_local=step.is_local,
-        is_open=is_latest,
+        is_open=is_open,
+        is_loaded=is_loaded,
+        address=address,
         output=output,
+        stored_bytes=getattr(row, "stored_bytes", 0),
         is_usable=is_usable,
+        compared_with=base.number if base is not None and is_usable else None,
+        is_compared=is_compared and base is not None and is_usable,
+        diff=diff,
         issues=views,
-        counts=tuple((name, sum(issue.severity == name for issue in issues)) for name in SEVERITIES),
+        fixed=fixed,
+        counts=tuple((name, severities[name]) for name in SEVERITIES),
         marks=marks,
         usage=_view_usage(row),
         duration=(ended - row.started_at).total_seconds() if ended and row.started_at else None,
@@ -141,6 +196,20 @@ def view_attempt(
         started_at=row.started_at,
         ended_at=row.ended_at,
     )
+
+
+def list_output(output: Any) -> Listing:
+    """An output as lines; of a long one only the first megabyte."""
+    return list_json(output, max_lines=MOST_LINES, max_characters=MOST_CHARACTERS)
+
+
+def _list_output(row: models.Attempt) -> Listing | None:
+    if row.output is not None:
+        return list_output(row.output)
+    came_back = getattr(row, "unusable_output", None)
+    if isinstance(came_back, str):
+        return list_text(came_back, max_lines=MOST_LINES, max_characters=MOST_CHARACTERS)
+    return None if came_back is None else list_output(came_back)
 
 
 def _view_issues(

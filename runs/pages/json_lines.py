@@ -20,7 +20,12 @@ MAX_LINES = 2_000
 MAX_CHARACTERS = 200_000
 """A listing that reaches one of the two is cut; JSON indented by levels counts its indent."""
 
+LONG_TEXT = 8_000
+"""Characters."""
+
 _INDENT = 2
+# One for all scalars: making one takes longer than using it.
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
@@ -59,6 +64,11 @@ class Listing:
     lines: tuple[Line, ...]
     is_cut: bool
     _numbers: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def has_long_lines(self) -> bool:
+        """Broken to the width of a page, its lines take much more room than their number says."""
+        return sum(len(line.value) for line in self.lines) > LONG_TEXT + 100 * len(self.lines)
 
     def find(self, pointer: str | None) -> Place | None:
         """The line of a JSON pointer, or of its nearest parent where nothing stands there.
@@ -122,7 +132,7 @@ def _write_value(value: Any, max_characters: int) -> Iterator[_Row]:
     def scalar(item: Any) -> str:
         if isinstance(item, str) and len(item) > max_characters:
             item = item[: max_characters + 1]
-        return show_invisible(json.dumps(item, ensure_ascii=False))
+        return show_invisible(_ENCODER.encode(item))
 
     def entries(container: Any, pointer: str) -> Iterator[tuple[str, Any, str]]:
         if isinstance(container, dict):

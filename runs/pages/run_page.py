@@ -1,32 +1,35 @@
 """What the run page shows, as plain values: built from rows by ``load_run_page``, laid out by templates.
 
-The page costs three queries however many attempts and issues a run has. Columns that only fold-out parts show (the
-request, a step's input, the raw output beside a usable one) are not read here.
+The page costs four queries however many attempts and issues a run has. Outputs are read of attempts that come open
+with the page, as far as there is room for them; what only fold-out parts show (the request, a step's input, the raw
+output beside a usable one) is not read here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from django.db.models import Case, Exists, F, JSONField, OuterRef, Q, When
 from django.http import Http404
+from django.urls import reverse
 from django.utils import timezone
 
 from flows.engine.spec import ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage, sum_usage
 from runs import models
 from runs.models import Run, RunStatus
+from runs.pages.attempt_rows import find_bases, list_attempt_rows, name_attempt, read_outputs
 from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
-from runs.pages.charts import AttemptSpan, AttemptTokens, TokenColumns, Waterfall, plot_tokens, plot_waterfall
 from runs.pages.issue_lifecycle import StepIssues, trace_issues
-from runs.pages.json_lines import Listing, list_json, show_invisible
+from runs.pages.json_lines import Listing, list_json
+from runs.pages.opened_attempts import Openable, OpenedAttempts, choose_open
 from runs.pages.retry_bill import RetryBill, split_bill
 from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
 from runs.pages.told_feedback import find_told_feedback
+from runs.pages.verdict import Verdict, read_verdict
 from runs.queue_figures import unattended_runs
 
 
@@ -47,15 +50,14 @@ class StepView:
     issues: StepIssues
     """What became of the issues of its attempts."""
 
+    @property
+    def counted(self) -> int:
+        """Its attempts as far as they count towards ``max_attempts``: all but those whose worker died."""
+        return len(self.attempts) - self.interrupted
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Why a run ended. ``linked`` leads to the blocking attempt ``anchor`` and stands between ``lead`` and ``rest``."""
-
-    lead: str
-    linked: str
-    rest: str
-    anchor: str
+    @property
+    def interrupted(self) -> int:
+        return sum(attempt.state == "interrupted" for attempt in self.attempts)
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,10 @@ class RunPage:
         return run_issue_counts(self.run)
 
     @cached_property
+    def address(self) -> str:
+        return address_run(self.run)
+
+    @cached_property
     def cursor(self) -> str:
         """The last attempt on the page, ``2.3``, with ``r`` while it runs: what a live update goes on from."""
         if not self.attempts:
@@ -96,50 +102,15 @@ class RunPage:
         """What retries cost, None for a run that had none."""
         return split_bill(self.steps)
 
-    @cached_property
-    def waterfall(self) -> Waterfall | None:
-        begun = [attempt for attempt in self.attempts if attempt.started_at]
-        origin = min((attempt.started_at for attempt in begun if attempt.started_at), default=self.now)
-        if self.run.started_at:
-            origin = min(origin, self.run.started_at)
-        spans = []
-        for attempt in begun:
-            begin = attempt.started_at or origin
-            end = self.now if attempt.is_running else attempt.ended_at or begin
-            spans.append(
-                AttemptSpan(
-                    step=attempt.step,
-                    step_name=self.steps[attempt.step - 1].name,
-                    number=attempt.number,
-                    outcome=attempt.state,
-                    begin=(begin - origin).total_seconds(),
-                    end=max((end - origin).total_seconds(), (begin - origin).total_seconds()),
-                )
-            )
-        return plot_waterfall(spans)
-
-    @cached_property
-    def token_columns(self) -> TokenColumns | None:
-        return plot_tokens(
-            [
-                AttemptTokens(
-                    step=attempt.step,
-                    number=attempt.number,
-                    prompt=attempt.usage.prompt,
-                    cached=attempt.usage.cached,
-                    completion=attempt.usage.completion,
-                    reasoning=attempt.usage.reasoning,
-                    is_known=attempt.usage.reported,
-                )
-                for attempt in self.attempts
-                if attempt.usage is not None and not attempt.is_local
-            ]
-        )
-
 
 def run_issue_counts(run: Run) -> tuple[tuple[str, int], ...]:
     """Issues of all attempts of a run by severity, the gravest first."""
     return tuple((name, getattr(run, f"issues_{name}")) for name in SEVERITIES)
+
+
+def address_run(run: Run) -> str:
+    """Where the page of a run is; those of its attempts are below."""
+    return reverse("runs:page", args=[run.pk])
 
 
 def run_state(run: Run) -> str:
@@ -156,40 +127,44 @@ def run_duration(run: Run, now: datetime) -> float | None:
     return ((run.ended_at or now) - run.started_at).total_seconds()
 
 
-def load_run_page(run_id: int, now: datetime) -> RunPage:
-    """Read a run with all its attempts and issues. Raises ``Run.DoesNotExist``."""
-    runs = Run.objects.select_related("flow", "version", "started_by")
-    run = runs.annotate(is_unattended=is_unattended()).get(pk=run_id)
-    rows = list(
-        models.Attempt.objects.filter(step__run_id=run_id)
-        .select_related("step", "usage")
-        .defer("input", "request", "raw_output")
-        .annotate(
-            has_raw_output=Q(raw_output__isnull=False),
-            has_request=Q(request__isnull=False),
-            unusable_output=Case(When(output__isnull=True, then=F("raw_output")), output_field=JSONField(null=True)),
-        )
-        .order_by("step__index", "number")
-    )
+def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compared: Collection[str] = ()) -> RunPage:
+    """Read a run with all its attempts and issues. Raises ``Run.DoesNotExist``.
+
+    ``only`` is the id of an attempt: it comes open, and all others stay closed. ``compared`` are ids of attempts whose
+    outputs are to be shown against those before them.
+    """
+    run = Run.objects.select_related("flow", "version", "started_by").get(pk=run_id)
+    rows = list_attempt_rows(run_id)
     issues: dict[int, list[models.Issue]] = {}
     for issue in models.Issue.objects.filter(attempt__step__run_id=run_id).order_by("attempt_id", "position"):
         issues.setdefault(issue.attempt_id, []).append(issue)
+    bases = find_bases(rows)
+    opened = _open_attempts(run, rows, issues, compared) if only is None else OpenedAttempts.just(only)
+    loaded = [row for row in rows if name_attempt(row) in opened.loaded]
+    read_outputs({*loaded, *(bases[row.pk] for row in loaded if name_attempt(row) in compared and row.pk in bases)})
     spec = run.version.flow_spec.resolve(ModelSettings.model_validate(run.model_settings))
+    address = address_run(run)
     steps = []
     for index, step in enumerate(spec.steps, start=1):
         own = [row for row in rows if row.step.index == index]
         is_last_begun = bool(own) and rows[-1].step.index == index
         traced = trace_issues([(row, issues.get(row.pk, [])) for row in own])
-        told = find_told_feedback(spec, index, rows, issues)
+        is_told = any(name_attempt(row) in opened.loaded for row in own)
+        told = find_told_feedback(spec, index, rows, issues) if is_told else {}
         attempts = tuple(
             view_attempt(
                 row,
                 issues.get(row.pk, []),
                 step,
-                row is own[-1],
+                name_attempt(row) in opened.open,
                 run,
+                address=f"{address}steps/{index}/attempts/{row.number}/",
                 lifecycles=traced.lifecycles,
+                fixed=traced.fixed.get(row.number, ()),
                 told=told.get(row.number),
+                is_loaded=name_attempt(row) in opened.loaded,
+                base=bases.get(row.pk),
+                is_compared=name_attempt(row) in compared,
             )
             for row in own
         )
@@ -213,26 +188,42 @@ def load_run_page(run_id: int, now: datetime) -> RunPage:
         state=run_state(run),
         steps=tuple(steps),
         input=list_json(run.input),
-        verdict=_read_verdict(run, spec.steps),
+        verdict=read_verdict(run, spec.steps),
         duration=run_duration(run, now),
         waiting=view_waiting(run, now),
         limits=list_limits(run),
-        is_unattended=run.is_unattended,  # type: ignore[attr-defined]  # annotated
+        is_unattended=_is_unattended(run),
         now=now,
     )
 
 
-def find_run_page(run_id: int) -> RunPage:
-    """The page of a run as it is now. Raises ``Http404`` if there is no such run."""
+def find_run_page(run_id: int, *, only: str | None = None, compared: Collection[str] = ()) -> RunPage:
+    """The page of a run as it is now; see ``load_run_page``. Raises ``Http404`` if there is no such run."""
     try:
-        return load_run_page(run_id, timezone.now())
+        return load_run_page(run_id, timezone.now(), only=only, compared=compared)
     except Run.DoesNotExist as error:
         raise Http404 from error
 
 
-def is_unattended() -> Exists:
-    """Whether a run is ready and no worker is alive, as a column of a query of runs."""
-    return Exists(unattended_runs().filter(pk=OuterRef("pk")))
+def _is_unattended(run: Run) -> bool:
+    # Only a run in the queue waits for anybody.
+    return run.status == RunStatus.QUEUED and unattended_runs().filter(pk=run.pk).exists()
+
+
+def _open_attempts(
+    run: Run, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]], asked: Collection[str]
+) -> OpenedAttempts:
+    latest = {row.step_id: row.pk for row in rows}.values()
+    candidates = [
+        Openable(
+            id=name_attempt(row),
+            is_latest=row.pk in latest,
+            issues=len(issues.get(row.pk, ())),
+            stored_bytes=row.stored_bytes,  # type: ignore[attr-defined]  # annotated
+        )
+        for row in rows
+    ]
+    return choose_open(candidates, blocking=f"s{run.blocking_step}a{run.blocking_attempt}", asked=asked)
 
 
 def _step_state(attempts: Sequence[AttemptView], step: StepSpec, run: Run, *, is_last_begun: bool) -> str:
@@ -253,18 +244,3 @@ def _step_state(attempts: Sequence[AttemptView], step: StepSpec, run: Run, *, is
         return "interrupted"
     last = counted[-1].state
     return "failed" if last == "invalid" else last
-
-
-def _read_verdict(run: Run, steps: Sequence[StepSpec]) -> Verdict | None:
-    sentence = show_invisible(run.end_sentence)
-    if not sentence:
-        return None
-    if run.blocking_step is None or run.blocking_attempt is None:
-        return Verdict(sentence, "", "", "")
-    anchor = f"s{run.blocking_step}a{run.blocking_attempt}"
-    # The planner begins its sentences with the step: that is what the reader will want to click.
-    name = steps[run.blocking_step - 1].name if 1 <= run.blocking_step <= len(steps) else ""
-    opening = f"Step {run.blocking_step} “{name}”"
-    if sentence.startswith(opening):
-        return Verdict("", opening, sentence[len(opening) :], anchor)
-    return Verdict(f"{sentence} See ", f"step {run.blocking_step}, attempt {run.blocking_attempt}", ".", anchor)

@@ -11,6 +11,7 @@ from flows.engine.issues import Severity
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt
+from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
 from runs.pages.documents import build_attempt_document, build_run_document
 from runs.pages.run_list import load_run_list
 from runs.pages.run_page import find_run_page
@@ -32,12 +33,14 @@ def show_runs(request: HttpRequest) -> HttpResponse:
 @require_permission("runs.view_run")
 def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     """One run with its attempts; it keeps itself up to date until the run has ended."""
-    page = find_run_page(run_id)
     hidden, problem = read_hidden(request.GET.get("hide", ""))
+    compared = read_compared(request.GET.get("diff", ""))
+    page = find_run_page(run_id, compared=compared[:MOST_COMPARED])
     context = {
         "page": page,
         "hidden": hidden,
-        "filter_problem": problem,
+        "problems": [words for words in (problem, find_problem(compared, page.attempts)) if words],
+        "compared": ",".join(attempt.id for attempt in page.attempts if attempt.is_compared),
         "toggles": build_toggles(hidden, page.counts),
         "is_input_open": len(page.input.lines) <= SHORT_INPUT or not page.attempts,
     }

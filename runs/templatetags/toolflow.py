@@ -12,16 +12,22 @@ from functools import cache
 
 from django import template
 from django.conf import settings
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from heroicons.templatetags.heroicons import heroicon_mini
 
-from runs.models import Priority
+from runs.models import Priority, Run
 from runs.pages import figures
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES, STATES, Badge
+from runs.pages.charts import RunCharts, draw_run
+from runs.pages.curl_command import build_curl_command
+from runs.pages.elapsed import format_elapsed
 from runs.pages.json_lines import Line, Listing, show_invisible
+from runs.pages.run_page import RunPage
 
 register = template.Library()
 
@@ -129,19 +135,51 @@ def cost(amount: Decimal | None, unpriced: int = 0) -> str:
 
 
 @register.simple_tag
+def draw_charts(page: RunPage) -> RunCharts:
+    """The charts of a run."""
+    return draw_run(page)
+
+
+@register.simple_tag
+def run_curl_command(run: Run, request: HttpRequest) -> str | None:
+    """The command that starts a run with the same input; None where no REST API is served, or if it is too long."""
+    try:
+        path = reverse("api:run-list")
+    except NoReverseMatch:
+        return None
+    return build_curl_command(request.build_absolute_uri(path), run.flow.name, run.input)
+
+
+@register.simple_tag
+def ticking(seconds: float | None) -> SafeString:
+    """A length of time that goes on: a script counts it on from here."""
+    if seconds is None:
+        return format_html("{}", figures.NOTHING)
+    return format_html('<span data-seconds="{}">{}</span>', f"{max(seconds, 0.0):.2f}", format_elapsed(seconds))
+
+
+@register.simple_tag
+def running_for(since: datetime | None, now: datetime) -> SafeString:
+    """How long something has been running at ``now``, counted on by a script; its title says since when."""
+    if since is None:
+        return format_html("{}", figures.NOTHING)
+    return format_html('<span title="Since {}">{}</span>', _write_moment(since), ticking((now - since).total_seconds()))
+
+
+@register.simple_tag
 def moment(value: datetime | None) -> SafeString:
     """A point in time with its zone: ``21 Nov 2026, 02:14:09 UTC``."""
     if value is None:
         return format_html("{}", figures.NOTHING)
-    local = timezone.localtime(value)
-    text = f"{local.day} {local:%b %Y, %H:%M:%S} {local.tzname()}"
+    text = _write_moment(value)
     return format_html('<time datetime="{}">{}</time>', value.isoformat(timespec="milliseconds"), text)
 
 
 @register.simple_tag
 def clock(value: datetime) -> SafeString:
-    """The time of day of a moment: ``02:14:09``."""
-    return format_html('<time datetime="{}">{}</time>', value.isoformat(), f"{timezone.localtime(value):%H:%M:%S}")
+    """The time of day of a moment: ``02:14:09``; the whole of it is in its title."""
+    text = f"{timezone.localtime(value):%H:%M:%S}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), _write_moment(value), text)
 
 
 @register.simple_tag
@@ -159,8 +197,23 @@ def ago(value: datetime, now: datetime) -> SafeString:
         text = f"{int(seconds // 86_400)} d ago"
     else:
         text = f"{local.day} {local:%b %Y}"
-    exact = f"{local.day} {local:%b %Y, %H:%M:%S} {local.tzname()}"
-    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), exact, text)
+    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), _write_moment(value), text)
+
+
+def _write_moment(value: datetime) -> str:
+    """``21 Nov 2026, 02:14:09 UTC``, in the zone of whoever looks at it."""
+    local = timezone.localtime(value)
+    return f"{local.day} {local:%b %Y, %H:%M:%S} {_name_zone(local)}"
+
+
+def _name_zone(local: datetime) -> str:
+    """``CET``; where people have no letters for it ``UTC+5:45``."""
+    name = local.tzname() or "UTC"
+    if not name.startswith(("+", "-")):
+        return name
+    hours, minutes = name[1:3].lstrip("0") or "0", name[3:5]
+    sign = "+" if name[0] == "+" else "\N{MINUS SIGN}"
+    return f"UTC{sign}{hours}{f':{minutes}' if minutes.strip('0') else ''}"
 
 
 @register.simple_tag

@@ -1,0 +1,53 @@
+"""One attempt by itself: what its line on the run page opens, a page of its own, and its output as a file."""
+
+from __future__ import annotations
+
+import json
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import path
+from django.views.decorators.http import require_GET
+
+from runs.models import Run
+from runs.pages.access import require_permission
+from runs.pages.attempt_parts import find_attempt
+from runs.pages.run_page import find_run_page
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> HttpResponse:
+    """An attempt with its output and issues; with ``?diff`` against the output before it, with ``?download`` a file.
+
+    A page of the run asks for the content alone when its reader opens the attempt.
+    """
+    if "download" in request.GET:
+        return _download_output(run_id, step, number)
+    id = f"s{step}a{number}"
+    page = find_run_page(run_id, only=id, compared=(id,) if request.GET.get("diff") else ())
+    attempt = next((attempt for attempt in page.attempts if attempt.id == id), None)
+    if attempt is None:
+        raise Http404
+    context = {"page": page, "step": page.steps[step - 1], "attempt": attempt}
+    is_fragment = request.headers.get("HX-Request") == "true"
+    return render(request, "runs/attempt_content.html" if is_fragment else "runs/attempt_page.html", context)
+
+
+def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
+    """The output as it is stored, or what came back instead of one. That of step 0 is the input of the run."""
+    if (step, number) == (0, 1):
+        output = get_object_or_404(Run.objects.only("input"), pk=run_id).input
+    else:
+        row = find_attempt(run_id, step, number)
+        output = row.raw_output if row.output is None else row.output
+    if output is None:
+        raise Http404
+    text = json.dumps(output, ensure_ascii=False, indent=2)
+    # Rows that others wrote may hold lone surrogates, which have no place in a file.
+    response = HttpResponse(text.encode(errors="replace"), content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="run-{run_id}-step-{step}-attempt-{number}-output.json"'
+    return response
+
+
+urls = [path("runs/<int:run_id>/steps/<int:step>/attempts/<int:number>/", show_attempt, name="attempt")]

@@ -1,0 +1,148 @@
+"""Which item of a list became which item of another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+from flows.engine.differences.sequence_matching import compare_sequences, find_increasing
+
+_MOST_PAIRS = 2_500
+"""Of so many candidates the likeness is computed; beyond that items are paired by their order."""
+
+_LEAST_LIKENESS = 0.4
+_NAMES = ("id", "key", "name", "title", "code")
+"""Keys whose value tells an object from its neighbours: the first that two objects share says whether they are one."""
+
+_LONGEST_TEXT = 1_000
+_WORDS = re.compile(r"\w+")
+
+
+class Fingerprints:
+    """Numbers for JSON values: the same for values that are equal, whatever the order of their keys.
+
+    Unlike Python it tells 1, 1.0 and true apart. A value must not change, nor go, while its number is in use.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[int, tuple[int, int]] = {}
+
+    def of(self, value: Any) -> int:
+        """The number of a value."""
+        return self._measure(value)[0]
+
+    def lines_of(self, value: Any) -> int:
+        """How many lines a value takes, one for each scalar and each bracket of what is not empty."""
+        return self._measure(value)[1]
+
+    def _measure(self, value: Any) -> tuple[int, int]:
+        if not isinstance(value, dict | list):
+            return self._number(("scalar", type(value), value)), 1
+        if (known := self._known.get(id(value))) is not None:
+            return known
+        form: Hashable
+        if isinstance(value, dict):
+            measured = [self._measure(item) for item in value.values()]
+            form = ("object", frozenset(zip(value, (number for number, _ in measured), strict=True)))
+        else:
+            measured = [self._measure(item) for item in value]
+            form = ("list", tuple(number for number, _ in measured))
+        lines = 2 + sum(lines for _, lines in measured) if measured else 1
+        result = self._known[id(value)] = self._number(form), lines
+        return result
+
+    def _number(self, form: Hashable) -> int:
+        return self._numbers.setdefault(form, len(self._numbers))
+
+
+def pair_items(old: list[Any], new: list[Any], prints: Fingerprints) -> Iterator[tuple[int | None, int | None]]:
+    """Pairs of positions in the old and the new list, in order; None where an item stands in one of them only."""
+    for stretch in compare_sequences([prints.of(item) for item in old], [prints.of(item) for item in new]):
+        before = range(*stretch.old.indices(len(old)))
+        after = range(*stretch.new.indices(len(new)))
+        if stretch.is_same:
+            yield from zip(before, after, strict=True)
+            continue
+        alike = _pair_alike(old, new, before, after, prints)
+        from_old, from_new = before.start, after.start
+        for i, j in [*alike, (before.stop, after.stop)]:
+            yield from _pair_rest(old, new, range(from_old, i), range(from_new, j))
+            if i < before.stop:
+                yield i, j
+            from_old, from_new = i + 1, j + 1
+
+
+def _pair_alike(
+    old: list[Any], new: list[Any], before: range, after: range, prints: Fingerprints
+) -> list[tuple[int, int]]:
+    """Pairs of items that have much in common, as many as can be had without crossing."""
+    if len(before) * len(after) > _MOST_PAIRS:
+        return []
+    traits_old = {i: _collect_traits(old[i]) for i in before}
+    traits_new = {j: _collect_traits(new[j]) for j in after}
+    candidates = [
+        (_find_likeness(old[i], new[j], traits_old[i], traits_new[j], prints), i, j) for i in before for j in after
+    ]
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    # The likest first; among equals those that stand nearest to each other.
+    for likeness, i, j in sorted(candidates, key=lambda one: (-one[0], abs(one[1] - one[2]), one[1])):
+        if likeness < _LEAST_LIKENESS:
+            break
+        if i not in found and j not in taken:
+            found[i] = j
+            taken.add(j)
+    pairs = sorted(found.items())
+    return [pairs[position] for position in find_increasing([j for _, j in pairs])]
+
+
+def _pair_rest(old: list[Any], new: list[Any], before: range, after: range) -> Iterator[tuple[int | None, int | None]]:
+    """As many items as before, of the same kinds, are the same ones, wholly changed; else they came and went."""
+    pairs = list(zip(before, after, strict=False))
+    if len(before) == len(after) and all(_is_kindred(old[i], new[j]) for i, j in pairs):
+        yield from pairs
+        return
+    yield from ((i, None) for i in before)
+    yield from ((None, j) for j in after)
+
+
+def _is_kindred(old: Any, new: Any) -> bool:
+    return _kind_of(old) is _kind_of(new) and _has_same_name(old, new) is not False
+
+
+def _kind_of(value: Any) -> type:
+    return type(value) if isinstance(value, dict | list) else str
+
+
+def _find_likeness(
+    old: Any, new: Any, traits_old: frozenset[str], traits_new: frozenset[str], prints: Fingerprints
+) -> float:
+    """From 0 to 1, by the words or the fields that two items have in common; above 1 if they have the same name."""
+    if _kind_of(old) is not _kind_of(new):
+        return 0.0
+    likeness = len(traits_old & traits_new) / (len(traits_old | traits_new) or 1)
+    if isinstance(old, dict):
+        same = sum(key in new and prints.of(old[key]) == prints.of(new[key]) for key in old)
+        likeness = max(likeness, same / (len(old.keys() | new.keys()) or 1))
+    return likeness + 1 if _has_same_name(old, new) else likeness
+
+
+def _has_same_name(old: Any, new: Any) -> bool | None:
+    """Whether two objects are called the same; None if they have no name in common, or are no objects."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return None
+    for key in _NAMES:
+        if isinstance(old.get(key), str | int) and isinstance(new.get(key), str | int):
+            return bool(old[key] == new[key])
+    return None
+
+
+def _collect_traits(value: Any, key: str = "") -> frozenset[str]:
+    if isinstance(value, dict):
+        return frozenset().union(*(_collect_traits(item, name) for name, item in value.items()))
+    if isinstance(value, list):
+        return frozenset().union(*(_collect_traits(item, key) for item in value))
+    words: Sequence[str] = _WORDS.findall(value[:_LONGEST_TEXT]) if isinstance(value, str) else (str(value),)
+    return frozenset(f"{key} {word}" for word in words)
