@@ -8,7 +8,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import editor, engine_overhead, growth, in_flight, pages, recorder_ceiling, start_latency, worker_cost
+from benchmarks import (
+    editor,
+    engine_overhead,
+    growth,
+    in_flight,
+    live_pages,
+    pages,
+    recorder_ceiling,
+    start_latency,
+    worker_cost,
+)
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, print_figures, say
 from benchmarks.setting import Setting
@@ -24,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "engine": engine_overhead.measure,
     "editor": editor.measure,
     "pages": pages.measure,
+    "live": live_pages.measure,
 }
 
 

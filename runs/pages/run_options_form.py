@@ -1,4 +1,4 @@
-"""The folded part of the start form: priority, budgets and time limit."""
+"""The folded part of the start form: labels, priority, budgets and time limit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,29 @@ from typing import Any
 
 from flows.engine.spec import FlowSpec
 from runs.models import Priority, Run
-from runs.run_options import PRIORITIES, read_cost_budget, read_priority, read_time_limit, read_token_budget
+from runs.run_options import (
+    LONGEST_LABEL,
+    MOST_LABELS,
+    PRIORITIES,
+    read_cost_budget,
+    read_labels,
+    read_priority,
+    read_time_limit,
+    read_token_budget,
+)
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
+    "labels": read_labels,
     "priority": read_priority,
     "token_budget": read_token_budget,
     "cost_budget": read_cost_budget,
     "time_limit": read_time_limit,
 }
 _LABELS = {
+    "labels": (
+        "Labels",
+        f"To find the run by, with commas between them: up to {MOST_LABELS}, of up to {LONGEST_LABEL} characters.",
+    ),
     "priority": ("Priority", "Of two runs that are ready, the one with the higher priority starts first."),
     "token_budget": ("Token budget", "Tokens. Asked before each call, so that the last one may go beyond it."),
     "cost_budget": ("Cost budget", "USD. Asked before each call; calls at an unknown price count as nothing."),
@@ -36,6 +50,7 @@ class OptionField:
     placeholder: str
     problem: str
     choices: tuple[tuple[str, str], ...] = ()
+    is_number: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +77,8 @@ class RunOptions:
         texts = {name: _write(own) for name, (own, inherited) in given.items() if own != inherited}
         if run.priority != Priority.NORMAL:
             texts["priority"] = Priority(run.priority).name.lower()
+        if run.labels:
+            texts["labels"] = ", ".join(run.labels)
         return cls(texts)
 
     def read(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -88,9 +105,10 @@ class RunOptions:
                 label=label,
                 help=help_text,
                 text=self.texts.get(name, "") or ("normal" if name == "priority" else ""),
-                placeholder=f"{_write(own)}, from the flow" if (own := inherited.get(name)) else "No limit",
+                placeholder=_write_placeholder(name, inherited.get(name)),
                 problem=problems.get(name, ""),
                 choices=choices if name == "priority" else (),
+                is_number=name != "labels",
             )
             for name, (label, help_text) in _LABELS.items()
         )
@@ -99,6 +117,12 @@ class RunOptions:
     def is_used(self) -> bool:
         """Whether anything stands here that an untouched form doesn't hold."""
         return any(text and (name, text) != ("priority", "normal") for name, text in self.texts.items())
+
+
+def _write_placeholder(name: str, inherited: int | Decimal | None) -> str:
+    if name == "labels":
+        return "None"
+    return f"{_write(inherited)}, from the flow" if inherited else "No limit"
 
 
 def _write(value: int | Decimal | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +13,11 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from flows.engine.errors import InputError, Problem
 from flows.engine.json_value import dump_json, parse_object
-from flows.models import Flow
+from flows.models import Flow, FlowVersion
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.badges import STATES
-from runs.pages.input_fields import InputField, build_fields, default_input, example_input
+from runs.pages.input_fields import InputField, build_fields, default_input, example_input, walk_fields
 from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
 from runs.pages.json_lines import show_invisible
 from runs.pages.run_options_form import RunOptions
@@ -36,6 +37,29 @@ def choose_flow(request: HttpRequest) -> HttpResponse:
     flows = Flow.objects.runnable().select_related("live_version").defer("input_schema", "live_version__spec")
     context = {"flows": flows, "is_unattended": unattended_runs().exists()}
     return render(request, "runs/choose_flow.html", context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which version runs, and what else stands in the address of the form."""
+
+    flow: Flow
+    version: FlowVersion
+    source: Run | None
+    """The run whose input was filled in."""
+    is_as_asked: bool = True
+    """Whether the version is the one that was asked for, if any was."""
+
+    @property
+    def is_live(self) -> bool:
+        return self.version.pk == self.flow.live_version_id
+
+    @property
+    def others(self) -> tuple[FlowVersion, ...]:
+        """The versions that can be taken instead: the live one, and that of the run before."""
+        assert self.flow.live_version is not None
+        versions = [self.flow.live_version, *([self.source.version] if self.source else [])]
+        return tuple({version.pk: version for version in versions if version.pk != self.version.pk}.values())
 
 
 @dataclass
@@ -71,6 +95,7 @@ class _Draft:
         """The input that was typed; what can't be read goes to ``problems``."""
         if self.view == FORM:
             value, self.problems = read_value(self.fields, self.texts)
+            self.problems += _ask_for_texts(self.fields, self.texts)
             return value
         try:
             return parse_object(self.json)
@@ -88,52 +113,113 @@ class _Draft:
         elif not self.problems:
             self.notes.append(_NO_FORM)
 
+    def change_fields(self, fields: tuple[InputField, ...]) -> _Draft:
+        """The same for the fields of another version: what was typed comes along."""
+        value = self.read()
+        if self.view == JSON or value is None:
+            return _Draft(fields, JSON, json=self.json, options=self.options)
+        draft = _Draft.from_value(fields, value)
+        draft.options = self.options
+        if fields and draft.view == JSON:
+            draft.notes.append(_NO_FORM)
+        return draft
+
+
+def _ask_for_texts(fields: tuple[InputField, ...], texts: dict[str, str]) -> list[Problem]:
+    """A problem for each text that must be given and was left empty.
+
+    An empty text fits the schema; of whoever sees a field that must be filled in it is a mistake.
+    """
+    return [
+        Problem(field.pointer, "Write something here. An empty text can be given as JSON.")
+        for field in walk_fields(fields)
+        if field.kind in ("text", "long")
+        and field.is_required
+        and not field.is_nullable
+        and not texts.get(field.name, "").strip()
+    ]
+
 
 @require_http_methods(["GET", "POST"])
 @require_permission("runs.add_run")
 def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
-    """The input of a new run, as a form or as JSON; sending it starts the run."""
+    """The input of a new run, as a form or as JSON; sending it starts the run.
+
+    ``from`` is the number of a run whose input is filled in, ``version`` that of the version to run, if not the live
+    one.
+    """
     flow = Flow.objects.select_related("live_version").filter(name=flow_name).first()
     if flow is None:
         raise Http404
     if flow.live_version is None or flow.is_archived:
         return render(request, "runs/not_runnable.html", {"flow": flow}, status=409)
-    schema = flow.live_version.flow_spec.input_schema
+    asked = request.GET if request.method == "GET" else request.POST
+    choice, notes = _read_choice(request, flow, asked)
+    schema = choice.version.flow_spec.input_schema
     fields = build_fields(schema)
     if request.method == "GET":
-        draft = _prefill(request, flow, fields, schema)
-        return _render_draft(request, flow, draft, has_example=example_input(schema) is not None)
+        draft = _prefill(request, choice, fields, schema)
+        draft.notes = notes + draft.notes
+        return _render_draft(request, choice, draft, has_example=example_input(schema) is not None)
     draft = _Draft.from_post(fields, request)
+    draft.notes += notes
     if "switch" in request.POST:
         draft.switch_view()
-    else:
+    elif "take" in request.POST:
+        taken, notes = _read_choice(request, flow, {**asked.dict(), "version": request.POST["take"]})
+        changed = draft.change_fields(build_fields(taken.version.flow_spec.input_schema))
+        changed.notes = notes + changed.notes
+        return _render_draft(request, taken, changed, has_example=False)
+    elif choice.is_as_asked:
         value = draft.read()
         chosen, draft.option_problems = draft.options.read()
         if not draft.problems and not draft.option_problems:
             user = request.user if request.user.pk else None
+            version = None if choice.is_live else choice.version
             try:
-                run = submit_run(flow=flow, input=value, started_by=user, **chosen)
+                run = submit_run(flow=flow, version=version, input=value, started_by=user, **chosen)
             except InputError as error:
                 draft.problems = list(error.problems)
             except NotRunnableError as error:
                 draft.notes.append(str(error))
             else:
                 return redirect("runs:page", run_id=run.pk)
-    return _render_draft(request, flow, draft, has_example=False)
+    return _render_draft(request, choice, draft, has_example=False)
 
 
-def _prefill(request: HttpRequest, flow: Flow, fields: tuple[InputField, ...], schema: dict[str, Any] | None) -> _Draft:
+def _read_choice(request: HttpRequest, flow: Flow, asked: Mapping[str, str]) -> tuple[_Choice, list[str]]:
+    """The run to start from and the version to run; a sentence for each that there isn't."""
+    assert flow.live_version is not None
+    notes = []
+    source = None
+    if text := asked.get("from", ""):
+        source = Run.objects.select_related("version").filter(pk=_read_number(text), flow=flow).first()
+        if source is None or not request.user.has_perm("runs.view_run"):
+            source = None
+            notes.append(f"There is no run #{text[:20]} of this flow whose input could be filled in.")
+    version = flow.live_version
+    if text := asked.get("version", ""):
+        found = flow.versions.filter(number=_read_number(text)).first()
+        if found is None:
+            notes.append(f"There is no version {text[:20]} of this flow; this is its live version {version.number}.")
+            return _Choice(flow, version, source, is_as_asked=False), notes
+        version = found
+    return _Choice(flow, version, source), notes
+
+
+def _read_number(text: str) -> int:
+    """A number from an address; 0 for what is none that a row could have."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _prefill(
+    request: HttpRequest, choice: _Choice, fields: tuple[InputField, ...], schema: dict[str, Any] | None
+) -> _Draft:
     value: Any = default_input(schema)
     options = RunOptions({})
-    notes = []
     view = JSON if request.GET.get("view") == JSON else FORM
-    if source := request.GET.get("from"):
-        number = int(source) if source.isascii() and source.isdigit() and len(source) < 19 else 0
-        run = Run.objects.select_related("version").filter(pk=number, flow=flow).first()
-        if run is None or not request.user.has_perm("runs.view_run"):
-            notes.append(f"There is no run #{source[:20]} of this flow whose input could be filled in.")
-        else:
-            value, options = run.input, RunOptions.from_run(run)
+    if choice.source:
+        value, options = choice.source.input, RunOptions.from_run(choice.source)
     elif "example" in request.GET:
         value = example_input(schema) or value
     elif fields and view == FORM:
@@ -141,18 +227,17 @@ def _prefill(request: HttpRequest, flow: Flow, fields: tuple[InputField, ...], s
         return _Draft(fields, FORM, texts=write_texts(fields, value))
     draft = _Draft.from_value(fields, value, view=view)
     if fields and view == FORM and draft.view == JSON:
-        notes.append(_NO_FORM)
-    draft.notes += notes
+        draft.notes.append(_NO_FORM)
     draft.options = options
     return draft
 
 
-def _render_draft(request: HttpRequest, flow: Flow, draft: _Draft, *, has_example: bool) -> HttpResponse:
-    assert flow.live_version is not None
+def _render_draft(request: HttpRequest, choice: _Choice, draft: _Draft, *, has_example: bool) -> HttpResponse:
     bound, placed = bind_fields(draft.fields, draft.texts, draft.problems)
-    options = draft.options.build_fields(flow.live_version.flow_spec, draft.option_problems)
+    options = draft.options.build_fields(choice.version.flow_spec, draft.option_problems)
     context = {
-        "flow": flow,
+        "flow": choice.flow,
+        "choice": choice,
         "draft": draft,
         "fields": bound,
         "problems": placed,

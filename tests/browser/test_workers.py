@@ -47,7 +47,7 @@ def test_the_folded_part_of_the_start_form_opens_and_fits_a_phone(admin_page: Pa
     admin_page.set_viewport_size({"width": 390, "height": 800})
     admin_page.goto(f"/runs/new/{version.flow.name}/")
     expect(admin_page.get_by_label("Token budget")).to_be_hidden()
-    admin_page.get_by_text("More: priority, budgets, time limit").click()
+    admin_page.get_by_text("More: labels, priority, budgets, time limit").click()
     admin_page.get_by_label("Token budget").fill("x" * 500)
     assert_fits(admin_page)
     admin_page.locator(".button-row").get_by_role("button", name="Start run").click()

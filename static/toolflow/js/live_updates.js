@@ -1,37 +1,143 @@
-// What live updates must not change: parts that the reader opened, closed or scrolled stay so, also when their content
-// is replaced. Focus is kept by htmx, on elements that have an id.
+// The page of a run keeps itself up to date and leaves the reader alone.
 "use strict";
 
-const places = new Map();
+// Asking for what is new: at once while things change, more and more seldom while nothing does. An update then comes
+// late by a fifth of the time that it was waited for, at most. Nobody looks at a tab that is hidden.
+(() => {
+  const FASTEST = 1_000;
+  const SLOWEST = 10_000;
+  const SLOWEST_WHILE_LOST = 30_000;
+  const SHARE = 0.25;
 
-document.addEventListener("htmx:oobBeforeSwap", (event) => {
-  const { target, fragment } = event.detail;
-  for (const part of target.querySelectorAll("[data-keep-scroll]")) {
-    places.set(part.id, { left: part.scrollLeft, top: part.scrollTop });
+  let lastChange = performance.now();
+  let lastAsked = performance.now();
+  let failures = 0;
+  let isAsking = false;
+
+  const notice = document.createElement("div");
+  notice.className = "connection";
+  notice.setAttribute("role", "status");
+  notice.setAttribute("aria-live", "polite");
+  document.body.append(notice);
+
+  function choosePause() {
+    if (failures) return Math.min(FASTEST * 2 ** failures, SLOWEST_WHILE_LOST);
+    return Math.min(Math.max((lastAsked - lastChange) * SHARE, FASTEST), SLOWEST);
   }
-  for (const next of fragment.querySelectorAll("details[id]")) {
-    const now = document.getElementById(next.id);
-    if (now && (now === target || target.contains(now))) next.open = now.open;
+
+  function ask() {
+    const poller = document.querySelector("#live[hx-get]");
+    if (!poller || isAsking || document.hidden) return;
+    isAsking = true;
+    lastAsked = performance.now();
+    poller.dispatchEvent(new CustomEvent("ask"));
   }
-});
 
-document.addEventListener("htmx:oobAfterSwap", () => {
-  for (const [id, place] of places) document.getElementById(id)?.scrollTo(place);
-  places.clear();
-});
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const { requestConfig, xhr } = event.detail;
+    // Of an element that is no longer there it is told twice.
+    if (requestConfig.elt.id !== "live" || !isAsking) return;
+    isAsking = false;
+    if (xhr.status === 403 || xhr.status === 404) {
+      // The run was deleted, or is no longer for this reader: its page says so.
+      location.reload();
+      return;
+    }
+    if (xhr.status >= 200 && xhr.status < 300) {
+      failures = 0;
+      if (xhr.status !== 204) lastChange = performance.now();
+    } else {
+      failures += 1;
+    }
+    const words = failures ? "Connection lost. Trying again…" : "";
+    if (notice.textContent !== words) notice.textContent = words;
+  });
 
-// A link to a line, an issue or an attempt opens what it is folded away in.
-function revealTarget() {
-  const target = document.getElementById(location.hash.slice(1));
-  if (!target) return;
-  for (let part = target.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
-  target.scrollIntoView({ block: "nearest" });
-}
+  setInterval(() => {
+    if (performance.now() - lastAsked >= choosePause()) ask();
+  }, 250);
+  document.addEventListener("visibilitychange", ask);
+  window.addEventListener("online", ask);
+})();
 
-window.addEventListener("hashchange", revealTarget);
-// A second click on the same link changes no address.
-document.addEventListener("click", (event) => {
-  const link = event.target.closest('a[href^="#"]');
-  if (link && link.hash === location.hash) revealTarget();
-});
-revealTarget();
+// What lasts is counted on, from where the server has counted to.
+(() => {
+  const begins = new WeakMap();
+
+  function write(seconds) {
+    const two = (number) => String(number).padStart(2, "0");
+    const minutes = Math.floor(seconds / 60);
+    if (seconds < 60) return `${seconds} s`;
+    if (minutes < 60) return `${minutes} min ${two(seconds % 60)} s`;
+    if (minutes < 1_440) return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
+    return `${Math.floor(minutes / 1_440)} d ${two(Math.floor(minutes / 60) % 24)} h`;
+  }
+
+  function count() {
+    const now = performance.now();
+    for (const part of document.querySelectorAll("[data-seconds]")) {
+      if (!begins.has(part)) begins.set(part, now - Number(part.dataset.seconds) * 1_000);
+      const words = write(Math.floor((now - begins.get(part)) / 1_000));
+      if (part.textContent !== words) part.textContent = words;
+    }
+  }
+
+  setInterval(count, 250);
+  document.addEventListener("htmx:afterSettle", count);
+  count();
+})();
+
+// What live updates must not change: parts that the reader opened, closed or scrolled stay so, also when their content
+// is replaced. Focus is kept by htmx, on elements that have an id.
+(() => {
+  const places = new Map();
+
+  document.addEventListener("htmx:oobBeforeSwap", (event) => {
+    const { target, fragment } = event.detail;
+    for (const part of target.querySelectorAll("[data-keep-scroll]")) {
+      places.set(part.id, { left: part.scrollLeft, top: part.scrollTop });
+    }
+    for (const next of fragment.querySelectorAll("details[id]")) {
+      const now = document.getElementById(next.id);
+      if (now && (now === target || target.contains(now))) next.open = now.open;
+    }
+  });
+
+  document.addEventListener("htmx:oobAfterSwap", () => {
+    for (const [id, place] of places) document.getElementById(id)?.scrollTo(place);
+    places.clear();
+  });
+})();
+
+// A link to a line, an issue or an attempt opens what it is folded away in, and waits for what is loaded only then.
+(() => {
+  let isWaiting = false;
+
+  function reveal() {
+    const id = location.hash.slice(1);
+    const target = document.getElementById(id);
+    const attempt = target || document.getElementById(/^s\d+a\d+/.exec(id)?.[0]);
+    isWaiting = Boolean(attempt && !target);
+    for (let part = attempt?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+    target?.scrollIntoView({ block: "nearest" });
+  }
+
+  window.addEventListener("hashchange", reveal);
+  // A second click on the same link changes no address.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (link && link.hash === location.hash) reveal();
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    if (!isWaiting || !document.getElementById(location.hash.slice(1))) return;
+    isWaiting = false;
+    // Only going there makes it the target that styles speak of.
+    location.replace(location.hash);
+    reveal();
+  });
+  // Whoever goes on reading meanwhile is not called back.
+  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+    document.addEventListener(name, () => (isWaiting = false), { passive: true });
+  }
+  reveal();
+})();

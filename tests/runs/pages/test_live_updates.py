@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from runs.models import Run, RunStatus
+from runs.models.run import in_future
 from tests.engine.builders import make_attempt
+from tests.runs.builders import make_run, make_worker
 from tests.runs.pages.history_builders import begin_attempt, make_retried_run, make_stored_run
-from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
+from tests.runs.pages.reading import HTMX, get_page, read_words, run_address, sign_in
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
@@ -28,11 +32,11 @@ class TestLive:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
         begin_attempt(run, 2, 1)
         page = get_page(viewer, run_address(run))
-        assert f'hx-get="/runs/{run.pk}/live?revision=3&amp;seen=2.1r" hx-trigger="every 1s"' in page
+        assert f'hx-get="/runs/{run.pk}/live?revision=3&amp;seen=2.1r" hx-trigger="ask"' in page
         assert "Waiting for the model…" in page
 
     def test_the_page_of_a_run_that_ended_does_not_ask(self, viewer: Client) -> None:
-        assert 'hx-trigger="every' not in get_page(viewer, run_address(make_retried_run()))
+        assert "/live?" not in get_page(viewer, run_address(make_retried_run()))
 
     def test_nothing_new_is_no_content(self, viewer: Client) -> None:
         run = make_stored_run(status=RunStatus.RUNNING)
@@ -43,6 +47,53 @@ class TestLive:
         with CaptureQueriesContext(connection) as queries:
             self.poll(viewer, run, 3, "1.1")
         assert sum('"runs_' in query["sql"] for query in queries.captured_queries) == 1
+        # Who asks has been looked at just now.
+        with CaptureQueriesContext(connection) as queries:
+            assert self.poll(viewer, run, 3, "1.1") == (204, "")
+        assert len(queries) == 1
+
+    def test_what_is_shown_is_shown_only_to_who_may_see_it_now(self, viewer: Client) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        assert self.poll(viewer, run, 3, "1.1") == (204, "")
+        User.objects.get(username="ada").user_permissions.clear()
+        status, page = self.poll(viewer, run, 2, "1.1")
+        assert status == 403
+        assert "Step 1" not in page
+
+    def test_whoever_signed_out_is_asked_to_sign_in_at_once(self, viewer: Client) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        assert self.poll(viewer, run, 3, "1.1") == (204, "")
+        viewer.post("/accounts/logout/")
+        answer = viewer.get(f"/runs/{run.pk}/live?revision=3&seen=1.1", headers=HTMX)
+        assert answer["HX-Redirect"].startswith("/accounts/login/")
+
+    def test_a_session_that_may_see_no_runs_is_never_trusted(self, client: Client) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        nobody = sign_in(client)
+        assert [self.poll(nobody, run, 3, "1.1")[0] for _ in range(2)] == [403, 403]
+
+    @pytest.mark.parametrize("session", ["", "x", "*" * 32, "a" * 300, "a\u00e9" * 8])
+    def test_a_cookie_that_is_no_session_is_asked_to_sign_in(self, client: Client, session: str) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        client.cookies["sessionid"] = session
+        answer = client.get(f"/runs/{run.pk}/live?revision=3&seen=1.1")
+        assert answer["Location"].startswith("/accounts/login/")
+
+    def test_a_run_that_is_gone_is_not_found(self, viewer: Client) -> None:
+        run = make_stored_run(status=RunStatus.RUNNING)
+        assert self.poll(viewer, run, 3, "0.0")[0] == 204
+        Run.objects.all().delete()
+        assert self.poll(viewer, run, 3, "0.0")[0] == 404
+
+    def test_a_page_is_told_when_no_worker_is_alive_any_more(self, viewer: Client) -> None:
+        run = make_run(available_at=in_future(-timedelta(minutes=1)))
+        page = get_page(viewer, run_address(run))
+        assert "&amp;unattended" in page
+        worker = make_worker()
+        assert self.poll(viewer, run, 0, "0.0&unattended")[0] == 200
+        worker.delete()
+        assert self.poll(viewer, run, 0, "0.0")[0] == 200
+        assert self.poll(viewer, run, 0, "0.0&unattended")[0] == 204
 
     def test_only_what_changed_is_sent(self, viewer: Client) -> None:
         run = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, "failed"), status=RunStatus.RUNNING)

@@ -117,6 +117,20 @@ class TestForm:
         assert "“three” is not a whole number; write it like 12." in page
         assert read_field(page, "input/seeds") == "three"
 
+    @pytest.mark.parametrize("text", ["", " \r\n "])
+    def test_a_text_that_must_be_given_is_asked_for_and_as_json_it_may_be_empty(
+        self, operator: Client, flow: Flow, text: str
+    ) -> None:
+        schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "brand": {"type": "string"}}}
+        make_version(make_form_flow(schema))
+        page = send(operator, {**FIELDS, "input/brand": text}, 422)
+        assert "Write something here. An empty text can be given as JSON." in read_words(page)
+        assert re.search(r'id="([^"]+)"[^>]*aria-invalid="true"', page)
+        assert not Run.objects.exists()
+        page = send(operator, {**FIELDS, "input/brand": text, "switch": ""}, 200)
+        send(operator, {"view": "json", "json": read_field(page, "json")}, 302)
+        assert Run.objects.get().input["brand"].strip() == ""
+
     def test_the_example_of_the_schema_can_be_filled_in(self, operator: Client) -> None:
         assert 'href="?example=1"' in get_page(operator, ADDRESS)
         page = get_page(operator, f"{ADDRESS}?example=1")
@@ -220,6 +234,86 @@ class TestRunningAgain:
         run = make_run(make_version(make_form_flow()), input=INPUT)
         page = get_page(sign_in(client, "add_run"), f"{ADDRESS}?from={run.pk}")
         assert "Tea" not in page
+
+
+@pytest.mark.usefixtures("flow")
+class TestVersions:
+    OTHER: dict[str, Any] = {
+        "type": "object",
+        "required": ["brand", "seeds"],
+        "properties": {"brand": {"type": "string"}, "seeds": {"type": "integer"}, "note": {"type": "string"}},
+    }
+
+    @pytest.fixture
+    def earlier(self, flow: Flow) -> Run:
+        """A run of version 1 that was cancelled; the live version is 2 by now."""
+        run = make_run(flow.versions.get(), input=INPUT)
+        assert run.request_cancel()
+        make_version(make_form_flow(self.OTHER))
+        return run
+
+    def test_the_page_of_a_run_offers_the_live_version_and_that_of_the_run(
+        self, operator: Client, earlier: Run
+    ) -> None:
+        page = get_page(operator, run_address(earlier))
+        assert f'href="{ADDRESS}?from={earlier.pk}"' in page
+        assert f'href="{ADDRESS}?from={earlier.pk}&amp;version=1"' in page
+        assert "Run version 1 again" in read_words(page)
+
+    def test_where_both_are_the_same_there_is_one_way(self, operator: Client, flow: Flow) -> None:
+        run = make_run(flow.versions.get(), input=INPUT)
+        assert run.request_cancel()
+        assert "version=" not in get_page(operator, run_address(run))
+
+    def test_the_form_says_which_version_runs_and_runs_that_one(self, operator: Client, earlier: Run) -> None:
+        words = read_words(get_page(operator, f"{ADDRESS}?from={earlier.pk}&version=1"))
+        assert "Version 1, which is not the live one." in words
+        assert f"Runs with version 1 , as run #{earlier.pk}. The live one is version 2." in words
+        operator.post(ADDRESS, {**FIELDS, "from": earlier.pk, "version": "1"})
+        run = Run.objects.latest("pk")
+        assert (run.version.number, run.input) == (1, INPUT)
+
+    def test_without_a_version_the_live_one_runs_and_the_form_says_so(self, operator: Client, earlier: Run) -> None:
+        words = read_words(get_page(operator, f"{ADDRESS}?from={earlier.pk}"))
+        assert "Version 2, the live one." in words
+        assert f"Runs with version 2 , the live one. Run #{earlier.pk} had version 1." in words
+        operator.post(ADDRESS, {"view": "json", "json": '{"brand": "x", "seeds": 1}', "from": earlier.pk})
+        assert Run.objects.latest("pk").version.number == 2
+
+    def test_changing_the_version_keeps_what_was_typed(self, operator: Client, earlier: Run) -> None:
+        fields = {"view": "form", "input/brand": "Typed", "input/seeds": "5", "from": str(earlier.pk), "labels": "mine"}
+        page = send(operator, {**fields, "take": "1"}, 200)
+        assert '<input type="hidden" name="version" value="1">' in page
+        # The other version wants more than these fields hold.
+        assert '"brand": "Typed"' in read_field(page, "json")
+        assert "The form can’t show this input exactly" in page
+        assert 'value="mine"' in page
+        text = '{"brand": "Typed", "seeds": 5}'
+        page = send(operator, {"view": "json", "json": text, "version": "1", "from": str(earlier.pk), "take": "2"}, 200)
+        assert 'name="version"' not in page
+        assert read_field(page, "json") == text
+        assert Run.objects.count() == 1
+
+    @pytest.mark.parametrize("number", ["9", "x", "-1", "9" * 30, "٣"])
+    def test_a_version_that_there_is_not_gets_a_sentence_and_nothing_else_runs_instead(
+        self, operator: Client, flow: Flow, number: str
+    ) -> None:
+        sentence = f"There is no version {number[:20]} of this flow; this is its live version 1."
+        assert sentence in get_page(operator, f"{ADDRESS}?version={number}")
+        assert sentence in send(operator, {**FIELDS, "version": number}, 200)
+        assert not Run.objects.exists()
+
+    def test_a_run_that_was_deleted_meanwhile_keeps_nobody_from_starting(self, operator: Client, flow: Flow) -> None:
+        send(operator, {**FIELDS, "from": "999"}, 302)
+        assert Run.objects.get().input == INPUT
+
+    def test_a_flow_in_the_archive_is_not_run_again_and_its_runs_say_why(self, operator: Client, earlier: Run) -> None:
+        Flow.objects.update(is_archived=True)
+        page = get_page(operator, run_address(earlier))
+        assert "Run again" not in page
+        assert "The flow is in the archive, so that it can’t be run again." in read_words(page)
+        for address in (f"{ADDRESS}?from={earlier.pk}", f"{ADDRESS}?from={earlier.pk}&version=1"):
+            assert operator.get(address).status_code == 409
 
 
 class TestCancelling:

@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from flows.models import Flow
-from runs.models import Priority, Run
+from runs.models import FacetKind, Priority, Run
 from runs.submission import submit_run
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
@@ -47,6 +47,7 @@ class TestOptions:
         assert '<details class="more" id="more">' in page
         placeholders = dict(re.findall(r'name="(\w+)" id="option-\w+" value="" placeholder="([^"]*)"', page))
         assert placeholders == {
+            "labels": "None",
             "token_budget": "20000, from the flow",
             "cost_budget": "0.50, from the flow",
             "time_limit": "No limit",
@@ -68,6 +69,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("name", "text", "sentence"),
         [
+            ("labels", "x" * 51, "The label “" + "x" * 40 + "…” is longer than 50 characters."),
             ("priority", "urgent", "“urgent” is not a priority; it can be high, normal, low."),
             ("token_budget", "many", "“many” is not a token budget; write a whole number"),
             ("cost_budget", "0,50", "“0,50” is not a cost budget; write USD"),
@@ -102,6 +104,19 @@ class TestOptions:
         assert read_option(page, "time_limit") == "90"
         assert read_option(page, "token_budget") == ""
         assert '<option value="low" selected>' in page
+
+    def test_a_run_gets_labels_by_which_it_is_found_again(self, operator: Client) -> None:
+        send(operator, 302, labels=" nightly, Customer  42 ,, nightly,<b>&?")
+        run = Run.objects.get()
+        assert run.labels == ["<b>&?", "Customer 42", "nightly"]
+        assert set(run.facets.filter(kind=FacetKind.LABEL).values_list("value", flat=True)) == set(run.labels)
+        page = get_page(operator, f"/runs/{run.pk}/")
+        assert re.findall(r'href="/runs/\?label=([^"]*)"', page) == ["%3Cb%3E%26%3F", "Customer%2042", "nightly"]
+        assert "&lt;b&gt;&amp;?" in page
+
+    def test_running_again_fills_in_the_labels(self, operator: Client, flow: Flow) -> None:
+        run = submit_run(flow=flow, input={}, labels=["nightly", "customer 42"])
+        assert read_option(get_page(operator, f"{ADDRESS}?from={run.pk}"), "labels") == "customer 42, nightly"
 
     def test_running_a_plain_run_again_leaves_the_part_folded(self, operator: Client, flow: Flow) -> None:
         run = submit_run(flow=flow, input={})
