@@ -1,7 +1,122 @@
-"""The runs of a list as files."""
+"""The runs of a list as files, and how far a download is."""
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from uuid import UUID, uuid4
 
-urls: list[URLPattern] = []
+from django.core.handlers.asgi import ASGIRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from runs.bulk_actions.run_range import find_range
+from runs.models import RunExport
+from runs.pages.access import require_permission
+from runs.pages.exact_filters import read_exact_filters
+from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
+from runs.pages.export_stream import AsyncRunStream, RunStream
+
+MOST_ASKED = 30
+"""How often a page asks after a download that never begins."""
+SILENCE = timedelta(seconds=30)
+"""A download that has not come on for so long waits for its reader, or is broken off."""
+
+_FORMATS: Mapping[str, Callable[[bool], ExportFile]] = {
+    "csv": lambda has_attempts: CsvFile(),
+    "jsonl": lambda has_attempts: JsonLinesFile(has_attempts=has_attempts),
+}
+
+
+@require_GET
+@require_permission("runs.view_run")
+def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
+    """All runs that match the filters of the address, as a file; ``?with=attempts`` brings their whole history.
+
+    An address that makes no sense gets a page that says so: a file of other runs than were asked for looks just like
+    the right one. ``?progress=`` is a number by which a page asks how far the download is.
+    """
+    if format not in _FORMATS:
+        raise Http404
+    filters, problems = read_exact_filters(request.GET, others=("with", "progress"))
+    has_attempts = request.GET.get("with") == "attempts"
+    if problem := _find_problem(request.GET.get("with", ""), format):
+        problems = (*problems, problem)
+    if problems:
+        return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+    limits = find_range(filters)
+    export = RunExport.objects.create(
+        token=_find_token(request.GET.get("progress", "")),
+        format=format,
+        has_attempts=has_attempts,
+        query=filters.to_query(),
+        asked_by_id=request.user.pk,
+        newest=limits.newest,
+        oldest=limits.oldest,
+        position=limits.newest + 1,
+    )
+    file = _FORMATS[format](has_attempts)
+    stream = RunStream(file, filters, export, has_attempts=has_attempts)
+    # A server of one kind would collect what is made for the other before it sends the first byte.
+    content = AsyncRunStream(stream, file) if isinstance(request, ASGIRequest) else stream
+    name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
+    return StreamingHttpResponse(
+        content, content_type=file.content_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
+
+
+def _find_problem(parts: str, format: str) -> str:
+    if parts not in {"", "attempts"}:
+        return f"“{parts[:40]}” can’t come with the runs; only attempts can."
+    if parts and format == "csv":
+        return "CSV has one row for each run; attempts come with JSON Lines."
+    return ""
+
+
+def _find_token(text: str) -> UUID:
+    """The number that a page gave its download, or a new one if there is none or it was used before."""
+    try:
+        token = UUID(hex=text)
+    except ValueError:
+        return uuid4()
+    return uuid4() if RunExport.objects.filter(token=token).exists() else token
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_export_progress(request: HttpRequest, token: str) -> HttpResponse:
+    """How far a download is, for the page that began it, which asks again. 204 if nothing changed since ``seen``."""
+    try:
+        export = RunExport.objects.filter(token=UUID(hex=token)).first()
+    except ValueError:
+        raise Http404 from None
+    asked = _read_count(request.GET.get("asked", ""))
+    if export is None:
+        return render(
+            request, "runs/export_progress.html", {"token": token, "next": asked + 1, "is_lost": asked >= MOST_ASKED}
+        )
+    is_silent = export.is_unfinished and export.touched_at < timezone.now() - SILENCE
+    seen = f"{export.state}.{export.written}.{export.position}.{int(is_silent)}"
+    if request.GET.get("seen") == seen:
+        return HttpResponse(status=204)
+    context = {
+        "token": token,
+        "export": export,
+        "is_silent": is_silent,
+        "seen": seen,
+        "is_first": "seen" not in request.GET,
+    }
+    return render(request, "runs/export_progress.html", context)
+
+
+def _read_count(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+
+
+urls = [
+    path("runs/export/<str:format>", export_runs, name="export"),
+    path("runs/export/progress/<str:token>", show_export_progress, name="export-progress"),
+]

@@ -1,0 +1,108 @@
+"""What a bulk action does to the runs of a batch. Each is counted on the action, which the caller locks and saves."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import InterfaceError, OperationalError, transaction
+
+from flows.engine.errors import InputError
+from flows.models import FlowVersion
+from runs.models import BulkAction, Priority, Run, RunStatus
+from runs.submission import NotRunnableError, submit_run
+
+logger = logging.getLogger(__name__)
+
+_OWN_LABEL = re.compile(r"bulk-\d+")
+_NO_RUN = "There is no run of this number any more."
+
+
+def cancel_runs(*, action: BulkAction, run_ids: Sequence[int]) -> None:
+    """Cancel those of the runs that have not ended."""
+    # Workers lock runs in the order of their numbers too, so that nobody waits for each other.
+    rows = Run.objects.filter(pk__in=run_ids).order_by("pk").defer("input", "model_settings")
+    if action.run_ids is None:
+        # Most runs that match have ended long ago, and who asked for “all” did not mean those.
+        rows = rows.filter(status__in=[RunStatus.QUEUED, RunStatus.RUNNING])
+    runs = {run.pk: run for run in rows.select_for_update()}
+    for run_id in run_ids:
+        run = runs.get(run_id)
+        if run is None:
+            if action.run_ids is not None:
+                action.note(run_id=run_id, is_failure=True, sentence=_NO_RUN)
+        elif run.has_ended:
+            action.note(run_id=run_id, is_failure=False, sentence="It had ended already.")
+        elif run.cancel_requested:
+            action.note(run_id=run_id, is_failure=False, sentence="It was being cancelled already.")
+        elif run.request_cancel():
+            action.done += 1
+
+
+def start_again(*, action: BulkAction, run_ids: Sequence[int]) -> None:
+    """Start a run with the input, priority, limits and labels of each of the runs, and the label of the action."""
+    runs = Run.objects.select_related("flow").in_bulk(list(run_ids))
+    wanted = {run.version_id for run in runs.values()}
+    if action.uses_live_version:
+        wanted |= {run.flow.live_version_id for run in runs.values() if run.flow.live_version_id is not None}
+    # Each version is read and checked once, not once for each of its runs.
+    versions = FlowVersion.objects.in_bulk(wanted)
+    for run_id in run_ids:
+        run = runs.get(run_id)
+        if run is None:
+            action.note(run_id=run_id, is_failure=True, sentence=_NO_RUN)
+        elif not run.has_ended:
+            action.note(run_id=run_id, is_failure=False, sentence="It has not ended yet.")
+        elif problem := _start_one(action, run, versions):
+            action.note(run_id=run_id, is_failure=True, sentence=problem)
+        else:
+            action.done += 1
+
+
+def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]) -> str:
+    """Start one run again; gives why that is not possible, or nothing."""
+    own = versions[run.version_id]
+    version = own
+    if action.uses_live_version:
+        if run.flow.live_version_id is None:
+            return f"“{run.flow}” has no published version."
+        version = versions[run.flow.live_version_id]
+    labels = [label for label in run.labels if not _OWN_LABEL.fullmatch(label)]
+    try:
+        # What one run has begun to write doesn't stay if it fails.
+        with transaction.atomic():
+            submit_run(
+                flow=run.flow,
+                input=run.input,
+                version=version,
+                started_by=action.asked_by,
+                priority=Priority(run.priority),
+                labels=[*labels, action.label],
+                **_find_own_limits(run, own),
+            )
+    except InputError as error:
+        first = str(error.problems[0]) if error.problems else str(error)
+        more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
+        return f"Its input doesn’t fit version {version.number}: {first[:300]}{more}"
+    except NotRunnableError as error:
+        return str(error)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        logger.exception("Run %s can't be run again.", run.pk)
+        return "ToolFlow failed to start it; the log says why."
+    return ""
+
+
+def _find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
+    """The budgets and the time limit that a run was given beyond what its version says."""
+    spec = version.flow_spec
+    seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
+    given = {
+        "token_budget": (run.token_budget, spec.token_budget),
+        "cost_budget": (run.cost_budget, spec.cost_budget),
+        "time_limit": (seconds, spec.time_limit),
+    }
+    return {name: own for name, (own, inherited) in given.items() if own != inherited}

@@ -1,0 +1,92 @@
+"""Asking for something to be done to many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db.models import Min
+from django.http import QueryDict
+from django.utils import timezone
+
+from runs.bulk_actions.run_range import RunRange, find_range
+from runs.bulk_actions.working import work_on
+from runs.models import BulkAction, BulkKind, Run, RunStatus
+from runs.run_filters import RunFilters, read_filters
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+MOST_CHOSEN = 1_000
+"""Runs that can be chosen one by one."""
+MOST_STARTED = 10_000
+"""Runs that one action may start."""
+REQUEST_PATIENCE = 1.0
+"""Seconds that whoever asks may wait: enough for a page of runs."""
+
+
+def request_bulk_action(
+    *,
+    token: UUID,
+    kind: BulkKind,
+    run_ids: Collection[int] | None,
+    query: str = "",
+    newest: int = 0,
+    uses_live_version: bool = False,
+    most: int | None = None,
+    asked_by: AbstractBaseUser | None = None,
+) -> BulkAction:
+    """Do ``kind`` to the runs of ``run_ids``, or, if that is None, to all up to ``newest`` that match ``query``.
+
+    It is begun at once; what takes longer is left to a worker. ``token`` names the request: one that comes again gives
+    the action that the first one made. ``most`` is how many runs may be started, at most ``MOST_STARTED``. Days of
+    filters are those of the active time zone.
+
+    Raises ``ValueError`` with a sentence if a filter of ``query`` makes no sense: nothing must be done to other runs
+    than those that were meant.
+    """
+    if run_ids is not None:
+        chosen = sorted(set(run_ids), reverse=True)[:MOST_CHOSEN]
+        limits = RunRange(newest=max(chosen, default=0), oldest=min(chosen, default=1))
+    else:
+        chosen = None
+        limits = _find_limits(kind, _read_query(query), newest)
+    if kind == BulkKind.RUN_AGAIN:
+        most = min(MOST_STARTED if most is None else most, MOST_STARTED)
+    action, is_new = BulkAction.objects.get_or_create(
+        token=token,
+        defaults={
+            "kind": kind,
+            "run_ids": chosen,
+            "query": query,
+            "newest": limits.newest,
+            "oldest": limits.oldest,
+            "position": limits.newest + 1,
+            "time_zone": timezone.get_current_timezone_name(),
+            "uses_live_version": uses_live_version,
+            "most": most,
+            "asked_by_id": asked_by.pk if asked_by else None,
+        },
+    )
+    if is_new:
+        work_on(action_id=action.pk, turn=action.turn, patience=REQUEST_PATIENCE)
+        action.refresh_from_db()
+    return action
+
+
+def _find_limits(kind: BulkKind, filters: RunFilters, newest: int) -> RunRange:
+    limits = find_range(filters, newest=newest)
+    if kind != BulkKind.CANCEL:
+        return limits
+    # All runs that are older than these have ended, and an ended run stays so.
+    going_on = Run.objects.filter(status__in=[RunStatus.QUEUED, RunStatus.RUNNING]).order_by()
+    oldest = going_on.aggregate(oldest=Min("pk"))["oldest"]
+    return RunRange(limits.newest, limits.newest + 1 if oldest is None else max(oldest, limits.oldest))
+
+
+def _read_query(query: str) -> RunFilters:
+    filters, problems = read_filters(QueryDict(query))
+    if problems:
+        raise ValueError(" ".join(problems))
+    return filters

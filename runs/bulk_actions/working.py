@@ -1,0 +1,127 @@
+"""Working on a bulk action, batch by batch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, transaction
+from django.http import QueryDict
+from django.utils import timezone
+from django_q.tasks import async_task
+
+from runs.bulk_actions.effects import cancel_runs, start_again
+from runs.models import BulkAction, BulkKind, WorkState
+from runs.run_filters import FoundRuns, find_runs, read_filters
+
+logger = logging.getLogger(__name__)
+
+GO_ON_TASK = "runs.bulk_actions.tasks.go_on"
+BATCH = 25
+"""Runs of one transaction: no other writer waits long for it."""
+LOOK = 100
+"""Runs of one look where most have nothing to be done to them."""
+
+
+class _FilterError(Exception):
+    """The filters mean other runs than when they were chosen."""
+
+
+def work_on(*, action_id: int, turn: int, patience: float) -> None:
+    """Work on an action for about ``patience`` seconds, and pass it on if something is left to do.
+
+    Does nothing if the action has ended or was passed on since ``turn``. Errors of the database are raised; it goes
+    on from its last batch when it is next taken up.
+    """
+    deadline = time.monotonic() + patience
+    try:
+        while _do_batch(action_id, turn):
+            if time.monotonic() >= deadline:
+                pass_on(action_id=action_id, turn=turn)
+                return
+    except (OperationalError, InterfaceError):
+        raise
+    except _FilterError as error:
+        _fail(action_id, f"Its filters no longer make sense: {error}")
+    except Exception:
+        # Whatever it is would come again with every try.
+        logger.exception("The bulk action %s failed.", action_id)
+        _fail(action_id, "ToolFlow failed; the log says why. What was done stays done.")
+
+
+def pass_on(*, action_id: int, turn: int) -> None:
+    """Send the message by which a worker goes on with an action, unless it has ended or was passed on meanwhile.
+
+    With the database as broker it is sent in the same transaction; with Redis after that, and the queue's schedule
+    finds what is lost in between.
+    """
+    with transaction.atomic():
+        action = BulkAction.objects.select_for_update().get(pk=action_id)
+        if not action.is_unfinished or action.turn != turn:
+            return
+        next_turn = action.pass_on()
+        if "orm" in settings.Q_CLUSTER:
+            async_task(GO_ON_TASK, action_id, next_turn)
+        else:
+            transaction.on_commit(lambda: _send(action_id, next_turn))
+
+
+def _send(action_id: int, turn: int) -> None:
+    try:
+        async_task(GO_ON_TASK, action_id, turn)
+    except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
+        logger.warning("The queue's broker can't be reached; bulk action %s goes on later: %s", action_id, error)
+
+
+def _do_batch(action_id: int, turn: int) -> bool:
+    """Look at the next runs; gives whether more are left. What happens to them and the position are stored together."""
+    action = BulkAction.objects.get(pk=action_id)
+    if not action.is_unfinished or action.turn != turn:
+        return False
+    # Looked for before anything is locked: on SQLite all other writers would wait for it.
+    limit = _find_limit(action)
+    found = _find_next(action, limit)
+    position = found.ids[-1] if found.ids else action.position
+    is_last = len(found.ids) < limit and found.looked_to is None
+    if found.looked_to is not None:
+        position = min(position, found.looked_to)
+    meant = [run_id for run_id in found.ids if run_id >= action.oldest]
+    with transaction.atomic():
+        locked = BulkAction.objects.select_for_update().get(pk=action_id)
+        if not locked.is_unfinished or locked.turn != turn or locked.position != action.position:
+            return False
+        if locked.kind == BulkKind.CANCEL:
+            cancel_runs(action=locked, run_ids=meant)
+        else:
+            start_again(action=locked, run_ids=meant)
+        locked.come_to(position)
+        if is_last or position <= locked.oldest or locked.is_full:
+            locked.end(WorkState.DONE)
+            return False
+    return True
+
+
+def _find_limit(action: BulkAction) -> int:
+    if action.kind == BulkKind.CANCEL and action.run_ids is None:
+        return LOOK
+    return min(BATCH, action.most - action.done) if action.most else BATCH
+
+
+def _find_next(action: BulkAction, limit: int) -> FoundRuns:
+    if action.run_ids is not None:
+        return FoundRuns(tuple(run_id for run_id in action.run_ids if run_id < action.position)[:limit], None)
+    filters, problems = read_filters(QueryDict(action.query))
+    if problems:
+        # Without the filter that fell away it would be done to other runs than were meant.
+        raise _FilterError(" ".join(problems))
+    with timezone.override(ZoneInfo(action.time_zone)):
+        return find_runs(filters, before=action.position, limit=limit)
+
+
+def _fail(action_id: int, problem: str) -> None:
+    with transaction.atomic():
+        action = BulkAction.objects.select_for_update().get(pk=action_id)
+        if action.is_unfinished:
+            action.end(WorkState.FAILED, problem)

@@ -1,0 +1,156 @@
+"""Reading runs for a download, a bounded part at a time, for as long as somebody takes what is read.
+
+The runs of a part are found by the number of the last one: runs that begin, end or go meanwhile neither repeat nor
+displace any other. Nothing is open between two parts, neither a transaction nor a cursor.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import tzinfo
+
+from asgiref.sync import sync_to_async
+from django.db import OperationalError
+from django.db.models.functions import Length
+from django.utils import timezone
+
+from runs.models import Run, RunExport, WorkState
+from runs.pages.export_files import ExportFile
+from runs.run_filters import RunFilters, find_runs
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+"""Runs that are looked for at a time."""
+MOST_BYTES = 4_000_000
+"""About as much as a part may come to, unless a single run is larger."""
+ATTEMPT_BYTES = 40_000
+"""What an attempt is taken for beforehand, with its output and its request."""
+NOTE_EVERY = 0.5
+"""Seconds between notes of how far it is."""
+
+
+class RunStream:
+    """The bytes of one export; ``export`` is the row where it notes how far it is.
+
+    Served synchronously it is iterated; an asynchronous server iterates ``AsyncRunStream``. Whoever is done with it,
+    at its end or before, calls ``close``.
+    """
+
+    def __init__(self, file: ExportFile, filters: RunFilters, export: RunExport, *, has_attempts: bool) -> None:
+        self._file = file
+        self._filters = filters
+        self._export = export
+        self._attempt_bytes = ATTEMPT_BYTES if has_attempts else 0
+        # The viewer's zone is active while a request is answered; this goes on after that.
+        self._time_zone: tzinfo = timezone.get_current_timezone()
+        self._looked_to = self._reached = export.newest + 1
+        self._written = 0
+        self._parts: list[list[int]] = []
+        self._is_last = False
+        self._has_ended = False
+        self._noted_at = time.monotonic()
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._file.head:
+            yield self._file.head.encode()
+        while (part := self.read_part()) is not None:
+            if part:
+                yield part
+
+    def read_part(self) -> bytes | None:
+        """The next part, which may be empty; None at the end."""
+        try:
+            return self._read_part()
+        except Exception:
+            self._end(WorkState.FAILED)
+            raise
+
+    def close(self) -> None:
+        """Stop: what is not read by now is not wanted. Does nothing at the end."""
+        self._end(WorkState.STOPPED)
+
+    def _read_part(self) -> bytes | None:
+        if not self._parts:
+            if self._is_last:
+                self._end(WorkState.DONE)
+                return None
+            self._look_further()
+        part = b""
+        if self._parts:
+            run_ids = self._parts.pop(0)
+            part = self._file.write(run_ids).encode()
+            self._written += len(run_ids)
+            self._reached = run_ids[-1]
+        else:
+            self._reached = self._looked_to
+        self._note()
+        return part
+
+    def _look_further(self) -> None:
+        with timezone.override(self._time_zone):
+            found = find_runs(self._filters, before=self._looked_to, limit=BATCH)
+        self._is_last = found.looked_to is None and len(found.ids) < BATCH
+        if found.looked_to is not None:
+            self._looked_to = found.looked_to
+        elif found.ids:
+            self._looked_to = found.ids[-1]
+        self._parts = self._divide(found.ids)
+
+    def _divide(self, run_ids: Sequence[int]) -> list[list[int]]:
+        """Put together as many runs as make a part."""
+        sizes = {
+            run_id: (length or 0) + attempts * self._attempt_bytes
+            for run_id, length, attempts in Run.objects.filter(pk__in=run_ids).values_list(
+                "pk", Length("input"), "attempt_count"
+            )
+        }
+        parts: list[list[int]] = []
+        room = 0
+        for run_id in run_ids:
+            size = sizes.get(run_id)
+            if size is None:
+                continue
+            if size > room or not parts:
+                parts.append([])
+                room = MOST_BYTES
+            parts[-1].append(run_id)
+            room -= size
+        return parts
+
+    def _note(self) -> None:
+        if time.monotonic() - self._noted_at < NOTE_EVERY:
+            return
+        self._noted_at = time.monotonic()
+        try:
+            self._export.come_to(position=self._reached, written=self._written)
+        except OperationalError as error:
+            # The file is what counts; the next note may find the database free again.
+            logger.warning("How far export %s is could not be noted: %s", self._export.pk, error)
+
+    def _end(self, state: WorkState) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._export.end(state, position=self._reached, written=self._written)
+
+
+class AsyncRunStream:
+    """A stream for an asynchronous server, read in the thread of its request."""
+
+    def __init__(self, stream: RunStream, file: ExportFile) -> None:
+        self._stream = stream
+        self._head = file.head.encode()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._head:
+            yield self._head
+        read_part = sync_to_async(self._stream.read_part)
+        while (part := await read_part()) is not None:
+            if part:
+                yield part
+
+    def close(self) -> None:
+        """What Django calls once the answer is sent, or its reader is gone."""
+        self._stream.close()
