@@ -1,0 +1,101 @@
+"""Two runs of a flow beside each other, as plain values for the page that compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from flows.engine.differences.change_summary import summarise_changes
+from flows.engine.differences.spec_diff import Change, compare_specs
+from flows.engine.usage import TokenUsage
+from runs.models import Run
+from runs.pages.attempt_view import IssueMark
+from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
+from runs.pages.compared_rows import RunRows, load_rows
+from runs.pages.compared_steps import StepComparison, compare_steps
+from runs.pages.json_lines import list_json, show_invisible
+from runs.pages.output_diff import OutputDiff, compare_outputs
+from runs.pages.run_page import run_duration, run_issue_counts, run_state
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One of the two runs. ``sentence`` says how it ended."""
+
+    run: Run
+    state: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What changed from one version to the other. ``changes`` is None where one of them can't be read."""
+
+    changes: Sequence[Change] | None
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """All that the page shows. ``input`` is None for inputs too long to be compared, ``definition`` for one version."""
+
+    left: RunSide
+    right: RunSide
+    figures: tuple[Figure, ...]
+    input: OutputDiff | None
+    definition: Definition | None
+    steps: tuple[StepComparison, ...]
+
+    @property
+    def sides(self) -> tuple[RunSide, RunSide]:
+        return self.left, self.right
+
+    @property
+    def marks(self) -> dict[int, tuple[IssueMark, ...]]:
+        """None: issues stand below the outputs, not beside their lines."""
+        return {}
+
+
+def compare_runs(left: Run, right: Run, now: datetime) -> RunComparison:
+    """Compare two runs of a flow, read with flow, version and user. Costs five queries."""
+    rows = load_rows(left), load_rows(right)
+    return RunComparison(
+        left=_view_side(left),
+        right=_view_side(right),
+        figures=_list_figures(left, right, now),
+        input=compare_outputs(left.input, right.input, list_json(left.input), list_json(right.input)),
+        definition=_compare_definitions(*rows),
+        steps=compare_steps(*rows),
+    )
+
+
+def _view_side(run: Run) -> RunSide:
+    return RunSide(run, run_state(run), show_invisible(run.end_sentence))
+
+
+def _list_figures(left: Run, right: Run, now: datetime) -> tuple[Figure, ...]:
+    steps = left.step_count, right.step_count
+    return (
+        compare_counts("Steps passed", left.steps_passed, right.steps_passed, good="more", of=steps),
+        compare_counts("Attempts", left.attempt_count, right.attempt_count),
+        compare_issues("Issues of all attempts", run_issue_counts(left), run_issue_counts(right)),
+        compare_durations(run_duration(left, now), run_duration(right, now)),
+        *compare_usage(_read_usage(left), _read_usage(right)),
+    )
+
+
+def _read_usage(run: Run) -> TokenUsage:
+    return TokenUsage(
+        prompt=run.prompt_tokens, completion=run.completion_tokens, cost=run.cost, unpriced=run.unpriced_count
+    )
+
+
+def _compare_definitions(left: RunRows, right: RunRows) -> Definition | None:
+    if left.run.version_id == right.run.version_id:
+        return None
+    if left.spec is None or right.spec is None:
+        number = (left if left.spec is None else right).run.version.number
+        return Definition(None, f"The definition of version {number} can’t be read by this version of ToolFlow.")
+    changes = compare_specs(left.spec, right.spec)
+    return Definition(changes, summarise_changes(changes))
