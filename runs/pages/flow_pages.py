@@ -2,6 +2,38 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.views.decorators.http import require_GET
 
-urls: list[URLPattern] = []
+from flows.models import Flow
+from runs.pages.access import require_permission
+from runs.pages.flow_list import load_flow_list
+from runs.pages.flow_page import load_flow_page
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_flows(request: HttpRequest) -> HttpResponse:
+    """All flows, with how their runs of the last 30 days went."""
+    return render(request, "runs/flows.html", {"page": load_flow_list(request.GET, timezone.now())})
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_flow(request: HttpRequest, flow_name: str) -> HttpResponse:
+    """The statistics of one flow."""
+    flow = Flow.objects.select_related("live_version").filter(name=flow_name)
+    found = flow.defer("input_schema", "live_version__spec").first()
+    if found is None:
+        raise Http404
+    page = load_flow_page(found, request.GET, timezone.now())
+    return render(request, "runs/flow.html", {"page": page, "is_simulated": page.is_simulated})
+
+
+urls: list[URLPattern] = [
+    path("flows/", show_flows, name="flows"),
+    path("flows/<slug:flow_name>/", show_flow, name="flow"),
+]

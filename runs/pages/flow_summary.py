@@ -1,0 +1,225 @@
+"""What was counted of one flow in a period: its figures, charts and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date
+from typing import TypeVar
+
+from flows.models import FlowVersion
+from runs.pages.day_charts import Mark, place_marks
+from runs.pages.flow_charts import Chart, ChartMaker, sum_by_slot, sum_steps_by_slot
+from runs.pages.flow_figures import BillPart, RunSums, StepSums, split_bill
+from runs.pages.flow_query import COST, TOKENS, FlowQuery
+from runs.pages.flow_statistics import (
+    AuditSums,
+    DayRuns,
+    IssueSums,
+    Scope,
+    StepGroup,
+    read_audits,
+    read_issues,
+    read_steps_by_day,
+)
+from runs.pages.list_links import link_runs
+from runs.pages.periods import Period, format_day
+from runs.pages.small_charts import BarPart, plot_bar
+
+_Key = TypeVar("_Key")
+
+MOST_VERSIONS = 30
+"""Rows of the table of versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A link that changes what the page shows."""
+
+    words: str
+    url: str
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """Runs and steps of one version."""
+
+    number: int
+    name: str
+    is_live: bool
+    runs: RunSums
+    steps: StepSums
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """Steps and attempts of one step, or by one model; ``name`` is empty for what no model answered."""
+
+    name: str
+    steps: StepSums
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    sums: AuditSums
+    step_name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssueRow:
+    sums: IssueSums
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSummary:
+    """What was counted in the period; with a model in the query, charts and figures are of its steps."""
+
+    runs: RunSums
+    steps: StepSums
+    bill: tuple[BillPart, ...]
+    bill_bar: tuple[BarPart, ...]
+    charts: tuple[Chart, ...]
+    versions: tuple[VersionRow, ...]
+    version_count: int
+    models: tuple[StepRow, ...]
+    by_step: tuple[StepRow, ...]
+    audits: tuple[AuditRow, ...]
+    issues: tuple[IssueRow, ...]
+    measures: tuple[Choice, ...]
+    """Cost or tokens; empty where there is no choice."""
+
+
+class SummaryReader:
+    """Reads the statistics of one page."""
+
+    def __init__(
+        self,
+        query: FlowQuery,
+        period: Period,
+        scope: Scope,
+        versions: Sequence[FlowVersion],
+        first_days: Mapping[int, date],
+    ) -> None:
+        self._flow = scope.flow
+        self._query = query
+        self._period = period
+        self._scope = scope
+        self._versions = versions
+        self._first_days = first_days
+        self._numbers = {version.pk: version.number for version in versions}
+
+    def read(self, days: Sequence[DayRuns], groups: Sequence[StepGroup], problems: list[str]) -> FlowSummary:
+        """Everything that is shown of the runs of ``days`` and the steps of ``groups``."""
+        model = self._query.model
+        shown = [group for group in groups if group.model == model] if model else list(groups)
+        by_version = _sum_versions(days)
+        runs = RunSums.join(by_version.values())
+        steps = StepSums.join(group.sums for group in shown)
+        spent = steps if model else runs
+        has_cost = not self._scope.is_simulated and bool(spent.cost)
+        measure = self._query.measure or (COST if has_cost else TOKENS)
+        if measure == COST and not has_cost:
+            problems.append("No cost is known of these runs; their tokens are shown.")
+            measure = TOKENS
+        bill = split_bill(runs) if not model and runs.total_tokens else ()
+        versions = self._list_versions(by_version, shown)
+        step_names = {group.step: group.name for group in sorted(groups, key=lambda group: group.version_id)}
+        return FlowSummary(
+            runs=runs,
+            steps=steps,
+            bill=bill,
+            bill_bar=plot_bar({part.kind: part.share or 0.0 for part in bill}),
+            charts=self._make_charts(days, measure),
+            versions=versions[:MOST_VERSIONS],
+            version_count=len(versions),
+            models=self._list_models(groups),
+            by_step=tuple(
+                StepRow(f"{step}. {name}", sums)
+                for (step, name), sums in sorted(_sum_by(shown, lambda group: (group.step, group.name)).items())
+            ),
+            audits=tuple(
+                AuditRow(sums, step_names.get(sums.step, ""), self._link_runs(audit=sums.audit, code=sums.code))
+                for sums in read_audits(self._scope, by_cost=self._query.sort == COST)
+            ),
+            issues=tuple(IssueRow(sums, self._link_runs(code=sums.code)) for sums in read_issues(self._scope)),
+            measures=tuple(
+                Choice(name.capitalize(), self._query.build_url("use", measure=name), name == measure)
+                for name in (COST, TOKENS)
+            )
+            if has_cost
+            else (),
+        )
+
+    def _make_charts(self, days: Sequence[DayRuns], measure: str) -> tuple[Chart, ...]:
+        marks, notes = self._mark_versions()
+        maker = ChartMaker(self._period, marks, notes)
+        if self._query.model:
+            steps = sum_steps_by_slot(self._period, read_steps_by_day(self._scope, self._query.model))
+            return (
+                maker.chart_attempts(steps),
+                maker.chart_attempt_rates(steps),
+                maker.chart_use(steps, measure=measure),
+            )
+        runs = sum_by_slot(self._period, ((day.day, day.sums) for day in days))
+        return maker.chart_runs(runs), maker.chart_run_rates(runs), maker.chart_use(runs, measure=measure)
+
+    def _mark_versions(self) -> tuple[tuple[Mark, ...], dict[int, str]]:
+        """Marks of the days on which versions were saved, and the same in words by slot."""
+        changes: list[tuple[date, str, str]] = []
+        for version in reversed(self._versions):
+            saved = version.created_at.astimezone(UTC).date()
+            # History that was brought in may be older than the row of its version.
+            day = min(saved, self._first_days.get(version.pk, saved))
+            changes.append((day, f"v{version.number}", f"v{version.number} since {format_day(day)}"))
+        notes: dict[int, str] = {}
+        for day, label, _ in changes:
+            position = self._period.find_slot(day)
+            if position is not None:
+                notes[position] = f"{notes[position]}, {label}" if position in notes else label
+        return place_marks(self._period, changes), notes
+
+    def _list_versions(self, runs: Mapping[int, RunSums], groups: Sequence[StepGroup]) -> tuple[VersionRow, ...]:
+        steps = _sum_by(groups, lambda group: group.version_id)
+        rows = [
+            VersionRow(
+                number=self._numbers[key],
+                name=f"v{self._numbers[key]}",
+                is_live=key == self._flow.live_version_id,
+                runs=sums,
+                steps=steps.get(key, StepSums()),
+                url=self._query.build_url(version=self._numbers[key]),
+            )
+            for key, sums in runs.items()
+            if key in steps or not self._query.model
+        ]
+        return tuple(sorted(rows, key=lambda row: -row.number))
+
+    def _list_models(self, groups: Sequence[StepGroup]) -> tuple[StepRow, ...]:
+        rows = [
+            StepRow(name, sums, self._query.build_url(model=name) if name else "")
+            for name, sums in _sum_by(groups, lambda group: group.model).items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (not row.name, -row.steps.attempts, row.name)))
+
+    def _link_runs(self, *, audit: str = "", code: str = "") -> str:
+        filters = {"since": self._period.first, "version": self._query.version, "audit": audit, "code": code}
+        return link_runs(flow=self._flow.name, **filters)
+
+
+def _sum_versions(days: Sequence[DayRuns]) -> dict[int, RunSums]:
+    found: dict[int, list[RunSums]] = {}
+    for day in days:
+        found.setdefault(day.version_id, []).append(day.sums)
+    return {key: RunSums.join(sums) for key, sums in found.items()}
+
+
+def _sum_by(groups: Sequence[StepGroup], key: Callable[[StepGroup], _Key]) -> dict[_Key, StepSums]:
+    found: dict[_Key, list[StepSums]] = {}
+    for group in groups:
+        found.setdefault(key(group), []).append(group.sums)
+    return {name: StepSums.join(sums) for name, sums in found.items()}

@@ -1,0 +1,151 @@
+"""Today against the usual, and what flows used by day: sums of the daily rows of all flows.
+
+The usual is what the days before today with runs came to on average. Costs two queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from django.db.models import Sum
+
+from runs.models import DailyRuns
+from runs.pages.flow_charts import Chart, ChartMaker, sum_by_slot
+from runs.pages.flow_figures import RUN_COLUMNS, RunSums
+from runs.pages.periods import Period, last_days
+from runs.pages.shares import divide_cost, divide_count
+from runs.pages.small_charts import Sparkline, plot_sparkline
+
+DAYS_BEFORE = 14
+MOST_FLOWS = 8
+_COUNTS = tuple(name for name in RUN_COLUMNS if name != "durations")
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """Runs that ended today so far (UTC), and those of ``days`` days before on which any ended."""
+
+    so_far: RunSums
+    before: RunSums
+    days: int
+
+    @property
+    def usual_runs(self) -> int | None:
+        """Runs of an average day."""
+        return divide_count(self.before.runs, self.days)
+
+    @property
+    def usual_tokens(self) -> int | None:
+        """Tokens of an average day."""
+        return divide_count(self.before.total_tokens, self.days)
+
+    @property
+    def usual_cost(self) -> Decimal | None:
+        """Cost of an average day in USD."""
+        return None if self.before.known_cost is None else divide_cost(self.before.cost, self.days)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowUse:
+    """What one flow used, day by day; ``name`` is empty for several flows together."""
+
+    name: str
+    title: str
+    sums: RunSums
+    spark: Sparkline
+    is_by_cost: bool
+    """The drawing shows cost; otherwise tokens, as no price is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The days shown, what they came to, and whether these are simulated runs; None where nothing was counted."""
+
+    period: Period
+    today: Today
+    chart: Chart
+    flows: tuple[FlowUse, ...]
+    time: str
+    """How late it is in UTC."""
+    is_simulated: bool
+    has_both: bool
+    """There are real runs and simulated ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    flow: int
+    name: str
+    title: str
+    day: date
+    sums: RunSums
+
+
+def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
+    """Sum up today and the days before; simulated runs if asked for, or if there are no others."""
+    today = now.astimezone(UTC).date()
+    period = last_days(DAYS_BEFORE + 1, today)
+    counted = DailyRuns.objects.filter(day__range=(period.first, period.last)).order_by()
+    by_kind: dict[bool, list[_Row]] = {}
+    groups = counted.values_list("is_simulated", "flow", "flow__name", "flow__title", "day")
+    for is_simulated, flow, name, title, day, *columns in groups.annotate(*(Sum(column) for column in _COUNTS)):
+        by_kind.setdefault(is_simulated, []).append(_Row(flow, name, title, day, RunSums(*columns)))
+    if not by_kind:
+        return None
+    is_simulated = wants_simulated if len(by_kind) == 2 else True in by_kind
+    rows = by_kind[is_simulated]
+    durations = counted.filter(is_simulated=is_simulated).values_list("day", "durations")
+    timed = [(day, RunSums(durations=counts)) for day, counts in durations]
+    days = [*((row.day, row.sums) for row in rows), *timed]
+    has_cost = not is_simulated and any(row.sums.cost for row in rows)
+    chart = ChartMaker(period, (), {}).chart_use(
+        sum_by_slot(period, ((row.day, row.sums) for row in rows)), measure="cost" if has_cost else "tokens"
+    )
+    return Usual(
+        period=period,
+        today=Today(
+            so_far=RunSums.join(sums for day, sums in days if day == today),
+            before=RunSums.join(sums for day, sums in days if day < today),
+            days=len({row.day for row in rows if row.day < today and row.sums.runs}),
+        ),
+        chart=chart,
+        flows=_list_flows(rows, period, has_cost=has_cost),
+        time=f"{now.astimezone(UTC):%H:%M}",
+        is_simulated=is_simulated,
+        has_both=len(by_kind) == 2,
+    )
+
+
+def _list_flows(rows: Sequence[_Row], period: Period, *, has_cost: bool) -> tuple[FlowUse, ...]:
+    """What each flow used, the most expensive first; those beyond the first few are added up."""
+    by_flow: dict[int, list[_Row]] = {}
+    for row in rows:
+        by_flow.setdefault(row.flow, []).append(row)
+    groups = [(own[0].name, own[0].title, own) for own in by_flow.values()]
+    groups.sort(key=lambda group: (-_sum_of(group[2]).cost, -_sum_of(group[2]).total_tokens, group[1]))
+    if len(groups) > MOST_FLOWS + 1:
+        others = groups[MOST_FLOWS:]
+        groups[MOST_FLOWS:] = [("", f"{len(others)} other flows", [row for _, _, own in others for row in own])]
+    slots = [sum_by_slot(period, ((row.day, row.sums) for row in own)) for _, _, own in groups]
+    # One scale for all, so that flows can be compared.
+    highest = max((float(sums.cost) for own in slots for sums in own if sums), default=0.0)
+    most_tokens = max((sums.total_tokens for own in slots for sums in own if sums), default=0)
+    uses = []
+    for (name, title, own), days in zip(groups, slots, strict=True):
+        total = _sum_of(own)
+        is_by_cost = has_cost and total.known_cost is not None
+        values = [
+            None if sums is None else float(sums.cost) if is_by_cost else float(sums.total_tokens) for sums in days
+        ]
+        spark = plot_sparkline(
+            values, most=highest if is_by_cost else float(most_tokens), kind="value" if is_by_cost else "tokens"
+        )
+        uses.append(FlowUse(name, title, total, spark, is_by_cost))
+    return tuple(uses)
+
+
+def _sum_of(rows: Sequence[_Row]) -> RunSums:
+    return RunSums.join(row.sums for row in rows)
