@@ -6,43 +6,36 @@ that starts meanwhile moves no row to another page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from urllib.parse import urlencode
+from typing import Any
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import F, OuterRef, Subquery
 from django.urls import reverse
 
 from flows.models import Flow
 from runs.models import Attempt, Run, RunStatus, Step
+from runs.models.run import ENDED
+from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 from runs.queue_figures import unattended_runs
+from runs.run_filters import RunFilters, find_runs, read_filters
+from runs.run_filters.filters import PARAMETERS, write_value
+from runs.run_filters.reading import read_run_number, shorten
+from runs.run_filters.streams import LARGEST_NUMBER
 
 PAGE_SIZE = 50
 MAX_SEGMENTS = 50
-_LARGEST_NUMBER = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilters:
-    """What the URL asks for. ``before`` and ``after`` are run numbers; at most one of them is set."""
-
-    flow: str = ""
-    status: str = ""
-    before: int | None = None
-    after: int | None = None
-
-    def build_url(self, **changes: str | int | None) -> str:
-        """The address of the list with these filters and ``changes``; paging begins anew unless it is among them."""
-        wanted: dict[str, str | int | None] = {"flow": self.flow, "status": self.status, **changes}
-        query = urlencode({name: value for name, value in wanted.items() if value})
-        return reverse("runs:list") + (f"?{query}" if query else "")
+FRONT = ("q", "flow", "status")
+"""Filters that are always in sight; the others are folded away."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChoice:
     word: str
+    value: str
+    """Empty for all."""
     url: str
     is_current: bool
 
@@ -51,7 +44,9 @@ class StatusChoice:
 class RunRow:
     """One run in the list; ``segments`` has one state for each step."""
 
-    run: Run
+    run: Any
+    """The columns of the run that rows show."""
+    flow_title: str
     state: str
     counts: tuple[tuple[str, int], ...]
     segments: tuple[str, ...]
@@ -67,15 +62,42 @@ class RunList:
     problems: tuple[str, ...]
     flows: tuple[Flow, ...]
     statuses: tuple[StatusChoice, ...]
+    chips: tuple[FilterChip, ...]
     newer_url: str
     older_url: str
+    newest_url: str
+    """Leads to the first page; empty on it."""
+    looked_to: int | None
+    """The last run that was looked at, where looking stopped early."""
+    is_upwards: bool
+    """Whether newer runs than those of another page were looked for."""
+    number_url: str
+    """The page of the run whose number was searched for; empty if it was none."""
     is_unattended: bool
     """Runs are ready, and no worker is alive."""
     now: datetime
 
     @property
+    def further_url(self) -> str:
+        """Where looking goes on that stopped early; empty if it did not."""
+        if self.looked_to is None:
+            return ""
+        return self.newer_url if self.is_upwards else self.older_url
+
+    @property
     def is_filtered(self) -> bool:
-        return bool(self.filters.flow or self.filters.status or self.filters.before or self.filters.after)
+        return bool(self.chips or self.newest_url or self.filters.status)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What stands in the fields of the form, by their names."""
+        set_values = dict(self.filters.list_set())
+        return {name: write_value(set_values[name]) if name in set_values else "" for name in PARAMETERS}
+
+    @property
+    def folded_count(self) -> int:
+        """How many filters are set that are folded away."""
+        return sum(1 for name, _ in self.filters.list_set() if name not in FRONT) + (len(self.filters.statuses) > 1)
 
 
 def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
@@ -83,82 +105,127 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
 
     A value that makes no sense gives a sentence in ``problems`` and is left out.
     """
-    flows = tuple(Flow.objects.only("name", "title").order_by("title", "pk"))
-    filters, problems = _read_filters(query, {flow.name for flow in flows})
-    runs = Run.objects.select_related("flow", "version", "started_by").defer(
-        "input", "model_settings", "end_sentence", "flow__input_schema", "flow__description", "version__spec"
-    )
-    if filters.flow:
-        runs = runs.filter(flow__name=filters.flow)
-    if filters.status:
-        runs = runs.filter(status=filters.status)
-    if filters.after is not None:
-        found = list(runs.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
-        has_newer, has_older = len(found) > PAGE_SIZE, True
-        page = found[:PAGE_SIZE][::-1]
+    filters, problems = read_filters(query)
+    before, after, paging_problems = _read_paging(query)
+    found = find_runs(filters, before=before, after=after, limit=PAGE_SIZE + 1)
+    is_more = len(found.ids) > PAGE_SIZE or found.looked_to is not None
+    # With ``after``, the run too many is the newest one.
+    ids = found.ids[-PAGE_SIZE:] if after is not None else found.ids[:PAGE_SIZE]
+    newest, oldest = (ids[0], ids[-1]) if ids else (0, 0)
+    newer_url = older_url = ""
+    if after is not None:
+        newer_url = build_list_url(filters, after=_go_on(found.ids, found.looked_to, newest)) if is_more else ""
+        older_url = build_list_url(filters, before=oldest or min(after + 1, LARGEST_NUMBER))
     else:
-        if filters.before is not None:
-            runs = runs.filter(pk__lt=filters.before)
-        found = list(runs.order_by("-pk")[: PAGE_SIZE + 1])
-        has_newer, has_older = filters.before is not None, len(found) > PAGE_SIZE
-        page = found[:PAGE_SIZE]
-    segments = _load_segments(page)
+        older_url = build_list_url(filters, before=_go_on(found.ids, found.looked_to, oldest)) if is_more else ""
+        if before is not None:
+            newer_url = build_list_url(filters, after=newest or max(before - 1, 0))
+    flows = tuple(Flow.objects.only("name", "title").order_by("title", "pk"))
     return RunList(
-        rows=tuple(
-            RunRow(
-                run=run,
-                state=run_state(run),
-                counts=run_issue_counts(run),
-                segments=segments[run.pk],
-                duration=run_duration(run, now),
-            )
-            for run in page
-        ),
+        rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, now),
         filters=filters,
-        problems=problems,
+        problems=(*problems, *paging_problems),
         flows=flows,
-        statuses=(
-            StatusChoice("All", filters.build_url(status=None), not filters.status),
-            *(
-                StatusChoice(str(status.label), filters.build_url(status=status.value), filters.status == status)
-                for status in RunStatus
-            ),
-        ),
-        newer_url=filters.build_url(after=page[0].pk) if has_newer and page else "",
-        older_url=filters.build_url(before=page[-1].pk) if has_older and page else "",
+        statuses=_list_statuses(filters),
+        chips=list_chips(filters, {flow.name: flow.title for flow in flows}, build_list_url),
+        newer_url=newer_url,
+        older_url=older_url,
+        newest_url=build_list_url(filters) if before is not None or after is not None else "",
+        looked_to=found.looked_to,
+        is_upwards=after is not None,
+        number_url=_find_number_url(filters, found.ids),
         is_unattended=unattended_runs().exists(),
         now=now,
     )
 
 
-def _read_filters(query: Mapping[str, str], flows: set[str]) -> tuple[RunFilters, tuple[str, ...]]:
+def build_list_url(filters: RunFilters, **paging: int) -> str:
+    """The address of the list with these filters, from the newest run on or from ``before`` or ``after`` a number."""
+    query = "&".join(part for part in (filters.to_query(), *(f"{name}={at}" for name, at in paging.items())) if part)
+    return reverse("runs:list") + (f"?{query}" if query else "")
+
+
+def _go_on(ids: Sequence[int], looked_to: int | None, last: int) -> int:
+    """The number to go on behind: that of the last row, or of the last run that was looked at."""
+    return last if looked_to is None or len(ids) > PAGE_SIZE else looked_to
+
+
+def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tuple[str, ...]]:
     problems = []
-    flow = query.get("flow", "")
-    if flow and flow not in flows:
-        problems.append(f"There is no flow “{_shorten(flow)}”; runs of all flows are shown.")
-        flow = ""
-    status = query.get("status", "")
-    if status and status not in RunStatus.values:
-        problems.append(
-            f"“{_shorten(status)}” is not a status; it can be {', '.join(RunStatus.values)}. All runs are shown."
-        )
-        status = ""
     numbers: dict[str, int] = {}
     for name in ("before", "after"):
         text = query.get(name, "")
-        if text and text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _LARGEST_NUMBER:
-            numbers[name] = int(text)
+        number = None if text.startswith("#") else read_run_number(text)
+        if number is not None:
+            numbers[name] = number
         elif text:
-            problems.append(f"“{_shorten(text)}” is not a run number; the newest runs are shown.")
+            problems.append(f"“{shorten(text)}” is not a run number; the newest runs are shown.")
     if len(numbers) == 2:
         problems.append("“before” and “after” can’t be combined; the newest runs are shown.")
         numbers = {}
-    return RunFilters(flow, status, numbers.get("before"), numbers.get("after")), tuple(problems)
+    return numbers.get("before"), numbers.get("after"), tuple(problems)
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
+def _list_statuses(filters: RunFilters) -> tuple[StatusChoice, ...]:
+    choices = (("All", ""), *((str(status.label), status.value) for status in RunStatus))
+    return tuple(
+        StatusChoice(word, status, build_list_url(replace(filters, status=status)), filters.status == status)
+        for word, status in choices
+    )
 
+
+def _find_number_url(filters: RunFilters, ids: Sequence[int]) -> str:
+    number = read_run_number(filters.search)
+    return reverse("runs:page", args=[number]) if number is not None and number in ids else ""
+
+
+def _load_rows(ids: Sequence[int], titles: Mapping[int, str], now: datetime) -> tuple[RunRow, ...]:
+    # Plain values: to build objects of all that is joined takes as long as the rest of the page.
+    runs = list(
+        Run.objects.filter(pk__in=ids)
+        .annotate(version_number=F("version__number"), user_name=F("started_by__username"))
+        .order_by("-pk")
+        .values_list(*_COLUMNS, named=True)
+    )
+    segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
+    return tuple(
+        RunRow(
+            run=run,
+            flow_title=titles.get(run.flow_id, ""),
+            state=run_state(run),
+            counts=run_issue_counts(run),
+            segments=segments.get(run.pk) or ("passed",) * min(run.step_count, MAX_SEGMENTS),
+            duration=run_duration(run, now),
+        )
+        for run in runs
+    )
+
+
+_COLUMNS = (
+    "pk",
+    "flow_id",
+    "version_number",
+    "user_name",
+    "is_simulated",
+    "labels",
+    "priority",
+    "status",
+    "cancel_requested",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "step_count",
+    "steps_passed",
+    "attempt_count",
+    "issues_low",
+    "issues_medium",
+    "issues_high",
+    "issues_critical",
+    "total_tokens",
+    "cost",
+    "unpriced_count",
+)
+"""What rows show of a run; inputs and the like may be large."""
 
 _SEGMENTS = {
     None: "waiting",
@@ -170,14 +237,14 @@ _SEGMENTS = {
 }
 
 
-def _load_segments(runs: list[Run]) -> dict[int, tuple[str, ...]]:
+def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
     """The state of every step of these runs, by run: that of its last attempt that counts."""
     last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
     steps = Step.objects.filter(run__in=[run.pk for run in runs]).annotate(
         outcome=Subquery(last.order_by("-number").values("outcome")[:1])
     )
     states: dict[int, dict[int, str]] = {run.pk: {} for run in runs}
-    for run_id, index, outcome in steps.values_list("run_id", "index", "outcome"):
+    for run_id, index, outcome in steps.order_by().values_list("run_id", "index", "outcome"):
         states[run_id][index] = _SEGMENTS[outcome]
     return {
         run.pk: tuple(
@@ -188,5 +255,5 @@ def _load_segments(runs: list[Run]) -> dict[int, tuple[str, ...]]:
     }
 
 
-def _settle(state: str, run: Run) -> str:
-    return "waiting" if state == "running" and run.has_ended else state
+def _settle(state: str, run: Any) -> str:
+    return "waiting" if state == "running" and run.status in ENDED else state

@@ -2,6 +2,153 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from dataclasses import dataclass
 
-urls: list[URLPattern] = []
+from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser, User
+from django.db import IntegrityError, transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.http import require_GET, require_POST
+
+from runs.models import SavedView
+from runs.models.saved_view import LONGEST_NAME
+from runs.pages.access import require_permission
+from runs.pages.json_lines import show_invisible
+from runs.run_filters import RunFilters, read_filters
+from runs.run_filters.known_values import list_known_values
+
+MOST_VIEWS = 50
+"""Views that one user may keep, and shared views of others that the list offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTab:
+    """One view to choose from."""
+
+    id: int
+    name: str
+    url: str
+    is_current: bool
+    shared_by: str
+    """The user name of whoever shares it, if that is somebody else."""
+    is_shared: bool
+
+    @property
+    def is_own(self) -> bool:
+        return not self.shared_by
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTabs:
+    """The viewer's own views, then those that others share."""
+
+    views: tuple[ViewTab, ...]
+    query: str
+    """The filters of the page, which the viewer may keep."""
+
+    @property
+    def current(self) -> ViewTab | None:
+        return next((view for view in self.views if view.is_current), None)
+
+    @property
+    def can_save(self) -> bool:
+        """Whether there is something to keep that the viewer has not kept."""
+        return bool(self.query) and not any(view.is_current and view.is_own for view in self.views)
+
+
+def load_view_tabs(user: User | AnonymousUser, filters: RunFilters) -> ViewTabs:
+    """The views that ``user`` sees, beside the filters of the page. One query."""
+    query = filters.to_query()
+    if not isinstance(user, User):
+        return ViewTabs((), query)
+    rows = SavedView.objects.seen_by(user).select_related("owner").only("name", "query", "is_shared", "owner__username")
+    own = [view for view in rows if view.owner_id == user.pk]
+    others = [view for view in rows if view.owner_id != user.pk]
+    views = tuple(
+        ViewTab(
+            id=view.pk,
+            name=show_invisible(view.name),
+            url=_build_url(view.query),
+            is_current=view.query == query,
+            shared_by=show_invisible(view.owner.get_username()) if view.owner_id != user.pk else "",
+            is_shared=view.is_shared,
+        )
+        for view in (*own, *others[:MOST_VIEWS])
+    )
+    return ViewTabs(views, query)
+
+
+@require_POST
+@require_permission("runs.view_run")
+def save_view(request: HttpRequest) -> HttpResponseRedirect:
+    """Keep filters under a name. Back to the list with these filters, and a sentence about what came of it."""
+    filters, _ = read_filters(QueryDict(request.POST.get("query", "").replace("\x00", "")))
+    name = " ".join(request.POST.get("name", "").split())
+    is_shared = request.POST.get("shared") == "yes" and request.user.has_perm("runs.change_run")
+    user_id = _get_user_id(request)
+    problem = _find_problem(name, filters, user_id)
+    if not problem:
+        try:
+            with transaction.atomic():
+                SavedView.objects.create(owner_id=user_id, name=name, query=filters.to_query(), is_shared=is_shared)
+        except IntegrityError:
+            problem = f"You have a view “{name}” already; choose another name, or delete that one first."
+    if problem:
+        messages.error(request, problem)
+    else:
+        messages.success(request, f"The view “{name}” is saved{' and shared with everybody' if is_shared else ''}.")
+    return HttpResponseRedirect(_build_url(filters.to_query()))
+
+
+@require_POST
+@require_permission("runs.view_run")
+def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
+    """Delete one's own view; the filters stay on."""
+    view = SavedView.objects.filter(pk=view_id, owner=_get_user_id(request)).first()
+    if view is None:
+        raise Http404
+    view.delete()
+    messages.success(request, f"The view “{show_invisible(view.name)}” is deleted.")
+    return HttpResponseRedirect(_build_url(view.query))
+
+
+@require_GET
+@require_permission("runs.view_run")
+def show_known_values(request: HttpRequest) -> HttpResponse:
+    """Values that runs have, which the fields of the filters then suggest."""
+    known = [(kind.value, values) for kind, values in list_known_values().items()]
+    return render(request, "runs/filter_values.html", {"known": known})
+
+
+def _find_problem(name: str, filters: RunFilters, user_id: int) -> str:
+    """Why these filters can't be kept under that name, in a sentence; empty if they can."""
+    if not name:
+        return "A view needs a name."
+    if len(name) > LONGEST_NAME:
+        return f"The name of a view has at most {LONGEST_NAME} characters; this one has {len(name)}."
+    if show_invisible(name) != name:
+        return "The name of a view can’t have characters that nobody sees."
+    if filters.is_empty:
+        return "Choose filters first: a view without any is the list itself."
+    if SavedView.objects.filter(owner=user_id).count() >= MOST_VIEWS:
+        return f"You have {MOST_VIEWS} views already; delete one that you no longer need."
+    return ""
+
+
+def _get_user_id(request: HttpRequest) -> int:
+    user_id = request.user.pk
+    assert user_id is not None, "Strangers are not let in."
+    return user_id
+
+
+def _build_url(query: str) -> str:
+    return reverse("runs:list") + (f"?{query}" if query else "")
+
+
+urls: list[URLPattern] = [
+    path("runs/views/add/", save_view, name="saved-view-add"),
+    path("runs/views/values/", show_known_values, name="saved-view-values"),
+    path("runs/views/<int:view_id>/delete/", delete_view, name="saved-view-delete"),
+]

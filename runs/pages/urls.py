@@ -3,6 +3,7 @@
 from django.urls import path
 
 from runs.pages import (
+    attempt_output,
     attempt_parts,
     bulk,
     comparing,
@@ -25,6 +26,7 @@ urlpatterns = [
     *exporting.urls,
     *bulk.urls,
     *saved_views.urls,
+    *attempt_output.urls,
     path("runs/", views.show_runs, name="list"),
     path("runs/new/", start.choose_flow, name="choose-flow"),
     path("runs/new/<slug:flow_name>/", start.start_run, name="start"),

@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.contrib.admin import site
+from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
 from flows.examples import load_examples
 from flows.models import Flow
 from flows.portability import load_flow
-from runs.models import Attempt, Issue, Run
+from runs.models import Attempt, BulkAction, Issue, Run, SavedView
+from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import open_all_folds
-from tests.runs.pages.history_builders import make_retried_run
+from tests.engine.builders import make_attempt, make_issue, make_step
+from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
+from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import run_address
 
 GRAVE = ("serious", "critical")
@@ -143,6 +147,88 @@ def test_pages_of_runs(themed_page: Page) -> None:
     for name in Flow.objects.values_list("name", flat=True):
         themed_page.goto(reverse("runs:start", args=[name]))
         assert_accessible(themed_page)
+
+
+def test_two_runs_beside_each_other(themed_page: Page) -> None:
+    first = make_retried_run()
+    issue = make_issue("high", audit="Length", path="/text")
+    spec = make_page_flow(make_step(1, max_retries=9), make_step(2))
+    second = make_stored_run(make_attempt(1, 1, "failed", issues=(issue, issue)), spec=spec)
+    for address in (f"?a={first.pk}&b={second.pk}", f"?a={first.pk}", "?a=tea"):
+        themed_page.goto(f"/runs/compare/{address}")
+        open_all_folds(themed_page)
+        assert_accessible(themed_page)
+
+
+def test_the_course_of_issues_and_what_the_model_was_told(themed_page: Page) -> None:
+    run = RunUnderWay(make_step(1, issue_severity_filter="critical"))
+    for severity in ("low", "critical", "low"):
+        run.end_attempt("failed", issues=(make_issue(severity, audit="Length", path="/text"), make_issue("medium")))
+    run.end_attempt()
+    themed_page.goto(run.address)
+    open_all_folds(themed_page)
+    expect(themed_page.get_by_text("Blind retry:").first).to_be_visible()
+    assert_accessible(themed_page)
+    themed_page.goto(f"{run.address}steps/1/attempts/4/request/")
+    open_all_folds(themed_page)
+    assert_accessible(themed_page)
+
+
+def test_filters_and_saved_views(themed_page: Page) -> None:
+    make_retried_run(labels=["pilot"])
+    SavedView.objects.create(owner=User.objects.get(), name="Mine", query="status=succeeded", is_shared=True)
+    for query in ("status=succeeded", "flow=colour-theme&cost=0&tokens=1&status=failed,errored&from=lost"):
+        themed_page.goto(f"/runs/?{query}")
+        assert_accessible(themed_page)
+    themed_page.locator("summary", has_text="More filters").click()
+    expect(themed_page.locator("datalist#known-code")).to_be_attached()
+    assert_accessible(themed_page)
+
+
+def test_bulk_actions_and_exports(themed_page: Page) -> None:
+    run = make_retried_run(cost="0.5")
+    note = {"run": run.pk, "failed": True, "sentence": "Its input doesn’t fit version 2."}
+    values = {"kind": "run_again", "newest": 9, "oldest": 1, "position": 5, "query": "flow=colour-theme"}
+    action = BulkAction.objects.create(token="5eed" * 8, failed=1, done=3, notes=[note], **values)
+    themed_page.goto("/runs/?flow=colour-theme")
+    for name in ("All that match", "Export"):
+        themed_page.locator("summary", has_text=name).click()
+        assert_accessible(themed_page)
+    for address in (
+        f"/runs/bulk/run-again/?scope=chosen&run={run.pk}",
+        "/runs/bulk/run-again/?scope=all&filters=flow%3Dcolour-theme",
+        "/runs/bulk/cancel/?scope=chosen",
+        f"/runs/bulk/{action.pk}/",
+        "/runs/bulk/",
+        "/runs/export/csv?status=lost",
+    ):
+        themed_page.goto(address)
+        assert_accessible(themed_page)
+
+
+def test_overview_and_flows(themed_page: Page) -> None:
+    # What turns as long as something runs is never done.
+    themed_page.emulate_media(reduced_motion="reduce")
+    themed_page.goto("/")
+    assert_accessible(themed_page)
+    run = make_retried_run(status="failed", blocking_step=1, blocking_attempt=2)
+    RunUnderWay()
+    for days in (0, 1, 3):
+        add_runs(run.version, day_ago(days), succeeded=5, failed=2, errored=1, cancelled=1, cost="1")
+        add_steps(run.version, day_ago(days), begun=5, passed=4, attempts=9)
+        add_audit(run.version, day_ago(days), "Hex colours", fired=4, retried=2, fixed=1)
+        add_issues(run.version, day_ago(days), "hex_format", issues=4, runs=2)
+    for address in ("/", "/flows/", "/flows/colour-theme/", "/flows/colour-theme/?model=gpt-5-mini&period=12m"):
+        themed_page.goto(address)
+        open_all_folds(themed_page)
+        assert_accessible(themed_page)
+
+
+def test_the_help_with_the_keys_of_a_run(themed_page: Page) -> None:
+    themed_page.goto(run_address(make_retried_run()))
+    themed_page.keyboard.press("?")
+    expect(themed_page.get_by_role("dialog")).to_be_visible()
+    assert_accessible(themed_page)
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -20,4 +20,4 @@ def assert_fits(page: Page) -> None:
         const wide = all.filter((part) => part.getBoundingClientRect().right > width + 1);
         return ["The page is wider than its window.", ...wide.map((part) => part.outerHTML.slice(0, 120))];
     }""")
-    assert sticking_out == []
+    assert sticking_out == [], "\n".join(sticking_out)

@@ -92,7 +92,7 @@ def run_first_flow(page: Page, show: Show = show_nothing) -> None:
     page.get_by_role("button", name="Start run").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
     expect(page.get_by_text("All steps passed.")).to_be_visible(timeout=RUN_PATIENCE)
-    page.locator("#s1a1 > summary").click()
+    page.locator("#s1a1-chip").click()
     expect(page.locator("#s1a1 .issue")).to_contain_text("at most 45 are allowed.")
     show("first-flow-run", page.locator("#s1"))
 
@@ -101,6 +101,7 @@ def improve_first_flow(page: Page) -> None:
     """From the run's page: a longer time allowed, tried on the stored output, saved, compared and taken back."""
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Flows").click()
     page.get_by_role("link", name=TITLE).click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     card = page.locator("#steps-0")
     card.get_by_label("Rule").fill("output.minutes <= 90")
     card.get_by_text("Message, suggestions and path").click()

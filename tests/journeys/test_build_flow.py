@@ -175,6 +175,7 @@ def test_an_editor_builds_the_colour_theme_runs_it_edits_it_compares_and_goes_ba
 
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Flows").click()
     page.get_by_role("link", name="My theme").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     page.locator("#steps-1 summary").first.click()
     page.locator("[name=steps-1-max_retries]").fill("1")
     page.locator("#steps-2").get_by_role("button", name=re.compile("^Move step .* up$|^Move up")).click()

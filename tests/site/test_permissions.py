@@ -16,7 +16,7 @@ from django.urls import URLPattern, get_resolver
 
 from flows.models import Flow
 from runs.access_groups import ACCESS_GROUPS, create_groups
-from runs.models import Attempt, Issue, RateLimit, Run, Step
+from runs.models import Attempt, BulkAction, Issue, RateLimit, Run, Step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
@@ -45,20 +45,36 @@ MODELS = {
 
 # All other addresses: who may GET them, and who may POST to them.
 ADDRESSES = {
-    "":                                                 (ANYONE, ANYONE),  # leads to the list of runs
+    "":                                                 (VIEWER, NO_METHOD),
     "accounts/login/":                                  (ANYONE, ANYONE),
     "accounts/logout/":                                 (NO_METHOD, ANYONE),
     "_nested_admin/server-data.js":                     (STAFF, STAFF),
 
     "runs/":                                            (VIEWER, NO_METHOD),
+    "runs/compare/":                                    (VIEWER, NO_METHOD),
     "runs/<run_id>/":                                   (VIEWER, NO_METHOD),
     "runs/<run_id>.json":                               (VIEWER, NO_METHOD),
     "runs/<run_id>/live":                               (VIEWER, NO_METHOD),
     "runs/<run_id>/steps/<step>/attempts/<number>.json": (VIEWER, NO_METHOD),
+    "runs/<run_id>/steps/<step>/attempts/<number>/":     (VIEWER, NO_METHOD),
     "runs/<run_id>/steps/<step>/attempts/<number>/<part>/": (VIEWER, NO_METHOD),
     "runs/new/":                                        (OPERATOR, NO_METHOD),
     "runs/new/<flow_name>/":                            (OPERATOR, OPERATOR),
     "runs/<run_id>/cancel/":                            (OPERATOR, OPERATOR),
+    "runs/export/<format>":                             (VIEWER, NO_METHOD),
+    "runs/export/progress/<token>":                     (VIEWER, NO_METHOD),
+    "runs/bulk/":                                       (VIEWER, NO_METHOD),
+    "runs/bulk/cancel/":                                (OPERATOR, OPERATOR),
+    "runs/bulk/run-again/":                             (OPERATOR, OPERATOR),
+    "runs/bulk/<action_id>/":                           (VIEWER, NO_METHOD),
+    "runs/bulk/<action_id>/live":                       (VIEWER, NO_METHOD),
+    "runs/bulk/<action_id>/stop/":                      (NO_METHOD, OPERATOR),
+    "runs/views/add/":                                  (NO_METHOD, VIEWER),
+    "runs/views/<view_id>/delete/":                     (NO_METHOD, NOBODY),  # there is none of one's own
+    "runs/views/values/":                               (VIEWER, NO_METHOD),
+    "overview/live":                                    (VIEWER, NO_METHOD),
+    "flows/":                                           (VIEWER, NO_METHOD),
+    "flows/<flow_name>/":                               (VIEWER, NO_METHOD),
     "workers/":                                         (VIEWER, NO_METHOD),
     "workers/live":                                     (VIEWER, NO_METHOD),
 
@@ -147,6 +163,12 @@ class World:
             "attempts/<number>": "attempts/1",
             "<flow_id>/versions/<number>": f"{idle.flow_id}/versions/{idle.number}",
             "<flow_id>": idle.flow_id,
+            "<format>": "csv",
+            "<token>": "5eed" * 8,
+            "<action_id>": BulkAction.objects.create(
+                kind="cancel", token="5eed" * 8, newest=1, oldest=1, position=2
+            ).pk,
+            "<view_id>": 1,
             "<content_type_id>": 1,
             "<app_label>": "runs",
             "<url>": "nowhere/",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from runs.models import RunStatus
+from runs.facets import add_facets
+from runs.models import FacetKind, Run, RunStatus
 from runs.pages.run_list import PAGE_SIZE
+from runs.run_filters import finding
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
@@ -20,9 +23,6 @@ pytestmark = pytest.mark.django_db
 
 
 class TestList:
-    def test_home_leads_to_the_runs(self, viewer: Client) -> None:
-        assert viewer.get("/")["Location"] == "/runs/"
-
     def test_an_empty_installation_says_what_a_run_is_and_offers_one(self, admin_client: Client) -> None:
         words = read_words(get_page(admin_client, "/runs/"))
         assert "No runs yet" in words
@@ -49,13 +49,60 @@ class TestList:
         make_stored_run()
         assert "None 5 min 00 s 0 — —" in read_words(get_page(viewer, "/runs/"))
 
+    def test_labels_lead_to_their_runs_and_many_are_counted(self, viewer: Client) -> None:
+        make_stored_run(labels=["a&b", "nightly", "pilot", "release", "\u202etxt.exe"])
+        page = get_page(viewer, "/runs/")
+        assert "Label a&b Label nightly Label pilot +2" in read_words(page)
+        assert 'href="/runs/?label=a%26b"' in page
+        assert 'title="release, \\u202etxt.exe"' in page
+
+    def test_only_who_may_do_something_to_runs_can_choose_them(self, operator: Client) -> None:
+        run = make_stored_run()
+        box = f'<input type="checkbox" form="bulk" name="run" value="{run.pk}" aria-label="Choose run #{run.pk}">'
+        assert box in get_page(operator, "/runs/")
+        User.objects.get().user_permissions.set(Permission.objects.filter(codename="view_run"))
+        assert 'type="checkbox" form="bulk"' not in get_page(operator, "/runs/")
+
     def test_runs_are_filtered_by_flow_and_status_in_the_address(self, viewer: Client) -> None:
         kept = make_stored_run(status=RunStatus.FAILED)
         make_stored_run(status=RunStatus.SUCCEEDED)
         make_stored_run(spec=make_page_flow(name="other", title="Other"), status=RunStatus.FAILED)
         page = get_page(viewer, "/runs/?flow=colour-theme&status=failed")
-        assert re.findall(r'href="/runs/(\d+)/"', page) == [str(kept.pk)]
+        assert list_runs(page) == [kept.pk]
         assert 'href="/runs/?flow=colour-theme&amp;status=queued"' in page
+
+    def test_each_filter_that_is_set_can_be_taken_away_alone(self, viewer: Client) -> None:
+        run = make_stored_run(status=RunStatus.FAILED, cost="0.2", started_by=User.objects.get())
+        page = get_page(
+            viewer, "/runs/?flow=colour-theme&version=1&status=failed,errored&cost=0.1&by=ada&q=%23" + str(run.pk)
+        )
+        words = read_words(page)
+        assert f"Search “#{run.pk}” Remove the filter" in words
+        assert "Status Failed or Errored Remove" in words
+        assert "Cost over $0.10 Remove" in words
+        links = [unescape(url) for url in re.findall(r'<a href="([^"]+)" title="Remove this filter"', page)]
+        rest = f"q=%23{run.pk}&status=failed%2Cerrored&cost=0.1&by=ada"
+        assert f"/runs/?{rest}" in links  # the version went with its flow
+        assert f"/runs/?q=%23{run.pk}&flow=colour-theme&version=1&status=failed%2Cerrored&cost=0.1" in links
+
+    def test_the_form_holds_what_is_filtered_by(self, viewer: Client) -> None:
+        make_stored_run()
+        page = get_page(
+            viewer, "/runs/?flow=colour-theme&version=1&severity=high&tokens=500&from=2026-11-01&status=failed,errored"
+        )
+        assert '<option value="colour-theme" selected>' in page
+        assert '<option value="high" selected>' in page
+        assert 'name="tokens" id="filter-tokens" value="500"' in page
+        assert 'name="from" id="filter-from" value="2026-11-01"' in page
+        assert re.findall(r'name="status" value="(\w+)" checked', page) == ["failed", "errored"]
+        assert "More filters 5 set" in read_words(page)
+
+    def test_a_number_shows_its_run_and_leads_to_it(self, viewer: Client) -> None:
+        make_stored_run()
+        run = make_stored_run()
+        page = get_page(viewer, f"/runs/?q={run.pk}")
+        assert f'<a href="/runs/{run.pk}/">Open run #{run.pk}</a>' in page
+        assert list_runs(page) == [run.pk]
 
     def test_no_match_offers_to_show_all(self, viewer: Client) -> None:
         make_stored_run()
@@ -75,6 +122,10 @@ class TestList:
             ("before=99999999999999999999999", "is not a run number"),
             ("after=-1", "“-1” is not a run number"),
             ("after=1&before=9", "can’t be combined"),
+            ("cost=%3Cb%3E", "“&lt;b&gt;” is not a sum in US dollars"),
+            ("from=yesterday", "“yesterday” is not a day such as 2026-11-21"),
+            ("label=%00", "A filter held characters that no text of a run has"),
+            ("by=%E2%80%AEada", "There is no user “\\u202eada”"),
         ],
     )
     def test_a_filter_that_makes_no_sense_gets_a_sentence_and_all_runs(
@@ -92,7 +143,7 @@ class TestList:
         def read_page(address: str) -> tuple[list[int], dict[str, str]]:
             page = get_page(viewer, address)
             links = {rel: unescape(url) for url, rel in re.findall(r'href="([^"]+)" rel="(\w+)"', page)}
-            return [int(number) for number in re.findall(r'href="/runs/(\d+)/"', page)], links
+            return list_runs(page), links
 
         first, links = read_page("/runs/?status=queued")
         assert (first, set(links)) == (numbers[:PAGE_SIZE], {"next"})
@@ -104,9 +155,65 @@ class TestList:
         assert (third, set(last_links)) == (numbers[2 * PAGE_SIZE :], {"prev"})
         assert read_page(links["prev"])[0] == numbers[:PAGE_SIZE]
 
-    def test_the_number_of_queries_does_not_grow_with_runs(self, viewer: Client) -> None:
-        make_retried_run()
-        few = count_queries(viewer, "/runs/")
+    def test_every_page_but_the_first_leads_to_the_newest_with_the_same_filters(self, viewer: Client) -> None:
+        run = make_stored_run()
+        newest = '<a class="button" href="/runs/?status=succeeded">'
+        assert newest not in get_page(viewer, "/runs/?status=succeeded")
+        assert newest in get_page(viewer, f"/runs/?status=succeeded&before={run.pk}")
+        assert newest in get_page(viewer, f"/runs/?status=succeeded&after={run.pk}")
+
+    def test_where_looking_stopped_early_the_page_says_so_and_looks_further(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(finding, "FIRST_LOOK", 0)
+        monkeypatch.setattr(finding, "LOOK_THROUGH", 0)
+        version = make_version()
+        oldest = make_run(version, cost=2)
+        for _ in range(3 * PAGE_SIZE):
+            make_run(version)
+        newest = make_run(version, cost=2)
+        page = get_page(viewer, "/runs/?cost=1&status=queued")
+        assert list_runs(page) == [newest.pk]
+        (address,) = re.findall(r'href="([^"]+)">(?:(?!</a>).)*Look further', page, re.DOTALL)
+        assert "Looked through the runs down to #" in read_words(page)
+        assert list_runs(get_page(viewer, unescape(address))) == [oldest.pk]
+        Run.objects.update(cost=None)
+        page = get_page(viewer, "/runs/?cost=1&status=queued")
+        assert "none of them matches" in read_words(page)
+        assert "No run matches" not in page
+
+    def test_opening_an_address_beyond_all_runs_is_no_error(self, viewer: Client) -> None:
+        make_stored_run()
+        for query in (f"before={2**63 - 1}", f"after={2**63 - 1}", "before=0", "before=1&status=failed&cost=1"):
+            get_page(viewer, f"/runs/?{query}")
+
+    @pytest.mark.parametrize(
+        ("query", "count"),
+        [
+            ("", 10),
+            ("?status=succeeded", 10),
+            ("?flow=colour-theme", 11),
+            ("?flow=colour-theme&version=1", 12),
+            ("?severity=low&label=pilot", 8),
+            ("?severity=low&flow=colour-theme", 12),
+            ("?severity=low&flow=colour-theme&by=ada&cost=0&from=2000-01-01", 14),
+        ],
+    )
+    def test_the_number_of_queries_does_not_grow_with_runs(self, viewer: Client, query: str, count: int) -> None:
+        make_filtered_run(started_by=User.objects.get())
+        few = count_queries(viewer, f"/runs/{query}")
         for _ in range(5):
-            make_retried_run(started_by=User.objects.get())
-        assert count_queries(viewer, "/runs/") == few == 8
+            make_filtered_run(started_by=User.objects.get())
+        assert (few, count_queries(viewer, f"/runs/{query}")) == (count, count)
+
+
+def make_filtered_run(**fields: Any) -> Run:
+    """A run with an issue that the list can be filtered by, whose last step is left out."""
+    run = make_retried_run(steps_passed=2, cost="0.2", **fields)
+    add_facets([(run.pk, (FacetKind.SEVERITY, "low"))])
+    return run
+
+
+def list_runs(page: str) -> list[int]:
+    """The numbers of the runs in the rows of a page."""
+    return [int(number) for number in re.findall(r'<a class="run-name" href="/runs/(\d+)/"', page)]
