@@ -123,7 +123,9 @@ class _Course:
         properties = list((step.output_schema or {}).get("properties", {})) or ["value"]
         if outcome is Outcome.INVALID:
             path = f"/{random.choice(properties)}"
-            yield Issue(code="schema", severity=Severity.CRITICAL, description=f"{path} is missing.", path=path)
+            yield Issue(
+                code="schema_mismatch", severity=Severity.CRITICAL, description="It does not fit the schema.", path=path
+            )
         elif outcome is Outcome.FAILED:
             for audit in random.sample(step.audits, k=min(random.choice((1, 1, 2)), len(step.audits))):
                 yield self._raise_issue(audit, audit.fail_at, properties)
