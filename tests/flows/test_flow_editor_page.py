@@ -21,7 +21,7 @@ from flows.portability import load_flow
 from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
 from tests.flows.editor_page import EditorPage, open_flow
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 LARGEST_PAGE = 1_000_000
 """Bytes."""

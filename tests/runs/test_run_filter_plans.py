@@ -16,7 +16,6 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import FacetKind, Run
 from runs.run_filters import find_runs, read_filters
-from runs.run_filters.finding import LOOK_THROUGH
 from tests.engine.builders import NOON
 from tests.runs.builders import make_version
 from tests.runs.listed_runs import make_listed_run, store_listed_runs
@@ -151,4 +150,4 @@ def judge_node(node: Any) -> Sequence[str]:
     named = f"{node['Node Type']} of {node['Relation Name']} by {node.get('Index Name')}"
     if node["Node Type"] == "Seq Scan":
         return [named]
-    return [f"{named} reads {read} rows"] if read > 2 * LOOK_THROUGH else []
+    return [f"{named} reads {read} rows"] if read > COUNT / 3 else []

@@ -21,7 +21,7 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 ANYONE, USER, STAFF, VIEWER, OPERATOR, EDITOR, ADMINISTRATOR, NOBODY = ROLES = (
     "anybody", "a user", "staff", "Viewer", "Operator", "Editor", "Administrator", "nobody",

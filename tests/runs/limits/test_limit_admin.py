@@ -12,7 +12,7 @@ from django.test import Client
 from runs.models import RateLimit
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 ADD = "/admin/runs/ratelimit/add/"
 

@@ -185,8 +185,8 @@ class TestJsonLines:
         few = count_queries(viewer, "/runs/export/jsonl?with=attempts")
         for _ in range(5):
             make_retried_run()
-        # A part more, at most: what a part comes to is bounded.
-        assert count_queries(viewer, "/runs/export/jsonl?with=attempts") == few
+        # One less where the first download has filled a cache.
+        assert count_queries(viewer, "/runs/export/jsonl?with=attempts") <= few
         assert count_queries(viewer, "/runs/export/csv") <= few
 
 
