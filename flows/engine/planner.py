@@ -22,6 +22,8 @@ LONGEST_BACKOFF = 60.0
 """Seconds; the doubling ends here."""
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds; a provider that asks for more is asked again after this long."""
+NAMED_AUDITS = 3
+"""Audits that a run's last sentence names."""
 
 
 class EndStatus(StrEnum):
@@ -201,7 +203,11 @@ def describe_verdict(attempt: Attempt) -> str:
     if not found:
         return "its pass rule said no."
     last = next(count for count in counts.values() if count)
-    return f"the last output has {' and '.join(found)} {_plural('issue', last)}."
+    gravest = max((severity for severity in Severity if counts[severity]), key=list(Severity).index)
+    names = list(dict.fromkeys(issue.audit or issue.code for issue in attempt.issues if issue.severity is gravest))
+    more = f" and {len(names) - NAMED_AUDITS} more" if len(names) > NAMED_AUDITS else ""
+    named = f"{', '.join(names[:NAMED_AUDITS])}{more}"
+    return f"the last output has {' and '.join(found)} {_plural('issue', last)}; {gravest.value}: {named}."
 
 
 def _plural(noun: str, count: int) -> str:

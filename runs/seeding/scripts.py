@@ -11,6 +11,7 @@ from random import Random
 from flows.engine.errors import ModelErrorCode
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
+from flows.engine.planner import describe_verdict
 from flows.engine.prompt import build_request
 from flows.engine.simulated_model import invent_value
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
@@ -72,7 +73,8 @@ class _Course:
                 return self._end(RunStatus.ERRORED, EndReason.CALL_REFUSED, sentence, (index, 1))
             last = self._try(index, step)
             if last.outcome is not Outcome.PASSED:
-                sentence = f"Step {index} “{step.name}” did not pass after {last.number} attempts."
+                opening = f"Step {index} “{step.name}” did not pass in {last.number} attempts"
+                sentence = f"{opening}: {describe_verdict(last)}"
                 return self._end(RunStatus.FAILED, EndReason.STEP_FAILED, sentence, (index, last.number))
         return self._end(RunStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.", None)
 

@@ -107,9 +107,16 @@ class TestVerdicts:
         attempt = make_attempt(1, outcome="failed", issues=(make_issue("critical"), make_issue("low")))
         end = finish(next_action(self.FLOW, make_history(attempt)))
         assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, 1))
-        assert (
-            end.sentence == "Step 1 “Step 1” did not pass in 1 attempt: the last output has 1 critical and 1 low issue."
+        assert end.sentence == (
+            "Step 1 “Step 1” did not pass in 1 attempt: the last output has 1 critical and 1 low issue; "
+            "critical: too_short."
         )
+
+    def test_it_names_the_audits_of_the_gravest_issues_but_not_all_of_very_many(self) -> None:
+        issues = [make_issue("high", audit=f"Audit {number}") for number in (1, 1, 2, 3, 4, 5)]
+        attempt = make_attempt(1, outcome="failed", issues=(make_issue("low", audit="Small"), *issues))
+        sentence = finish(next_action(self.FLOW, make_history(attempt))).sentence
+        assert sentence.endswith("has 6 high and 1 low issue; high: Audit 1, Audit 2, Audit 3 and 2 more.")
 
     def test_a_step_exhausted_on_invalid_outputs_fails_the_run(self) -> None:
         issue = make_issue(code="refusal", description="The model refused.")
