@@ -35,13 +35,15 @@ def request_bulk_action(
     newest: int = 0,
     uses_live_version: bool = False,
     most: int | None = None,
+    expected: int | None = None,
     asked_by: AbstractBaseUser | None = None,
 ) -> BulkAction:
     """Do ``kind`` to the runs of ``run_ids``, or, if that is None, to all up to ``newest`` that match ``query``.
 
     It is begun at once; what takes longer is left to a worker. ``token`` names the request: one that comes again gives
-    the action that the first one made. ``most`` is how many runs may be started, at most ``MOST_STARTED``. Days of
-    filters are those of the active time zone.
+    the action that the first one made. ``most`` is how many runs may be started, at most ``MOST_STARTED``.
+    ``expected`` is how many runs it was confirmed for, where all that match are meant and were counted. Days of filters
+    are those of the active time zone.
 
     Raises ``ValueError`` with a sentence if a filter of ``query`` makes no sense: nothing must be done to other runs
     than those that were meant.
@@ -66,6 +68,7 @@ def request_bulk_action(
             "time_zone": timezone.get_current_timezone_name(),
             "uses_live_version": uses_live_version,
             "most": most,
+            "expected": expected,
             "asked_by_id": asked_by.pk if asked_by else None,
         },
     )

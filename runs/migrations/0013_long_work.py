@@ -42,6 +42,14 @@ class Migration(migrations.Migration):
                 ),
                 ("kind", models.CharField(choices=[("cancel", "Cancel"), ("run_again", "Run again")], max_length=9)),
                 (
+                    "expected",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="How many runs it was confirmed for; null if that was not known.",
+                        null=True,
+                    ),
+                ),
+                (
                     "run_ids",
                     models.JSONField(blank=True, help_text="The chosen runs; null for all that match.", null=True),
                 ),

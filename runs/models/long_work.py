@@ -62,6 +62,9 @@ class BulkAction(models.Model):
     time_zone = models.CharField(max_length=100, default="UTC", help_text="In which days of filters begin and end.")
     uses_live_version = models.BooleanField(default=False, help_text="Run again under the live version of the flow.")
     most = models.PositiveIntegerField(null=True, blank=True, help_text="How many runs it may start.")
+    expected = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many runs it was confirmed for; null if that was not known."
+    )
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -112,6 +115,13 @@ class BulkAction(models.Model):
     def left_out(self) -> int:
         """Runs to which nothing was done."""
         return self.skipped + self.failed
+
+    @property
+    def fallen_away(self) -> int:
+        """How many runs fewer matched when they were looked at than it was confirmed for; 0 until it is done."""
+        if self.state != WorkState.DONE or self.expected is None:
+            return 0
+        return max(0, self.expected - self.done - self.left_out)
 
     @property
     def is_full(self) -> bool:

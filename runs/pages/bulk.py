@@ -59,6 +59,7 @@ def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
         newest=choice.newest,
         uses_live_version=form.uses_live_version,
         most=most,
+        expected=form.expected if choice.is_all and kind == BulkKind.CANCEL else None,
         asked_by=request.user if request.user.pk else None,
     )
     return redirect("runs:bulk", action_id=action.pk)

@@ -85,11 +85,18 @@ class BulkForm:
     uses_live_version: bool
     most: str
     """How many runs may be started, as typed."""
+    expected: int | None
+    """How many runs the page that asked to confirm had counted; None if there may be more."""
 
     @classmethod
     def begin(cls, preview: BulkPreview) -> BulkForm:
         """An untouched form."""
-        return cls(uuid4(), uses_live_version=False, most=str(preview.count if preview.is_exact else MOST_COUNTED))
+        return cls(
+            uuid4(),
+            uses_live_version=False,
+            most=str(preview.count if preview.is_exact else MOST_COUNTED),
+            expected=preview.count if preview.is_exact else None,
+        )
 
     @classmethod
     def from_post(cls, data: QueryDict) -> BulkForm | None:
@@ -98,7 +105,13 @@ class BulkForm:
             token = UUID(hex=data.get("token", ""))
         except ValueError:
             return None
-        return cls(token, uses_live_version=data.get("version") == "live", most=data.get("most", ""))
+        expected = _read_number(data.get("expected", ""))
+        return cls(
+            token,
+            uses_live_version=data.get("version") == "live",
+            most=data.get("most", ""),
+            expected=None if expected is None else min(expected, MOST_COUNTED),
+        )
 
     def read_most(self) -> int:
         """How many runs may be started. Raises ``ValueError`` with a sentence."""

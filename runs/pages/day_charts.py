@@ -24,6 +24,9 @@ _MARK_GAP = 6.0
 _END = 93.0
 """Per cent between the labels of two marks, at least."""
 
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
+"""What durations are told in on an axis, in seconds."""
+
 _FEW_SLOTS = 31
 """With more of them, only what has no neighbours gets a dot: a line of one point is none."""
 
@@ -104,7 +107,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class DayLines:
-    """Rates over days as lines from 0 to 100 per cent."""
+    """Values over days as lines above zero."""
 
     frame: Frame
     lines: tuple[Line, ...]
@@ -138,30 +141,30 @@ def plot_columns(
 def plot_rates(
     period: Period, series: Mapping[str, Sequence[float | None]], titles: Sequence[str], *, marks: Sequence[Mark] = ()
 ) -> DayLines:
-    """Draw fractions of one as lines, one for each series by its kind."""
+    """Draw fractions of one as lines from 0 to 100 per cent, one for each series by its kind."""
     ticks = tuple(Tick(format_number(BOTTOM - percent / 100 * AREA), f"{percent}%") for percent in (0, 25, 50, 75, 100))
-    lines = []
-    for kind, rates in series.items():
-        share = WIDTH / len(rates)
-        stretches = [
-            [(share * (position + 0.5), (1 - rates_here) * AREA) for position, rates_here in stretch]
-            for stretch in _split_at_gaps(rates)
-        ]
-        lines.append(
-            Line(
-                kind=kind,
-                paths=tuple(
-                    " ".join(f"{format_number(x)},{format_number(y)}" for x, y in points) for points in stretches
-                ),
-                dots=tuple(
-                    Dot(f"{format_number(100 * x / WIDTH)}%", format_number(TOP + y))
-                    for points in stretches
-                    for x, y in points
-                    if len(points) == 1 or len(rates) <= _FEW_SLOTS
-                ),
-            )
+    return DayLines(_build_frame(period, ticks, titles, marks), _draw_lines(series, scale=1.0))
+
+
+def plot_durations(
+    period: Period, series: Mapping[str, Sequence[float | None]], titles: Sequence[str], *, marks: Sequence[Mark] = ()
+) -> DayLines:
+    """Draw seconds as lines, one for each series by its kind.
+
+    Ticks are whole numbers of the unit that suits the longest.
+    """
+    most = max((seconds for values in series.values() for seconds in values if seconds is not None), default=0.0)
+    unit, name = next(((unit, name) for unit, name in _UNITS if most >= 2 * unit), _UNITS[-1])
+    step = choose_step(most / unit, least=1.0)
+    count_of_steps = max(_round_up(most / unit / step), 1)
+    ticks = tuple(
+        Tick(
+            format_number(BOTTOM - position / count_of_steps * AREA), f"{position * step:g} {name}" if position else "0"
         )
-    return DayLines(_build_frame(period, ticks, titles, marks), tuple(lines))
+        for position in range(count_of_steps + 1)
+    )
+    lines = _draw_lines(series, scale=count_of_steps * step * unit)
+    return DayLines(_build_frame(period, ticks, titles, marks), lines)
 
 
 def place_marks(period: Period, changes: Sequence[tuple[date, str, str]]) -> tuple[Mark, ...]:
@@ -204,6 +207,32 @@ def _build_frame(period: Period, ticks: tuple[Tick, ...], titles: Sequence[str],
     return Frame(period, ticks, tuple(_list_days(period)), tuple(marks), hits)
 
 
+def _draw_lines(series: Mapping[str, Sequence[float | None]], *, scale: float) -> tuple[Line, ...]:
+    """The lines of all series; ``scale`` is the value at the top."""
+    lines = []
+    for kind, values in series.items():
+        share = WIDTH / len(values)
+        stretches = [
+            [(share * (position + 0.5), (1 - value / scale) * AREA) for position, value in stretch]
+            for stretch in _split_at_gaps(values)
+        ]
+        lines.append(
+            Line(
+                kind=kind,
+                paths=tuple(
+                    " ".join(f"{format_number(x)},{format_number(y)}" for x, y in points) for points in stretches
+                ),
+                dots=tuple(
+                    Dot(f"{format_number(100 * x / WIDTH)}%", format_number(TOP + y))
+                    for points in stretches
+                    for x, y in points
+                    if len(points) == 1 or len(values) <= _FEW_SLOTS
+                ),
+            )
+        )
+    return tuple(lines)
+
+
 def _list_days(period: Period) -> Iterator[Tick]:
     """Labels of the time axis: days of a week, every other day of two, Mondays, every other Monday, or months."""
     share = 100 / len(period.slots)
@@ -229,11 +258,11 @@ def _list_days(period: Period) -> Iterator[Tick]:
             labelled += 1
 
 
-def _split_at_gaps(rates: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
+def _split_at_gaps(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
     stretch: list[tuple[int, float]] = []
-    for position, rate in enumerate(rates):
-        if rate is not None:
-            stretch.append((position, rate))
+    for position, value in enumerate(values):
+        if value is not None:
+            stretch.append((position, value))
         elif stretch:
             yield stretch
             stretch = []

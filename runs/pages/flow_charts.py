@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from runs.pages.badges import STATES, Badge
-from runs.pages.day_charts import DayColumns, DayLines, Mark, plot_columns, plot_rates
-from runs.pages.figures import format_count, format_plural, format_short_count
+from runs.pages.day_charts import DayColumns, DayLines, Mark, plot_columns, plot_durations, plot_rates
+from runs.pages.figures import format_count, format_duration, format_plural, format_short_count
 from runs.pages.flow_figures import BILL, RunSums, StepSums, Use, split_bill
 from runs.pages.periods import Period, Slot
 from runs.pages.shares import format_share
 
 STATUSES = ("succeeded", "failed", "errored", "cancelled")
 SlotSums = Sequence[RunSums | None] | Sequence[StepSums | None]
+_Pair = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class Chart:
     is_lines: bool = False
 
 
-def sum_by_slot(period: Period, days: Iterable[tuple[date, RunSums]]) -> list[RunSums | None]:
+def sum_by_slot(
+    period: Period, days: Iterable[tuple[date, RunSums]], *, with_durations: bool = False
+) -> list[RunSums | None]:
     """Runs of each slot of the period; None where none ended."""
     found: dict[int, list[RunSums]] = {}
     for day, sums in days:
@@ -58,7 +61,7 @@ def sum_by_slot(period: Period, days: Iterable[tuple[date, RunSums]]) -> list[Ru
         if position is not None:
             found.setdefault(position, []).append(sums)
     return [
-        RunSums.join(found[position], with_durations=False) if position in found else None
+        RunSums.join(found[position], with_durations=with_durations) if position in found else None
         for position in range(len(period.slots))
     ]
 
@@ -101,22 +104,40 @@ class ChartMaker:
         rates = [None if sums is None else (sums.pass_rate, sums.first_rate) for sums in slots]
         return self._chart_rates("Runs that passed", "Pass rate", rates)
 
+    def chart_durations(self, slots: Sequence[RunSums | None]) -> Chart:
+        """How long runs took: half of them, and 95 of 100. Slots have been summed up with durations."""
+        lengths = [None if sums is None else (sums.median, sums.p95) for sums in slots]
+        words = {"median": "p50", "p95": "p95"}
+        return self._chart_lines("durations", "Duration", words, lengths, format_duration, plot_durations)
+
     def chart_attempt_rates(self, slots: Sequence[StepSums | None]) -> Chart:
         """The pass rate of attempts, and that of first ones."""
         rates = [None if sums is None else (sums.attempt_rate, sums.first_rate) for sums in slots]
         return self._chart_rates("Attempts that passed", "All attempts", rates)
 
-    def _chart_rates(self, title: str, word: str, slots: Sequence[tuple[float | None, float | None] | None]) -> Chart:
+    def _chart_rates(self, title: str, word: str, slots: Sequence[_Pair | None]) -> Chart:
         words = {"pass": word, "first": "First-attempt pass rate"}
+        return self._chart_lines("rates", title, words, slots, format_share, plot_rates)
+
+    def _chart_lines(
+        self,
+        id: str,
+        title: str,
+        words: Mapping[str, str],
+        slots: Sequence[_Pair | None],
+        format_value: Callable[[float | None], str],
+        plot: Callable[..., DayLines],
+    ) -> Chart:
+        """Two lines, called by ``words``, as ``plot`` draws them."""
         series = {
-            kind: [None if rates is None else rates[position] for rates in slots] for position, kind in enumerate(words)
+            kind: [None if pair is None else pair[position] for pair in slots] for position, kind in enumerate(words)
         }
-        cells = [() if rates is None else tuple(format_share(rate) for rate in rates) for rates in slots]
+        cells = [() if pair is None else tuple(format_value(value) for value in pair) for pair in slots]
         titles = self._titles(cells, tuple(words.values()))
         return Chart(
-            id="rates",
+            id=id,
             title=title,
-            drawing=plot_rates(self._period, series, titles, marks=self._marks),
+            drawing=plot(self._period, series, titles, marks=self._marks),
             legend=tuple(LegendEntry(kind, text) for kind, text in words.items()),
             columns=tuple(words.values()),
             rows=self._rows(cells),

@@ -112,7 +112,7 @@ class RunSums(Spent):
 
 @dataclass(slots=True)
 class StepSums(Spent):
-    """Steps that were begun, and their attempts. An accepted output is that of an attempt that passed.
+    """Steps that were begun, and their attempts. A step is passed by one attempt: passed steps are passed attempts.
 
     Of one model only attempts can be judged: another one may have begun the step, or passed it.
     """
@@ -144,15 +144,15 @@ class StepSums(Spent):
         return share_of(self.begun + self.retries, self.begun)
 
     @property
-    def attempts_per_accepted(self) -> float | None:
+    def attempts_per_passed(self) -> float | None:
         return share_of(self.attempts, self.passed)
 
     @property
-    def cost_per_accepted(self) -> Decimal | None:
+    def cost_per_passed(self) -> Decimal | None:
         return self.cost_for(self.passed)
 
     @property
-    def tokens_per_accepted(self) -> int | None:
+    def tokens_per_passed(self) -> int | None:
         return self.tokens_for(self.passed)
 
     @property

@@ -165,8 +165,13 @@ class SummaryReader:
                 maker.chart_attempt_rates(steps),
                 maker.chart_use(steps, measure=measure),
             )
-        runs = sum_by_slot(self._period, ((day.day, day.sums) for day in days))
-        return maker.chart_runs(runs), maker.chart_run_rates(runs), maker.chart_use(runs, measure=measure)
+        runs = sum_by_slot(self._period, ((day.day, day.sums) for day in days), with_durations=True)
+        return (
+            maker.chart_runs(runs),
+            maker.chart_run_rates(runs),
+            maker.chart_durations(runs),
+            maker.chart_use(runs, measure=measure),
+        )
 
     def _mark_versions(self) -> tuple[tuple[Mark, ...], dict[int, str]]:
         """Marks of the days on which versions were saved, and the same in words by slot."""

@@ -21,6 +21,8 @@ from runs.pages.run_page import run_state
 from runs.queue_figures import QueueFigures, read_queue_figures
 
 MOST_RUNS = 10
+_MOST_COUNTED = 1_000
+"""Running runs that are counted: more than a worker or two have places for."""
 PARTS = ("notice", "queue", "running", "failed")
 """What is replaced on its own when it changes; each has a template and an element of that name."""
 _BARE = ("version__spec", "flow__input_schema", "flow__description", "input", "model_settings", "labels")
@@ -59,7 +61,7 @@ class Part:
 
 
 def read_parts(now: datetime) -> tuple[Part, ...]:
-    """The parts as they are now. Costs five queries, each of which reads the few rows that it shows off an index."""
+    """The parts as they are now. Costs six queries, each of which reads the few rows that it shows off an index."""
     found = read_queue_figures()
     running, has_more = _find_running()
     failed = _find_failed()
@@ -91,11 +93,21 @@ def _describe_queue(found: QueueFigures) -> dict[str, Any]:
     return {
         "alive": sum(worker.state != "silent" for worker in found.workers),
         "silent": sum(worker.state == "silent" for worker in found.workers),
-        "in_flight": found.in_flight,
+        "taken": _count_taken(found),
         "slots": found.slots,
         "ready": found.ready,
         "waiting": found.later + found.waiting,
     }
+
+
+def _count_taken(found: QueueFigures) -> int:
+    """Places of workers that are taken, as many as there are at most.
+
+    Workers tell of theirs with each heartbeat; until the next one the runs themselves know better. Those whose worker
+    died are running too, in no place.
+    """
+    running = Run.objects.running()[:_MOST_COUNTED].count()
+    return min(max(found.in_flight, running), found.slots)
 
 
 def _find_running() -> tuple[list[RunningRun], bool]:

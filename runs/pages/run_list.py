@@ -20,13 +20,15 @@ from runs.models.run import ENDED
 from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 from runs.queue_figures import unattended_runs
-from runs.run_filters import RunFilters, find_runs, read_filters
+from runs.run_filters import RunFilters, find_runs, find_unknown_names, read_filters
 from runs.run_filters.filters import PARAMETERS, write_value
 from runs.run_filters.reading import read_run_number, shorten
 from runs.run_filters.streams import LARGEST_NUMBER
 
 PAGE_SIZE = 50
 MAX_SEGMENTS = 50
+PAGING = ("before", "after")
+"""Names in addresses that stand beside the filters: a page ends above, or begins below, the run of this number."""
 FRONT = ("q", "flow", "status")
 """Filters that are always in sight; the others are folded away."""
 
@@ -71,11 +73,18 @@ class RunList:
     """The last run that was looked at, where looking stopped early."""
     is_upwards: bool
     """Whether newer runs than those of another page were looked for."""
-    number_url: str
-    """The page of the run whose number was searched for; empty if it was none."""
+    number: int | None
+    """The run whose number was searched for, if there is one, whatever the other filters say."""
     is_unattended: bool
     """Runs are ready, and no worker is alive."""
     now: datetime
+
+    @property
+    def number_url(self) -> str:
+        """Where a search for the number of a run leads, if that run is listed and nothing has to be said first."""
+        if self.number is None or not self.rows or self.problems:
+            return ""
+        return reverse("runs:page", args=[self.number])
 
     @property
     def further_url(self) -> str:
@@ -103,7 +112,7 @@ class RunList:
 def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
     """Read the page of runs that a query string asks for.
 
-    A value that makes no sense gives a sentence in ``problems`` and is left out.
+    A value or a name that makes no sense gives a sentence in ``problems`` and is left out.
     """
     filters, problems = read_filters(query)
     before, after, paging_problems = _read_paging(query)
@@ -124,7 +133,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
     return RunList(
         rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, now),
         filters=filters,
-        problems=(*problems, *paging_problems),
+        problems=(*problems, *paging_problems, *find_unknown_names(query, others=PAGING)),
         flows=flows,
         statuses=_list_statuses(filters),
         chips=list_chips(filters, {flow.name: flow.title for flow in flows}, build_list_url),
@@ -133,7 +142,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         newest_url=build_list_url(filters) if before is not None or after is not None else "",
         looked_to=found.looked_to,
         is_upwards=after is not None,
-        number_url=_find_number_url(filters, found.ids),
+        number=_find_number(filters, ids),
         is_unattended=unattended_runs().exists(),
         now=now,
     )
@@ -153,7 +162,7 @@ def _go_on(ids: Sequence[int], looked_to: int | None, last: int) -> int:
 def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tuple[str, ...]]:
     problems = []
     numbers: dict[str, int] = {}
-    for name in ("before", "after"):
+    for name in PAGING:
         text = query.get(name, "")
         number = None if text.startswith("#") else read_run_number(text)
         if number is not None:
@@ -174,9 +183,10 @@ def _list_statuses(filters: RunFilters) -> tuple[StatusChoice, ...]:
     )
 
 
-def _find_number_url(filters: RunFilters, ids: Sequence[int]) -> str:
+def _find_number(filters: RunFilters, ids: Sequence[int]) -> int | None:
     number = read_run_number(filters.search)
-    return reverse("runs:page", args=[number]) if number is not None and number in ids else ""
+    is_there = number is not None and (number in ids or Run.objects.filter(pk=number).exists())
+    return number if is_there else None
 
 
 def _load_rows(ids: Sequence[int], titles: Mapping[int, str], now: datetime) -> tuple[RunRow, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
@@ -25,8 +25,11 @@ SHORT_INPUT = 12
 @require_GET
 @require_permission("runs.view_run")
 def show_runs(request: HttpRequest) -> HttpResponse:
-    """The list of runs."""
-    return render(request, "runs/run_list.html", {"page": load_run_list(request.GET, timezone.now())})
+    """The list of runs. A search for the number of one of them leads to that run."""
+    page = load_run_list(request.GET, timezone.now())
+    if page.number_url:
+        return redirect(page.number_url)
+    return render(request, "runs/run_list.html", {"page": page})
 
 
 @require_GET

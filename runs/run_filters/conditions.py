@@ -13,7 +13,7 @@ from django.utils import timezone
 from runs.models import FacetKind, RunStatus
 from runs.models.run_levels import COST_STEPS, TOKEN_STEPS, find_cost_level, find_token_level
 from runs.run_filters.filters import RunFilters
-from runs.run_filters.streams import Stream, Text
+from runs.run_filters.streams import AnyStream, RunStream, Stream, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Condition:
 
     check: Text
     """What is true of a row of ``runs_run`` that meets it."""
-    streams: tuple[Stream, ...] = ()
+    streams: tuple[AnyStream, ...] = ()
     """Together they hold all runs that meet it; none if no index leads to them."""
     is_exact: bool = True
     """Whether the streams hold no other runs."""
@@ -41,7 +41,7 @@ def list_conditions(filters: RunFilters) -> Iterator[Condition]:
     if filters.started_by:
         yield _equals("started_by_id", Text("SELECT id FROM auth_user WHERE username = %s", (filters.started_by,)))
     if filters.statuses:
-        streams = tuple(Stream("runs_run", "id", Text("status = %s", (status,))) for status in filters.statuses)
+        streams = tuple(_with_status(status) for status in filters.statuses)
         marks = ", ".join("%s" for _ in filters.statuses)
         yield Condition(Text(f"status IN ({marks})", filters.statuses), streams)
     yield from _list_facets((FacetKind.SEVERITY, filters.severity), (FacetKind.MODEL, filters.model))
@@ -86,29 +86,26 @@ def _write_midnight(day: date) -> Any:
 
 
 def _equals(column: str, value: Text) -> Condition:
-    check = Text(f"{column} = ({value.sql})", value.parameters)
-    return Condition(check, (Stream("runs_run", "id", check),))
+    own = Text(f"({value.sql})", value.parameters)
+    return Condition(Text(f"{column} = {own.sql}", own.parameters), (Stream("runs_run", "id", column, own),))
+
+
+def _with_status(status: str) -> Stream:
+    return Stream("runs_run", "id", "status", Text("%s", (status,)))
 
 
 def _has_facet(kind: FacetKind, value: str) -> Condition:
-    has_value = Text("kind = %s AND value = %s", (kind.value, value))
     # EXISTS would let PostgreSQL read all runs that have the value; a value is looked up run by run.
-    own = f"SELECT run_id FROM runs_runfacet WHERE {has_value.sql} AND run_id = runs_run.id"  # noqa: S608  # see Text
-    check = Text(f"({own}) IS NOT NULL", has_value.parameters)
-    return Condition(check, (Stream("runs_runfacet", "run_id", has_value),))
+    own = "SELECT run_id FROM runs_runfacet WHERE kind = %s AND value = %s AND run_id = runs_run.id"
+    check = Text(f"({own}) IS NOT NULL", (kind.value, value))
+    has_value = Text("value = %s", (value,))
+    stream = Stream("runs_runfacet", "run_id", "kind", Text("%s", (kind.value,)), has_value, is_reversed=False)
+    return Condition(check, (stream,))
 
 
 def _reaches(is_above: Text, column: str, levels: range) -> Condition:
     # The lowest level also holds runs that used less, and what isn't tallied may have used anything.
-    rows = [Stream("runs_runlevels", "run_id", Text(f"{column} = %s", (level,))) for level in levels]
-    return Condition(is_above, (*_UNTALLIED, *rows), is_exact=False)
-
-
-_UNTALLIED = tuple(
-    Stream("runs_run", "id", where)
-    for where in (
-        Text("NOT is_tallied AND ended_at IS NOT NULL"),
-        Text("status = %s", (RunStatus.QUEUED.value,)),
-        Text("status = %s", (RunStatus.RUNNING.value,)),
-    )
-)
+    rows = (Stream("runs_runlevels", "run_id", column, Text("%s", (level,))) for level in levels)
+    untallied = RunStream(Text("NOT is_tallied AND ended_at IS NOT NULL"))
+    under_way = (_with_status(RunStatus.QUEUED), _with_status(RunStatus.RUNNING))
+    return Condition(is_above, (untallied, *under_way, *rows), is_exact=False)

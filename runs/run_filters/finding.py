@@ -18,7 +18,7 @@ from runs.models import Run
 from runs.run_filters.conditions import Condition, build_created_since, build_created_until, list_conditions
 from runs.run_filters.filters import RunFilters
 from runs.run_filters.reading import read_run_number
-from runs.run_filters.streams import EVERY_RUN, Span, Stream, Text, count_ahead, fetch_rows, read_merged
+from runs.run_filters.streams import AnyStream, RunStream, Span, Text, count_ahead, fetch_rows, read_merged
 from runs.search import look_for_runs, read_query
 
 FIRST_LOOK = 300
@@ -68,7 +68,7 @@ def find_runs(
     found: list[int] = []
     looked_to: int | None = None
     for turn, look in enumerate(_plan_looks(limit, is_checked=bool(rest))):
-        if turn and len(indexed) > 1 and not filters.search:
+        if turn == 1 and len(indexed) > 1 and not filters.search:
             # It pays to find out which is the rarest only where any of them was not enough.
             source, rest = _read_by(_find_rarest(indexed, span), conditions)
         candidates, looked_to = source(span, look)
@@ -82,7 +82,11 @@ def find_runs(
 
 def _plan_looks(limit: int, *, is_checked: bool) -> tuple[int, ...]:
     """How many runs to read, one look after the other."""
-    return (max(FIRST_LOOK, limit), max(LOOK_THROUGH - FIRST_LOOK, limit)) if is_checked else (limit,)
+    if not is_checked:
+        return (limit,)
+    first, second = max(FIRST_LOOK, limit), max(min(2 * FIRST_LOOK, LOOK_THROUGH - FIRST_LOOK), limit)
+    last = LOOK_THROUGH - first - second
+    return (first, second, last) if last > 0 else (first, second)
 
 
 def _find_span(filters: RunFilters, before: int | None, after: int | None) -> Span | None:
@@ -114,14 +118,14 @@ def _list_created(created: Text, order: str) -> list[int]:
 def _read_by(condition: Condition | None, conditions: Sequence[Condition]) -> tuple[_Source, list[Condition]]:
     """Where the runs of a condition are read, all runs without one, and what is left to check of all conditions."""
     if condition is None:
-        return _Reader((EVERY_RUN,)), list(conditions)
+        return _Reader((RunStream(),)), list(conditions)
     rest = [other for other in conditions if other is not condition or not condition.is_exact]
     return _Reader(condition.streams), rest
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    streams: tuple[Stream, ...]
+    streams: tuple[AnyStream, ...]
 
     def __call__(self, span: Span, limit: int) -> tuple[Sequence[int], int | None]:
         numbers = read_merged(self.streams, span, limit)

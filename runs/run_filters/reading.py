@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -23,6 +23,7 @@ _LARGEST_COST = 1_000_000_000
 _LONGEST_VERSION = 9
 _YEARS = range(1970, 2200)
 _SHOWN = 40
+_MOST_NAMED = 3
 _RUN_NUMBER = re.compile(r"#?([0-9]{1,19})", re.ASCII)
 
 
@@ -42,6 +43,17 @@ def read_filters(query: Mapping[str, str]) -> tuple[RunFilters, tuple[str, ...]]
                 problems.append(str(error))
     problems += [problem for check in (_check_version, _check_days) if (problem := check(values))]
     return RunFilters(**values), tuple(problems)
+
+
+def find_unknown_names(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[str, ...]:
+    """A sentence if a query string has names that are no filters, else nothing.
+
+    ``others`` are names that may stand beside the filters.
+    """
+    names = [f"“{shorten(name)}”" for name in query if name not in PARAMETERS and name not in others]
+    if not names:
+        return ()
+    return (f"There is no filter {' or '.join(names[:_MOST_NAMED])}; the filters are {', '.join(PARAMETERS)}.",)
 
 
 def read_run_number(text: str) -> int | None:

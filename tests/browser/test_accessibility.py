@@ -185,6 +185,23 @@ def test_filters_and_saved_views(themed_page: Page) -> None:
     assert_accessible(themed_page)
 
 
+def test_messages(themed_page: Page) -> None:
+    run = make_retried_run()
+    flow_address = reverse("runs:flow", args=[run.flow.name])
+    for address in ("/?runs=lost", "/flows/?page=lost", f"{flow_address}?runs=lost", "/runs/?statsu=failed"):
+        themed_page.goto(address)
+        expect(themed_page.get_by_role("status").locator(".messages li")).to_have_count(1)
+        assert_accessible(themed_page)
+    themed_page.goto(f"{run_address(run)}?hide=lost")
+    expect(themed_page.get_by_role("status").locator(".messages li")).to_have_count(1)
+    assert_accessible(themed_page)
+    SavedView.objects.create(owner=User.objects.get(), name="Mine", query="status=succeeded")
+    themed_page.goto("/runs/?status=succeeded")
+    themed_page.get_by_role("button", name="Delete this view").click()
+    expect(themed_page.get_by_role("status")).to_contain_text(["The view “Mine” is deleted."])
+    assert_accessible(themed_page)
+
+
 def test_bulk_actions_and_exports(themed_page: Page) -> None:
     run = make_retried_run(cost="0.5")
     note = {"run": run.pk, "failed": True, "sentence": "Its input doesn’t fit version 2."}

@@ -105,6 +105,13 @@ def test_the_list_fits_a_phone_with_all_that_can_be_set(admin_page: Page) -> Non
     admin_page.goto(f"/runs/?tokens=0&cost=much&label={'w' * 120}&status=failed,errored&flow=colour-theme")
     admin_page.locator("summary", has_text="More filters").click()
     assert_fits(admin_page)
+    admin_page.goto("/runs/")
+    # Labels stand below the name, each on one line, and the status is in sight beside them.
+    name, status = (admin_page.locator(f"tbody {part}").first.bounding_box() for part in (".run-name", ".state"))
+    assert name and status and status["x"] + status["width"] <= 390 - 14 - 8
+    for label in admin_page.locator("tbody .label").all():
+        box = label.bounding_box()
+        assert box and box["y"] >= name["y"] + name["height"] and box["height"] < 26
     admin_page.goto("/runs/?tokens=9")
     admin_page.locator("summary", has_text="Save as a view").click()
     assert_fits(admin_page)

@@ -242,6 +242,32 @@ class TestProgress:
         assert "hx-get" not in changes
         assert 'id="bulk-status" hx-swap-oob="innerHTML"' in changes
 
+    def test_runs_that_began_or_ended_since_it_was_confirmed_are_counted_at_the_end(self, operator: Client) -> None:
+        version = make_version()
+        runs = [make_run(version) for _ in range(5)]
+        page = ask(operator, CANCEL, choose_all("status=queued"))
+        assert "Cancel 5 runs?" in page
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+        Run.objects.filter(pk__in=[run.pk for run in runs[:2]]).update(status=RunStatus.FAILED, ended_at=NOON)
+        address = operator.post(CANCEL, hidden)["Location"]
+        words = read_words(get_page(operator, address))
+        assert "Done 3 runs cancelled" in words
+        assert "2 of the 5 runs no longer matched when it was their turn." in words
+        changes = operator.get(f"{address}live?seen=none").content.decode()
+        assert "3 runs cancelled, 0 left out. 2 no longer matched." in changes
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"expected": 5}, {"expected": None, "done": 3}, {"expected": 5, "done": 2, "skipped": 3}],
+        ids=["stopped early", "not counted", "none fell away"],
+    )
+    def test_nothing_is_said_of_runs_that_no_longer_match_where_it_is_not_known(
+        self, viewer: Client, fields: dict[str, Any]
+    ) -> None:
+        state = WorkState.DONE if "done" in fields else WorkState.STOPPED
+        action = make_action(kind=BulkKind.CANCEL, state=state, **fields)
+        assert "no longer matched" not in get_page(viewer, f"/runs/bulk/{action.pk}/")
+
     def test_the_table_of_those_left_out_stays_in_place_until_it_grows(self, viewer: Client) -> None:
         note = {"run": 7, "failed": True, "sentence": "Its flow is archived."}
         action = make_action(state=WorkState.WORKING, failed=1, notes=[note], revision=3)

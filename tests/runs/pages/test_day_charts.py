@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs.pages.day_charts import AREA, choose_step, place_marks, plot_columns, plot_rates
+from runs.pages.day_charts import AREA, choose_step, place_marks, plot_columns, plot_durations, plot_rates
 from runs.pages.flow_charts import ChartMaker, format_dollars, sum_by_slot
 from runs.pages.flow_figures import RunSums, StepSums, split_bill
 from runs.pages.periods import PERIODS, build_period, last_days
@@ -106,6 +106,32 @@ class TestLines:
         (line,) = plot_rates(period, {"pass": rates}, [""] * 90).lines
         assert len(line.dots) == 1
         assert line.dots[0].x == "45%"
+
+
+class TestDurations:
+    @pytest.mark.parametrize(
+        ("most", "labels"),
+        [
+            (0.001, ["0", "1 ms"]),
+            (1.9, ["0", "500 ms", "1000 ms", "1500 ms", "2000 ms"]),
+            (9.8, ["0", "2 s", "4 s", "6 s", "8 s", "10 s"]),
+            (119.0, ["0", "50 s", "100 s", "150 s"]),
+            (150.0, ["0", "1 min", "2 min", "3 min"]),
+            (3 * 3_600.0, ["0", "1 h", "2 h", "3 h"]),
+            (9 * 86_400.0, ["0", "2 d", "4 d", "6 d", "8 d", "10 d"]),
+            (None, ["0", "1 ms"]),
+        ],
+    )
+    def test_the_axis_counts_in_the_unit_that_suits_the_longest(self, most: float | None, labels: list[str]) -> None:
+        chart = plot_durations(WEEK, {"median": [0.001, *[None] * 6], "p95": [most, *[None] * 6]}, TITLES)
+        assert [tick.label for tick in chart.frame.ticks] == labels
+
+    def test_lines_lie_where_the_axis_says(self) -> None:
+        chart = plot_durations(WEEK, {"median": [60.0] * 7, "p95": [150.0] * 7}, TITLES)
+        heights = {tick.label: tick.at for tick in chart.frame.ticks}
+        median, p95 = (line.dots[0].y for line in chart.lines)
+        assert median == heights["1 min"]
+        assert float(p95) == (float(heights["2 min"]) + float(heights["3 min"])) / 2
 
 
 class TestMarks:

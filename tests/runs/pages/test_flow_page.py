@@ -113,6 +113,27 @@ class TestFigures:
         assert "Runs 5 5 succeeded" in read_plain(viewer, f"{ADDRESS}?runs=simulated")
 
 
+class TestCharts:
+    def test_durations_are_shown_by_day_with_the_versions_and_a_table(
+        self, viewer: Client, version: FlowVersion
+    ) -> None:
+        newer = make_version(make_page_flow())
+        add_runs(version, day_ago(2), succeeded=94, took=2)
+        add_runs(newer, day_ago(2), succeeded=6, took=60)
+        add_steps(version, day_ago(2), begun=1, passed=1, attempts=1)
+        chart = get_page(viewer, f"{ADDRESS}?period=7d").split('<section class="card day-card" id="durations"')[1]
+        chart = chart.split("</section>")[0]
+        words = read_words(chart)
+        assert "Duration by day p50 p95" in words
+        cells = re.findall(r'<td class="number">([^<]+)</td>', chart)
+        assert len(cells) == 2
+        assert re.fullmatch(r"(1\.9|2\.\d) s", cells[0])
+        assert re.fullmatch(r"5\d\.\d s|1 min 0\d s", cells[1])
+        assert words.count("nothing ran") >= 6
+        assert "; v2 since" in chart
+        assert 'id="durations"' not in get_page(viewer, f"{ADDRESS}?model=gpt-5-mini")
+
+
 class TestVersionsAndModels:
     def test_versions_are_compared_and_chosen(self, viewer: Client, version: FlowVersion) -> None:
         newer = make_version(make_page_flow())
@@ -129,7 +150,7 @@ class TestVersionsAndModels:
         make_version(make_page_flow())
         page = get_page(viewer, f"{ADDRESS}?period=7d")
         # Runs of the first version are older than its row.
-        assert page.count("<title>v1 since") == page.count("<title>v2 since") == 3
+        assert page.count("<title>v1 since") == page.count("<title>v2 since") == 4
         assert f"{saved}</text>" in page
 
     def test_models_are_compared_by_attempts_and_chosen(self, viewer: Client, version: FlowVersion) -> None:
@@ -139,8 +160,9 @@ class TestVersionsAndModels:
         assert "gpt-5-mini 16 50 % 50 % 2.00 1 600 100" in words
         assert "gpt-5 4 75 % 50 % 1.33 800 200" in words
         words = read_plain(viewer, f"{ADDRESS}?model=gpt-5")
-        assert "Attempts 4 by gpt-5 Attempts that passed 75 % 3 accepted outputs" in words
-        assert "The retry bill It is kept for runs as a whole, not by model." in words
+        assert "Attempts 4 by gpt-5 Attempts that passed 75 % 3 passed" in words
+        assert "Tokens per attempt 200 267 per passed attempt" in words
+        assert "Durations and the retry bill are kept for runs as a whole, not by model. Show all models" in words
 
     def test_a_model_can_not_write_into_the_page(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
@@ -150,6 +172,25 @@ class TestVersionsAndModels:
         assert "<script>alert" not in page
         assert "<b>" not in page
         assert "\u202e" not in read_words(page)
+
+
+class TestWords:
+    def test_an_accepted_output_is_nothing_but_a_run_that_succeeded(self, viewer: Client, version: FlowVersion) -> None:
+        fill(version)
+        words = read_plain(viewer)
+        # Two figures, the table of versions, and the note below.
+        assert words.lower().count("accepted output") == 5
+        assert "An accepted output is that of a run that succeeded" in words
+        assert "Cost Per passed step" in words
+        assert "Cost Per passed attempt" in words
+        assert "accepted output" not in read_plain(viewer, f"{ADDRESS}?model=gpt-5-mini").lower()
+
+    def test_audits_say_why_the_runs_behind_their_links_may_be_others(
+        self, viewer: Client, version: FlowVersion
+    ) -> None:
+        fill(version)
+        note = "A link leads to the runs in which the audit fired in any step, by the day on which they were created."
+        assert note in read_plain(viewer)
 
 
 class TestLinks:

@@ -91,6 +91,16 @@ class TestNow:
         assert "No worker is running." not in words
         assert "Places taken 3 of 200" in words
 
+    def test_places_are_taken_by_what_runs_before_the_next_heartbeat_says_so(self, viewer: Client) -> None:
+        make_worker(slots=2)
+        start_run()
+        assert "Places taken 1 of 2" in read_plain(viewer)
+        start_run()
+        start_run()
+        assert "Places taken 2 of 2" in read_plain(viewer)
+        Worker.objects.update(heartbeat_at=in_future(-MINUTE))
+        assert "Places taken 0 of 0" in read_plain(viewer)
+
     def test_what_a_model_wrote_is_inert(self, viewer: Client) -> None:
         fail_run(end_sentence="<script>alert(1)</script>\u202e", blocking_step=1, blocking_attempt=1)
         page = get_page(viewer, "/")
@@ -256,13 +266,13 @@ class TestQueries:
             fail_run()
             fail_run(RunStatus.ERRORED)
             make_worker()
-        # Session, user and two for permissions; whether there are runs; workers, queue, running, failed, errored; days
-        # and durations.
-        assert count_queries(viewer, "/") == few == 12
+        # Session, user and two for permissions; whether there are runs; workers, queue, running, failed, errored, and
+        # how many run; days and durations.
+        assert count_queries(viewer, "/") == few == 13
 
-    def test_what_is_new_costs_five_queries_of_runs(self, viewer: Client) -> None:
+    def test_what_is_new_costs_six_queries_of_runs(self, viewer: Client) -> None:
         start_run()
         address = read_poller(get_page(viewer, "/"))
         with CaptureQueriesContext(connection) as queries:
             assert viewer.get(address, headers=HTMX).status_code == 204
-        assert sum('FROM "runs_' in query["sql"] for query in queries.captured_queries) == 5
+        assert sum('FROM "runs_' in query["sql"] for query in queries.captured_queries) == 6

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from pytest_django.asserts import assertRedirects
 
 from runs.facets import add_facets
 from runs.models import FacetKind, Run, RunStatus
@@ -73,17 +74,16 @@ class TestList:
 
     def test_each_filter_that_is_set_can_be_taken_away_alone(self, viewer: Client) -> None:
         run = make_stored_run(status=RunStatus.FAILED, cost="0.2", started_by=User.objects.get())
-        page = get_page(
-            viewer, "/runs/?flow=colour-theme&version=1&status=failed,errored&cost=0.1&by=ada&q=%23" + str(run.pk)
-        )
+        query = "flow=colour-theme&version=1&status=failed,errored&cost=0.1&by=ada&q=%23" + str(run.pk + 1)
+        page = get_page(viewer, f"/runs/?{query}")
         words = read_words(page)
-        assert f"Search “#{run.pk}” Remove the filter" in words
+        assert f"Search “#{run.pk + 1}” Remove the filter" in words
         assert "Status Failed or Errored Remove" in words
         assert "Cost over $0.10 Remove" in words
         links = [unescape(url) for url in re.findall(r'<a href="([^"]+)" title="Remove this filter"', page)]
-        rest = f"q=%23{run.pk}&status=failed%2Cerrored&cost=0.1&by=ada"
+        rest = f"q=%23{run.pk + 1}&status=failed%2Cerrored&cost=0.1&by=ada"
         assert f"/runs/?{rest}" in links  # the version went with its flow
-        assert f"/runs/?q=%23{run.pk}&flow=colour-theme&version=1&status=failed%2Cerrored&cost=0.1" in links
+        assert f"/runs/?q=%23{run.pk + 1}&flow=colour-theme&version=1&status=failed%2Cerrored&cost=0.1" in links
 
     def test_the_form_holds_what_is_filtered_by(self, viewer: Client) -> None:
         make_stored_run()
@@ -97,12 +97,34 @@ class TestList:
         assert re.findall(r'name="status" value="(\w+)" checked', page) == ["failed", "errored"]
         assert "More filters 5 set" in read_words(page)
 
-    def test_a_number_shows_its_run_and_leads_to_it(self, viewer: Client) -> None:
+    @pytest.mark.parametrize("mark", ["", "%23"])
+    def test_a_number_leads_to_its_run(self, viewer: Client, mark: str) -> None:
         make_stored_run()
         run = make_stored_run()
-        page = get_page(viewer, f"/runs/?q={run.pk}")
+        for query in (f"q={mark}{run.pk}", f"q={mark}{run.pk}&status=succeeded"):
+            assertRedirects(viewer.get(f"/runs/?{query}"), f"/runs/{run.pk}/")
+
+    def test_a_number_of_no_run_is_looked_for_in_texts(self, viewer: Client) -> None:
+        run = make_stored_run()
+        page = get_page(viewer, f"/runs/?q={run.pk + 1}")
+        assert "No run matches" in page
+        assert "Open run" not in page
+
+    @pytest.mark.parametrize(
+        ("query", "words", "is_listed"),
+        [
+            ("status=failed", "Open run #{} , which the other filters leave out.", False),
+            ("statsu=failed", "There is no filter “statsu”", True),
+        ],
+    )
+    def test_a_number_with_more_to_say_leads_to_its_run_from_the_list(
+        self, viewer: Client, query: str, words: str, is_listed: bool
+    ) -> None:
+        run = make_stored_run()
+        page = get_page(viewer, f"/runs/?q={run.pk}&{query}")
         assert f'<a href="/runs/{run.pk}/">Open run #{run.pk}</a>' in page
-        assert list_runs(page) == [run.pk]
+        assert words.format(run.pk) in read_words(page)
+        assert list_runs(page) == [run.pk] * is_listed
 
     def test_no_match_offers_to_show_all(self, viewer: Client) -> None:
         make_stored_run()
@@ -126,6 +148,9 @@ class TestList:
             ("from=yesterday", "“yesterday” is not a day such as 2026-11-21"),
             ("label=%00", "A filter held characters that no text of a run has"),
             ("by=%E2%80%AEada", "There is no user “\\u202eada”"),
+            ("bogus=1", "There is no filter “bogus”; the filters are q, flow, version, status,"),
+            ("bogus=1&statsu=failed", "There is no filter “bogus” or “statsu”; the filters are q,"),
+            ("%3Cb%3E%E2%80%AE=", "There is no filter “&lt;b&gt;\\u202e”"),
         ],
     )
     def test_a_filter_that_makes_no_sense_gets_a_sentence_and_all_runs(
@@ -135,6 +160,11 @@ class TestList:
         page = get_page(viewer, f"/runs/?{query}")
         assert sentence in page
         assert f"#{run.pk}" in page
+
+    def test_the_names_of_pages_are_no_unknown_filters(self, viewer: Client) -> None:
+        run = make_stored_run()
+        for query in (f"before={run.pk + 1}", f"after={run.pk - 1}"):
+            assert "There is no filter" not in get_page(viewer, f"/runs/?{query}")
 
     def test_pages_follow_each_other_without_gaps_and_stay_when_new_runs_start(self, viewer: Client) -> None:
         version = make_version()
