@@ -6,8 +6,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
-# One more than there are cores: tests of browsers and of killed processes wait for much of their time.
-TEST_PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PIP_OPTIONS := install --quiet --disable-pip-version-check --no-input --require-hashes
 PIP_INSTALL := $(BIN)/python -m pip $(PIP_OPTIONS)
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
@@ -24,10 +22,10 @@ test: dev ## Run all tests that this machine has the parts for (ARGS="…" for p
 	url=$$($(BIN)/python -m tests.availability postgres) || status=1; \
 	if [ -n "$$url" ]; then \
 		echo "The tests that use a database, on PostgreSQL:"; \
-		DATABASE_URL=$$url $(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 -m "database and not browser and not any_database" $(ARGS) || status=1; \
+		DATABASE_URL=$$url $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "database and not browser and not any_database" $(ARGS) || status=1; \
 		echo "All tests, on SQLite:"; \
 	fi; \
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --maxprocesses 4 $(ARGS) || status=1; \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS) || status=1; \
 	exit $$status
 
 faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=2000 PACE=1)
