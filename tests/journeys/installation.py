@@ -103,4 +103,4 @@ def sign_in(page: Page, installation: Installation) -> None:
     page.get_by_label("User name").fill("admin")
     page.get_by_label("Password").fill(installation.password)
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    expect(page.get_by_role("navigation", name="Main").get_by_role("link", name="Overview")).to_be_visible()
