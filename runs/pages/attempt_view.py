@@ -14,7 +14,7 @@ from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
 from runs.pages.issue_lifecycle import Lifecycle
-from runs.pages.issue_links import IssueLink
+from runs.pages.issue_links import IssueLink, name_issue
 from runs.pages.json_lines import Listing, Place, list_json, list_text, show_invisible
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.told_feedback import ToldFeedback
@@ -222,7 +222,7 @@ def _view_issues(
             IssueView(
                 id=f"{attempt_id}-i{issue.position}",
                 severity=issue.severity,
-                title=show_invisible(issue.audit or issue.code.replace("_", " ").capitalize()),
+                title=name_issue(issue),
                 code=show_invisible(issue.code),
                 description=show_invisible(issue.description),
                 path=None if issue.path is None else show_invisible(issue.path),
