@@ -141,7 +141,7 @@ def test_a_session_that_ended_loses_nothing_that_was_typed(editor: Page) -> None
     other.get_by_label("User name").fill("admin")
     other.get_by_label("Password").fill("password")
     other.get_by_role("button", name="Sign in").click()
-    expect(other.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    expect(other.get_by_role("button", name="Sign out")).to_be_visible()
     editor.get_by_role("button", name="Save", exact=True).click()
     expect(editor.get_by_text("Saved as version 2")).to_be_visible()
 
