@@ -12,8 +12,6 @@ import pytest
 import uvicorn
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.asgi import get_asgi_application
-from django.db import connections
 from django.test import Client
 
 from runs.models import RunExport, WorkState
@@ -22,6 +20,7 @@ from runs.run_filters import find_runs
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.reading import read_words
 from tests.waiting import wait_until
+from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,10 +29,10 @@ PATIENCE = 30.0
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def server() -> Iterator[int]:
     """The site, served as in production; gives its port."""
-    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
-    config = uvicorn.Config(get_asgi_application(), host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    application = KeptThreads(DashboardHandler())
+    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
     uvicorn_server = uvicorn.Server(config)
     thread = threading.Thread(target=uvicorn_server.run)
     thread.start()
@@ -41,6 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     yield uvicorn_server.servers[0].sockets[0].getsockname()[1]
     uvicorn_server.should_exit = True
     thread.join(PATIENCE)
+    application.end()
 
 
 class Gate:
