@@ -66,6 +66,9 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     "Whoever may see, cancel or start runs may do so to many at once; rows tell how far that is.": _name_permissions(
         "runs", _EVERY_ACTION, "bulkaction", "runexport"
     ),
+    "Users have tokens of their own, for what they themselves may do.": _name_permissions(
+        "runs", _EVERY_ACTION, "apitoken", "idempotentrequest"
+    ),
     "Users keep views of their own, in the list of runs; whoever may see runs may.": _name_permissions(
         "runs", _EVERY_ACTION, "savedview"
     ),

@@ -54,6 +54,9 @@ TOOLFLOW_PLUGIN_TIMEOUT = environment.read_integer("TOOLFLOW_PLUGIN_TIMEOUT", 60
 TOOLFLOW_PLUGIN_WAIT = environment.read_integer("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
 """Seconds that a run waits for a worker that has the plug-ins of its version."""
 
+TOOLFLOW_API_MAX_BODY = environment.read_integer("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
+"""Bytes that the body of a request to the API may have."""
+
 # Django
 
 SECRET_KEY = environment.read_secret_key("TOOLFLOW_SECRET_KEY", TOOLFLOW_DATA_DIR / "secret_key")
@@ -73,6 +76,10 @@ INSTALLED_APPS = [
     "django_q",
     "django_htmx",
     "heroicons",
+    "rest_framework",
+    "knox",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "flows",
     "runs",
 ]
@@ -166,6 +173,23 @@ CONTENT_SECURITY_POLICY = {
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
     },
+}
+
+# The API
+
+# Tokens are hashed as the package does it; their rows are ours, so its own table is not made.
+KNOX_TOKEN_MODEL = "runs.ApiToken"  # noqa: S105  # the name of a model
+MIGRATION_MODULES = {"knox": None}
+REST_KNOX = {"AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "tf_"}
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema", "UNICODE_JSON": True}
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.1",
+    "TITLE": "ToolFlow",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
 # The queue

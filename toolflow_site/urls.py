@@ -9,5 +9,6 @@ urlpatterns = [
     path("accounts/login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("accounts/logout/", LogoutView.as_view(), name="logout"),
     path("_nested_admin/", include("nested_admin.urls")),
+    path("api/v1/", include("runs.api.urls")),
     path("", include("runs.pages.urls")),
 ]

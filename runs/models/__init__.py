@@ -3,11 +3,14 @@
 ``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought; ``worker`` who is at
 work; ``facet`` and ``run_levels`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
 what they come to by day; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked
-for; ``long_work`` what is done to many runs at once.
+for; ``long_work`` what is done to many runs at once; ``api_token`` by what scripts
+sign in, ``idempotent_request`` what they were answered.
 """
 
+from runs.models.api_token import ApiToken, TokenScope
 from runs.models.facet import FacetKind, RunFacet
 from runs.models.history import Attempt, Issue, Step, TokenUsage
+from runs.models.idempotent_request import IdempotentRequest
 from runs.models.limit import LimitLedger, RateLimit
 from runs.models.long_work import BulkAction, BulkKind, RunExport, WorkState
 from runs.models.run import EndReason, Priority, Run, RunStatus
@@ -18,6 +21,7 @@ from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySte
 from runs.models.worker import Worker
 
 __all__ = [
+    "ApiToken",
     "Attempt",
     "BulkAction",
     "BulkKind",
@@ -28,6 +32,7 @@ __all__ = [
     "EndReason",
     "FacetKind",
     "FlowSpending",
+    "IdempotentRequest",
     "Issue",
     "LimitLedger",
     "Priority",
@@ -39,6 +44,7 @@ __all__ = [
     "RunStatus",
     "SavedView",
     "Step",
+    "TokenScope",
     "TokenUsage",
     "WorkState",
     "Worker",

@@ -123,6 +123,13 @@ class Run(models.Model):
 
     labels = models.JSONField(default=list, blank=True, help_text="Short texts that whoever started the run gave it.")
 
+    metadata = OrderedJSONField(
+        default=dict, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
+    )
+    webhook_url = models.URLField(
+        max_length=2000, blank=True, default="", help_text="Who is told when the run has ended."
+    )
+
     priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
     token_budget = models.PositiveBigIntegerField(null=True, blank=True, help_text="Tokens that the run may use.")
     cost_budget = models.DecimalField(

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from django.contrib.auth import get_user_model
 from django.core.serializers.json import DjangoJSONEncoder
 
+from runs.documents import RunDocuments
 from runs.models import Run
 from runs.pages.export_cells import write_json_cell, write_text_cell
-from runs.pages.export_documents import RunDocuments
 from runs.pages.json_lines import show_invisible
 
 

@@ -8,11 +8,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from flows.engine.issues import Severity
+from runs.documents import build_attempt_document, build_run_document
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt
 from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
-from runs.pages.documents import build_attempt_document, build_run_document
 from runs.pages.run_list import load_run_list
 from runs.pages.run_page import find_run_page
 from runs.pages.severity_filter import build_toggles, read_hidden

@@ -19,9 +19,9 @@ from django.test import AsyncClient, Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from runs.documents import build_run_document
 from runs.models import Run, RunExport, RunStatus, WorkState
 from runs.pages import export_stream
-from runs.pages.documents import build_run_document
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from tests.engine.builders import NOON, make_attempt
 from tests.runs.builders import make_run, make_version

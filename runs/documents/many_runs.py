@@ -9,8 +9,8 @@ from flows.engine.history import initial_attempt
 from flows.engine.usage import sum_usage
 from flows.models import FlowVersion
 from runs import models
+from runs.documents.run_document import build_attempt_document
 from runs.models import Run
-from runs.pages.documents import build_attempt_document
 from runs.stored_history import read_attempt
 
 _TOTALS = ("prompt", "completion", "total", "cached", "reasoning")

@@ -1,0 +1,5 @@
+"""Stub."""
+
+from django.urls import URLPattern
+
+urls: list[URLPattern] = []

@@ -1,0 +1,176 @@
+"""What the API answers when a request can't be done: problem documents (RFC 9457), the same shape for every status."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import Error as DatabaseError
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from flows.engine.errors import Problem, ProblemsError
+from flows.engine.json_value import format_pointer
+
+MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 100
+"""Errors that one answer lists."""
+
+_log = logging.getLogger(__name__)
+
+
+class ApiProblem(exceptions.APIException):
+    """A request that can't be done: a status, a type that programs can tell apart, and a sentence.
+
+    ``errors`` say what is wrong where: their paths are JSON pointers into the body, or names of query parameters.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        kind: str,
+        detail: str,
+        *,
+        errors: Iterable[Problem] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status_code = status
+        self.kind = kind
+        self.sentence = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+
+
+class InvalidBody(ApiProblem):
+    """What the body says can't be: status 422."""
+
+    def __init__(self, errors: Sequence[Problem], detail: str = "") -> None:
+        sentence = detail or (
+            "The body has a mistake." if len(errors) == 1 else f"The body has {len(errors)} mistakes."
+        )
+        super().__init__(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-body", sentence, errors=errors)
+
+
+class InvalidQuery(ApiProblem):
+    """Query parameters that make no sense: status 400."""
+
+    def __init__(self, errors: Sequence[Problem]) -> None:
+        detail = errors[0].message if len(errors) == 1 else f"{len(errors)} query parameters make no sense."
+        super().__init__(HTTPStatus.BAD_REQUEST, "invalid-query", detail, errors=errors)
+
+
+class Conflict(ApiProblem):
+    """What is asked for doesn't fit what is: status 409."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(HTTPStatus.CONFLICT, kind, detail)
+
+
+KINDS = {
+    HTTPStatus.BAD_REQUEST: "bad-request",
+    HTTPStatus.UNAUTHORIZED: "not-authenticated",
+    HTTPStatus.FORBIDDEN: "forbidden",
+    HTTPStatus.NOT_FOUND: "not-found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
+    HTTPStatus.NOT_ACCEPTABLE: "not-acceptable",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too-large",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",
+    HTTPStatus.TOO_MANY_REQUESTS: "throttled",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "internal-error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "unavailable",
+}
+"""The types of problems that a status alone explains; others are named where they are raised."""
+
+
+def build_document(
+    status: HTTPStatus, detail: str, *, kind: str = "", errors: Sequence[Problem] = ()
+) -> dict[str, Any]:
+    """The problem document."""
+    document: dict[str, Any] = {
+        "type": f"urn:toolflow:problem:{kind or KINDS[status]}",
+        "title": _TITLES.get(status, status.phrase),
+        "status": int(status),
+        "detail": detail,
+    }
+    if errors:
+        document["errors"] = [_write_error(error, status) for error in errors[:MOST_ERRORS]]
+    return document
+
+
+_TITLES = {HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content"}
+"""Where Python's phrase is an older one."""
+
+
+def _write_error(error: Problem, status: HTTPStatus) -> dict[str, str]:
+    where = "parameter" if status == HTTPStatus.BAD_REQUEST else "pointer"
+    return {"detail": error.message, where: error.path}
+
+
+def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
+    """The answer to an exception that an endpoint raised, whatever it is; none leads to another shape."""
+    set_rollback()
+    problem = _translate(error)
+    if problem.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+        request = context["request"]
+        _log.error("%s %s failed.", request.method, request.path, exc_info=error)
+    document = build_document(
+        HTTPStatus(problem.status_code), problem.sentence, kind=problem.kind, errors=problem.errors
+    )
+    return Response(document, status=problem.status_code, headers=problem.headers, content_type=MEDIA_TYPE)
+
+
+def _translate(error: Exception) -> ApiProblem:
+    match error:
+        case ApiProblem():
+            return error
+        case ProblemsError():
+            return InvalidBody(error.problems)
+        case Http404() | exceptions.NotFound():
+            return _of_status(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        case RequestDataTooBig():
+            return _of_status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large.")
+        case exceptions.ValidationError():
+            return InvalidBody(list(_flatten(error.detail, ())))
+        case exceptions.Throttled():
+            return _throttle(error)
+        case exceptions.APIException():
+            challenge = getattr(error, "auth_header", None)
+            headers = {"WWW-Authenticate": str(challenge)} if challenge else {}
+            return _of_status(HTTPStatus(error.status_code), str(error.detail), headers)
+        case PermissionDenied():
+            return _of_status(HTTPStatus.FORBIDDEN, str(error) or "You may not do that.")
+        case DatabaseError():
+            _log.error("The database refused.", exc_info=error)
+            return _of_status(HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon.")
+    return _of_status(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
+
+
+def _of_status(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> ApiProblem:
+    return ApiProblem(status, KINDS[status], detail, headers=headers)
+
+
+def _throttle(error: exceptions.Throttled) -> ApiProblem:
+    seconds = max(1, round(getattr(error, "wait", None) or 1))
+    detail = f"Too many requests. Try again in {seconds} seconds."
+    return _of_status(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": str(seconds)})
+
+
+def _flatten(detail: Any, path: tuple[str | int, ...]) -> Iterable[Problem]:
+    """What serializers found, by JSON pointer."""
+    if isinstance(detail, Mapping):
+        for name, inner in detail.items():
+            yield from _flatten(inner, path if name == "non_field_errors" else (*path, name))
+    elif isinstance(detail, list) and any(isinstance(item, Mapping | list) for item in detail):
+        for index, inner in enumerate(detail):
+            yield from _flatten(inner, (*path, index))
+    elif isinstance(detail, list):
+        for inner in detail:
+            yield from _flatten(inner, path)
+    else:
+        yield Problem(format_pointer(path), str(detail))

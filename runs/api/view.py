@@ -1,0 +1,65 @@
+"""What all endpoints of the API share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC
+from typing import Any, ClassVar
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.utils.cache import patch_cache_control
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from flows.engine.errors import Problem
+from runs.api.access import HasNeed, Need
+from runs.api.authentication import ApiTokenAuthentication
+from runs.api.problems import InvalidQuery, handle_exception
+from runs.api.reading import JSONBodyParser
+
+
+class ApiView(APIView):
+    """An endpoint: ``needs`` says by method what a request needs, ``parameters`` what its query may hold.
+
+    Times are in UTC, whatever the zone of the installation is.
+    """
+
+    needs: ClassVar[Mapping[str, Need]] = {}
+    parameters: ClassVar[Mapping[str, Collection[str]]] = {}
+    """Names of query parameters by method; others are an error."""
+
+    authentication_classes = (ApiTokenAuthentication, SessionAuthentication)
+    permission_classes = (HasNeed,)
+    parser_classes = (JSONBodyParser,)
+    renderer_classes = (JSONRenderer,)
+    metadata_class = None
+
+    def get_exception_handler(self) -> Any:
+        """Problem documents, whatever went wrong."""
+        return handle_exception
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer the request, with times in UTC."""
+        with timezone.override(UTC):
+            response = super().dispatch(request, *args, **kwargs)
+            if isinstance(response, Response):
+                response.render()
+        # History is for those who may see it now: nothing stays in caches on the way.
+        patch_cache_control(response, private=True, no_store=True)
+        return response
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Let nobody through who may not, and no parameter that means nothing here."""
+        super().initial(request, *args, **kwargs)
+        known = self.parameters.get("GET" if request.method == "HEAD" else str(request.method), ())
+        unknown = [name for name in request.query_params if name not in known]
+        if unknown:
+            listed = ", ".join(known) or "none"
+            raise InvalidQuery(
+                [Problem(name, f"There is no parameter “{name[:40]}” here; known: {listed}.") for name in unknown]
+            )

@@ -1,0 +1,71 @@
+"""Asking the API as scripts do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.http import HttpResponse
+from django.test import Client
+
+from flows.engine.json_value import dump_json
+from runs.models import ApiToken, TokenScope
+
+V1 = "/api/v1/"
+
+
+class Script:
+    """Somebody's script: it sends a token, if it has one, and JSON."""
+
+    def __init__(self, token: str | None = None) -> None:
+        self._client = Client(raise_request_exception=False)
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def get(self, path: str, **headers: str) -> HttpResponse:
+        return self.ask("GET", path, **headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
+        return self.ask("POST", path, body, **headers)
+
+    def put(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
+        return self.ask("PUT", path, body, **headers)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
+        """The answer; ``body`` is sent as JSON, bytes as they are. Headers are named with underscores."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        content_type = sent.pop("Content-Type", "application/json")
+        data = body if isinstance(body, bytes) else b"" if body is None else dump_json(body).encode()
+        address = path if path.startswith("/") else V1 + path
+        answer: Any = self._client.generic(
+            method, address, data, content_type=content_type, headers={**self._headers, **sent}
+        )
+        found: HttpResponse = answer
+        return found
+
+
+def make_user(name: str, *groups: str) -> User:
+    """A user who is in these groups."""
+    user, _ = User.objects.get_or_create(username=name)
+    user.groups.set(Group.objects.filter(name__in=groups))
+    return user
+
+
+def make_token(user: User, scope: TokenScope = TokenScope.EDIT, **fields: Any) -> str:
+    """What a token of that user is sent as."""
+    values = {"name": f"{user.get_username()} {scope}", "scope": scope, "expiry": None, **fields}
+    _, token = ApiToken.objects.create(user=user, **values)
+    sent: str = token
+    return sent
+
+
+def read_problem(answer: HttpResponse) -> dict[str, Any]:
+    """The problem document in an answer, which must be one and say what the answer's status says."""
+    assert answer["Content-Type"] == "application/problem+json", (answer.status_code, answer.content[:300])
+    document: dict[str, Any] = answer.json()  # type: ignore[attr-defined]  # answers to test clients have it
+    assert document.keys() >= {"type", "title", "status", "detail"}, document
+    assert document.keys() <= {"type", "title", "status", "detail", "errors"}, document
+    assert document["status"] == answer.status_code
+    assert document["type"].startswith("urn:toolflow:problem:")
+    for error in document.get("errors", ()):
+        assert error.keys() in ({"detail", "pointer"}, {"detail", "parameter"}), error
+    return document

@@ -1,0 +1,33 @@
+"""Scripts with tokens."""
+
+from __future__ import annotations
+
+import pytest
+from django.apps import apps
+
+from runs.access_groups import create_groups
+from tests.api.asking import Script, make_token, make_user
+
+
+@pytest.fixture
+def groups(db: None) -> None:
+    """The groups that every installation has."""
+    create_groups(apps=apps, using="default")
+
+
+@pytest.fixture
+def viewer(groups: None) -> Script:
+    """The script of a viewer."""
+    return Script(make_token(make_user("viewer", "Viewer")))
+
+
+@pytest.fixture
+def operator(groups: None) -> Script:
+    """The script of an operator."""
+    return Script(make_token(make_user("operator", "Operator")))
+
+
+@pytest.fixture
+def editor(groups: None) -> Script:
+    """The script of an editor."""
+    return Script(make_token(make_user("editor", "Editor")))
