@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 
 from runs.models import Run, RunStatus, Worker
 from runs.models.run import RunQuerySet, in_future
+from runs.prepared_select import PreparedSelect
 
 PATIENCE = timedelta(seconds=5)
 """A run that is ready may lie so long before anybody is told: a worker that wakes up takes a moment."""
@@ -108,6 +109,14 @@ def unattended_runs() -> RunQuerySet:
     return Run.objects.filter(~Exists(Worker.objects.alive()), _patience_lost(), status=RunStatus.QUEUED)
 
 
+def is_unattended() -> bool:
+    """Whether there is such a run: every page asks."""
+    return bool(_UNATTENDED.fetch())
+
+
 def _patience_lost() -> Q:
     """What is true of a queued run that a worker would have taken by now, had there been one."""
     return Q(available_at__lt=in_future(-PATIENCE), cancel_requested=False)
+
+
+_UNATTENDED = PreparedSelect(lambda _: unattended_runs().order_by().values_list("pk")[:1])

@@ -6,12 +6,13 @@ that starts meanwhile moves no row to another page.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.urls import reverse
 
 from flows.models import Flow
@@ -19,7 +20,8 @@ from runs.models import Attempt, Run, RunStatus, Step
 from runs.models.run import ENDED
 from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
-from runs.queue_figures import unattended_runs
+from runs.prepared_select import PreparedSelect
+from runs.queue_figures import is_unattended
 from runs.run_filters import RunFilters, find_runs, find_unknown_names, read_filters
 from runs.run_filters.filters import PARAMETERS, write_value
 from runs.run_filters.reading import read_run_number, shorten
@@ -143,7 +145,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         looked_to=found.looked_to,
         is_upwards=after is not None,
         number=_find_number(filters, ids),
-        is_unattended=unattended_runs().exists(),
+        is_unattended=is_unattended(),
         now=now,
     )
 
@@ -191,12 +193,7 @@ def _find_number(filters: RunFilters, ids: Sequence[int]) -> int | None:
 
 def _load_rows(ids: Sequence[int], titles: Mapping[int, str], now: datetime) -> tuple[RunRow, ...]:
     # Plain values: to build objects of all that is joined takes as long as the rest of the page.
-    runs = list(
-        Run.objects.filter(pk__in=ids)
-        .annotate(version_number=F("version__number"), user_name=F("started_by__username"))
-        .order_by("-pk")
-        .values_list(*_COLUMNS, named=True)
-    )
+    runs = [_Row._make(row) for row in _ROWS.fetch(ids)]
     segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
     return tuple(
         RunRow(
@@ -236,6 +233,19 @@ _COLUMNS = (
     "unpriced_count",
 )
 """What rows show of a run; inputs and the like may be large."""
+_Row = namedtuple("_Row", _COLUMNS)  # the columns say it all, and types of all of them say no more
+
+
+def _select_rows(ids: Sequence[int]) -> QuerySet[Any, Any]:
+    return (
+        Run.objects.filter(pk__in=ids)
+        .annotate(version_number=F("version__number"), user_name=F("started_by__username"))
+        .order_by("-pk")
+        .values_list(*_COLUMNS)
+    )
+
+
+_ROWS = PreparedSelect(_select_rows, most=PAGE_SIZE)
 
 _SEGMENTS = {
     None: "waiting",
@@ -249,12 +259,8 @@ _SEGMENTS = {
 
 def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
     """The state of every step of these runs, by run: that of its last attempt that counts."""
-    last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
-    steps = Step.objects.filter(run__in=[run.pk for run in runs]).annotate(
-        outcome=Subquery(last.order_by("-number").values("outcome")[:1])
-    )
     states: dict[int, dict[int, str]] = {run.pk: {} for run in runs}
-    for run_id, index, outcome in steps.order_by().values_list("run_id", "index", "outcome"):
+    for run_id, index, outcome in _OUTCOMES.fetch([run.pk for run in runs]):
         states[run_id][index] = _SEGMENTS[outcome]
     return {
         run.pk: tuple(
@@ -263,6 +269,15 @@ def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
         )
         for run in runs
     }
+
+
+def _select_outcomes(ids: Sequence[int]) -> QuerySet[Any, Any]:
+    last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
+    steps = Step.objects.filter(run__in=ids).annotate(outcome=Subquery(last.order_by("-number").values("outcome")[:1]))
+    return steps.order_by().values_list("run_id", "index", "outcome")
+
+
+_OUTCOMES = PreparedSelect(_select_outcomes, most=PAGE_SIZE)
 
 
 def _settle(state: str, run: Any) -> str:

@@ -197,12 +197,17 @@ def ago(value: datetime, now: datetime) -> SafeString:
         text = f"{int(seconds // 86_400)} d ago"
     else:
         text = f"{local.day} {local:%b %Y}"
-    return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), _write_moment(value), text)
+    # Lists have one in each row; digits and names of months and zones need no escaping.
+    drawn = f'<time datetime="{value.isoformat()}" title="{_write_local(local)}">{text}</time>'
+    return mark_safe(drawn)  # noqa: S308  # see above
 
 
 def _write_moment(value: datetime) -> str:
     """``21 Nov 2026, 02:14:09 UTC``, in the zone of whoever looks at it."""
-    local = timezone.localtime(value)
+    return _write_local(timezone.localtime(value))
+
+
+def _write_local(local: datetime) -> str:
     return f"{local.day} {local:%b %Y, %H:%M:%S} {_name_zone(local)}"
 
 
