@@ -126,7 +126,7 @@ class CostField(forms.DecimalField):
         return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
 
 
-OPERATIONAL_FIELDS = ("max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period")
+OPERATIONAL_FIELDS = ("max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period", "webhook_url")
 """Fields of a flow that are no part of its definition: changing them makes no version."""
 
 _MONEY = forms.NumberInput(attrs={"step": "any"})
@@ -162,6 +162,7 @@ class FlowForm(EditorForm, _FlowForm):
             "total_token_budget": "Budget of all runs (tokens)",
             "total_cost_budget": "Budget of all runs (USD)",
             "budget_period": "Budget of all runs, for each",
+            "webhook_url": "Webhook address",
         }
         help_texts = {
             "title": "What people call the flow.",
@@ -177,8 +178,14 @@ class FlowForm(EditorForm, _FlowForm):
             "period.",
             "total_cost_budget": "The same for what all runs of the flow cost.",
             "budget_period": "Days and months are those of UTC.",
+            "webhook_url": "Gets a signed POST whenever a run of the flow ends. Empty: nobody is told.",
         }
-        widgets = {"description": make_text_area(2), "cost_budget": _MONEY, "total_cost_budget": _MONEY}
+        widgets = {
+            "description": make_text_area(2),
+            "cost_budget": _MONEY,
+            "total_cost_budget": _MONEY,
+            "webhook_url": forms.URLInput,
+        }
         field_classes = {"description": MultilineField, "cost_budget": CostField, "total_cost_budget": CostField}
 
 

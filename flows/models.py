@@ -29,6 +29,7 @@ from flows.engine.spec import (
     FlowSpec,
 )
 from flows.json_field import OrderedJSONField
+from flows.webhook_address import validate_address
 
 SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity in Severity]
 
@@ -114,6 +115,7 @@ class Flow(ModelSettingsFields):
         validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
+    webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])
 
     revision = models.PositiveIntegerField(default=0, editable=False)
     """How often the flow was saved: an editor's page names the revision that it was made of."""

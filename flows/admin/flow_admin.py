@@ -60,6 +60,7 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
                 "classes": ["collapse"],
             },
         ),
+        ("Webhook", {"fields": ["webhook_url"], "classes": ["collapse"]}),
     ]
     list_display = ("title", "name", "live", "latest", "step_count", "saved", "state", "plugins")
     list_filter = (archiving.ArchiveFilter,)

@@ -1,0 +1,43 @@
+"""Which addresses a webhook may have. Where they lead is another question, asked when something is sent."""
+
+from __future__ import annotations
+
+import re
+
+from django.core.exceptions import ValidationError
+from yarl import URL
+
+MOST_BYTES = 2_000
+"""Of an address in UTF-8."""
+_LOW_PORTS = (80, 443)
+_FIRST_FREE_PORT = 1_025
+_EXAMPLE = "such as https://example.com/hooks/toolflow"
+
+
+def find_problem(address: str) -> str:
+    """Why nothing can be sent to ``address``, in one sentence; empty if it can be tried."""
+    if re.search(r"[\s\\\x00-\x1f\x7f-\x9f\ud800-\udfff]", address):
+        return f"The address has spaces, line breaks or backslashes in it; write one {_EXAMPLE}."
+    if len(address.encode()) > MOST_BYTES:
+        return f"The address is longer than {MOST_BYTES:,} bytes."
+    try:
+        # The same reading as that of the client which connects: two readers could mean two hosts.
+        url = URL(address)
+        host, port = url.host, url.port
+    except ValueError as error:
+        return f"This is no address ({str(error).rstrip('.')}); write one {_EXAMPLE}."
+    if url.scheme not in ("http", "https"):
+        return f"The address must begin with https:// or http://, {_EXAMPLE}."
+    if not host:
+        return f"The address names no host; write one {_EXAMPLE}."
+    if "@" in url.raw_authority:
+        return "The address must not hold a user name or a password: receivers know ToolFlow by its signature."
+    if port not in _LOW_PORTS and (port is None or port < _FIRST_FREE_PORT):
+        return f"The port {port} is not one for webhooks: use 80, 443 or one above {_FIRST_FREE_PORT - 1}."
+    return ""
+
+
+def validate_address(address: str) -> None:
+    """Raise ``ValidationError`` with the sentence of ``find_problem`` if there is one."""
+    if problem := find_problem(address):
+        raise ValidationError(problem)

@@ -1,0 +1,52 @@
+"""The address that is told when runs of a flow end, in the flow editor."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from flows.models import Flow, FlowVersion
+from flows.portability import load_flow
+from tests.engine.builders import make_flow
+from tests.flows.editor_page import open_flow
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+URL = "https://hooks.example.com/toolflow?key=1"
+
+
+def test_it_is_stored_and_makes_no_version(editor: Client) -> None:
+    page = open_flow(editor)
+    assert "Webhook" in page.text and "Webhook 1 set" not in page.text
+    page.fill(webhook_url=f" {URL} ")
+    assert page.save() == ["Saved. The definition is still that of version 1, which is live: new runs use it."]
+    assert Flow.objects.get().webhook_url == URL
+    assert FlowVersion.objects.count() == 1
+    assert "Webhook 1 set" in page.text
+    page.fill(webhook_url="")
+    page.save()
+    assert Flow.objects.get().webhook_url == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("hooks.example.com", "The address must begin with https:// or http://"),
+        ("https://user:secret@hooks.example.com/", "must not hold a user name or a password"),
+        ("https://hooks.example.com:25/", "The port 25 is not one for webhooks"),
+    ],
+)
+def test_what_can_not_be_told_anything_is_refused_beside_the_field(editor: Client, url: str, words: str) -> None:
+    page = open_flow(editor)
+    page.fill(webhook_url=url)
+    errors = page.save_in_vain()
+    assert any(words in message for message in errors["webhook_url"]), errors
+    assert Flow.objects.get().webhook_url == ""
+
+
+def test_files_neither_hold_it_nor_change_it() -> None:
+    version = load_flow(document=make_flow().to_document())
+    Flow.objects.update(webhook_url=URL)
+    load_flow(document=make_flow(description="New.").to_document())
+    assert Flow.objects.get().webhook_url == URL
+    assert URL not in str(FlowVersion.objects.latest("number").spec) and version.number == 1
