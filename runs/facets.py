@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from flows.engine.history import Attempt
 from flows.engine.issues import Severity
 from runs.models import FacetKind, RunFacet
 
@@ -14,17 +14,43 @@ LONGEST_VALUE = 200
 """Characters that are kept of a value."""
 
 
-def list_facets(attempt: Attempt) -> set[Facet]:
+class FoundIssue(Protocol):
+    """What an issue is found by."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def audit(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+
+
+class FoundAttempt(Protocol):
+    """What an attempt is found by: one that just ended, or one that was read again."""
+
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def issues(self) -> Iterable[FoundIssue]: ...
+
+
+def list_facets(attempt: FoundAttempt) -> set[Facet]:
     """The facets that a run has because of an attempt that ended."""
     facets: set[Facet] = set()
     for issue in attempt.issues:
         facets.add((FacetKind.CODE, issue.code[:LONGEST_VALUE]))
         if issue.audit:
             facets.add((FacetKind.AUDIT, issue.audit[:LONGEST_VALUE]))
-        facets.update((FacetKind.SEVERITY, other.value) for other in Severity if issue.severity.at_least(other))
+        facets.update((FacetKind.SEVERITY, name) for name in _REACHED[issue.severity])
     if attempt.model:
         facets.add((FacetKind.MODEL, attempt.model[:LONGEST_VALUE]))
     return facets
+
+
+_REACHED = {
+    severity.value: tuple(other.value for other in Severity if severity.at_least(other)) for severity in Severity
+}
+"""The thresholds that an issue of a severity reaches."""
 
 
 def add_facets(facets: Iterable[tuple[int, Facet]]) -> None:

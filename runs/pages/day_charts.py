@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import count
 
-from runs.pages.periods import WEEK, Period
+from runs.figures.periods import WEEK, Period
 from runs.pages.small_charts import WIDTH, Fill, format_number, stack_columns
 
 TOP = 22

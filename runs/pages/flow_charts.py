@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 
+from runs.figures.bill import Use, split_bill
+from runs.figures.periods import Period
+from runs.figures.sums import RunSums, StepSums
 from runs.pages.badges import STATES, Badge
 from runs.pages.day_charts import DayColumns, DayLines, Mark, plot_columns, plot_durations, plot_rates
-from runs.pages.figures import format_count, format_duration, format_plural, format_short_count
-from runs.pages.flow_figures import BILL, RunSums, StepSums, Use, split_bill
-from runs.pages.periods import Period, Slot
+from runs.pages.figures import format_cost, format_count, format_duration, format_plural, format_short_count
+from runs.pages.periods import describe_slot
 from runs.pages.shares import format_share
 
+BILL: Mapping[str, str] = {
+    "first": "First attempts",
+    "useful": "Retries that led to a pass",
+    "wasted": "Retries that did not",
+}
+"""Words of the parts of what runs used, in their order."""
 STATUSES = ("succeeded", "failed", "errored", "cancelled")
 SlotSums = Sequence[RunSums | None] | Sequence[StepSums | None]
 _Pair = tuple[float | None, float | None]
@@ -32,7 +39,8 @@ class LegendEntry:
 class TableRow:
     """The numbers of one slot as text; ``cells`` is empty where nothing was counted."""
 
-    slot: Slot
+    words: str
+    """Which slot it is."""
     cells: tuple[str, ...]
     note: str
     """What changed in the slot."""
@@ -49,31 +57,6 @@ class Chart:
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     is_lines: bool = False
-
-
-def sum_by_slot(
-    period: Period, days: Iterable[tuple[date, RunSums]], *, with_durations: bool = False
-) -> list[RunSums | None]:
-    """Runs of each slot of the period; None where none ended."""
-    found: dict[int, list[RunSums]] = {}
-    for day, sums in days:
-        position = period.find_slot(day)
-        if position is not None:
-            found.setdefault(position, []).append(sums)
-    return [
-        RunSums.join(found[position], with_durations=with_durations) if position in found else None
-        for position in range(len(period.slots))
-    ]
-
-
-def sum_steps_by_slot(period: Period, days: Iterable[tuple[date, StepSums]]) -> list[StepSums | None]:
-    """Steps of each slot of the period; None where none was tried."""
-    found: dict[int, list[StepSums]] = {}
-    for day, sums in days:
-        position = period.find_slot(day)
-        if position is not None:
-            found.setdefault(position, []).append(sums)
-    return [StepSums.join(found[position]) if position in found else None for position in range(len(period.slots))]
 
 
 class ChartMaker:
@@ -158,8 +141,8 @@ class ChartMaker:
                 continue
             parts = split_bill(sums) if isinstance(sums, RunSums) else ()
             whole = Use(sums.total_tokens, sums.known_cost, sums.unpriced)
-            values.append({part.kind: part.measure(is_cost) for part in parts} or {"first": whole.measure(is_cost)})
-            cells.append(tuple(part.describe(is_cost) for part in (whole, *parts)))
+            values.append({part.kind: _measure(part, is_cost) for part in parts} or {"first": _measure(whole, is_cost)})
+            cells.append(tuple(_describe(part, is_cost) for part in (whole, *parts)))
         columns = ("All", *words.values()) if has_parts else ("All",)
         drawing = plot_columns(
             self._period,
@@ -188,7 +171,7 @@ class ChartMaker:
             for values in slots
         ]
         titles = [
-            f"{slot.words}: "
+            f"{describe_slot(slot)}: "
             + (
                 f"no {noun}s"
                 if values is None
@@ -224,7 +207,7 @@ class ChartMaker:
 
     def _titles(self, cells: Sequence[tuple[str, ...]], columns: Sequence[str]) -> list[str]:
         return [
-            f"{slot.words}: "
+            f"{describe_slot(slot)}: "
             + (
                 ", ".join(f"{column.lower()} {cell}" for column, cell in zip(columns, texts, strict=True))
                 if texts
@@ -235,9 +218,19 @@ class ChartMaker:
 
     def _rows(self, cells: Sequence[tuple[str, ...]]) -> tuple[TableRow, ...]:
         return tuple(
-            TableRow(slot, texts, self._notes.get(position, ""))
+            TableRow(describe_slot(slot), texts, self._notes.get(position, ""))
             for position, (slot, texts) in enumerate(zip(self._period.slots, cells, strict=True))
         )
+
+
+def _measure(use: Use, is_cost: bool) -> float:
+    """How much was used, for drawing."""
+    return float(use.cost or 0) if is_cost else float(use.tokens)
+
+
+def _describe(use: Use, is_cost: bool) -> str:
+    """How much was used, in words."""
+    return format_cost(use.cost, use.unpriced) if is_cost else format_count(use.tokens)
 
 
 def _format_counts(value: float, _step: float) -> str:

@@ -13,10 +13,9 @@ from django.db.models import OuterRef, Subquery
 from django.urls import reverse
 
 from flows.models import Flow
+from runs.figures.periods import Period, last_days, sum_by_slot
+from runs.figures.sums import RunSums
 from runs.models import DailyRuns, Run
-from runs.pages.flow_charts import sum_by_slot
-from runs.pages.flow_figures import RunSums
-from runs.pages.periods import Period, last_days
 from runs.pages.run_page import run_state
 from runs.pages.small_charts import Sparkline, plot_sparkline
 

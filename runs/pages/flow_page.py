@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from flows.models import Flow
+from runs.figures.flow_sums import Scope, find_kinds, read_first_days, read_runs, read_steps
 from runs.models import Run
 from runs.pages.flow_query import COST, FIRED, REAL, SIMULATED, FlowQuery, quote_model, read_flow_query
-from runs.pages.flow_statistics import Scope, find_kinds, read_first_days, read_runs, read_steps
 from runs.pages.flow_summary import Choice, FlowSummary, SummaryReader
 from runs.pages.list_links import link_runs
-from runs.pages.periods import PERIODS, Period, build_period
+from runs.pages.periods import PERIODS, NamedPeriod, build_period
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class FlowPage:
 
     flow: Flow
     query: FlowQuery
-    period: Period
+    period: NamedPeriod
     problems: tuple[str, ...]
     is_simulated: bool
     kinds: tuple[Choice, ...]

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
-from typing import TypeVar
 
 from flows.models import FlowVersion
-from runs.pages.day_charts import Mark, place_marks
-from runs.pages.flow_charts import Chart, ChartMaker, sum_by_slot, sum_steps_by_slot
-from runs.pages.flow_figures import BillPart, RunSums, StepSums, split_bill
-from runs.pages.flow_query import COST, TOKENS, FlowQuery
-from runs.pages.flow_statistics import (
+from runs.figures.bill import BillPart, split_bill
+from runs.figures.flow_sums import (
     AuditSums,
     DayRuns,
     IssueSums,
     Scope,
     StepGroup,
+    name_steps,
     read_audits,
     read_issues,
     read_steps_by_day,
+    sum_groups,
+    sum_versions,
 )
+from runs.figures.periods import Period, sum_by_slot, sum_steps_by_slot
+from runs.figures.sums import RunSums, StepSums
+from runs.pages.day_charts import Mark, place_marks
+from runs.pages.flow_charts import BILL, Chart, ChartMaker
+from runs.pages.flow_query import COST, TOKENS, FlowQuery
 from runs.pages.list_links import link_runs
-from runs.pages.periods import Period, format_day
+from runs.pages.periods import format_day
 from runs.pages.small_charts import BarPart, plot_bar
-
-_Key = TypeVar("_Key")
 
 MOST_VERSIONS = 30
 """Rows of the table of versions."""
@@ -63,6 +65,13 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BillRow(BillPart):
+    """One part of the retry bill, with its name."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuditRow:
     sums: AuditSums
     step_name: str
@@ -81,7 +90,7 @@ class FlowSummary:
 
     runs: RunSums
     steps: StepSums
-    bill: tuple[BillPart, ...]
+    bill: tuple[BillRow, ...]
     bill_bar: tuple[BarPart, ...]
     charts: tuple[Chart, ...]
     versions: tuple[VersionRow, ...]
@@ -117,7 +126,7 @@ class SummaryReader:
         """Everything that is shown of the runs of ``days`` and the steps of ``groups``."""
         model = self._query.model
         shown = [group for group in groups if group.model == model] if model else list(groups)
-        by_version = _sum_versions(days)
+        by_version = sum_versions(days)
         runs = RunSums.join(by_version.values())
         steps = StepSums.join(group.sums for group in shown)
         spent = steps if model else runs
@@ -128,11 +137,11 @@ class SummaryReader:
             measure = TOKENS
         bill = split_bill(runs) if not model and runs.total_tokens else ()
         versions = self._list_versions(by_version, shown)
-        step_names = {group.step: group.name for group in sorted(groups, key=lambda group: group.version_id)}
+        step_names = name_steps(groups)
         return FlowSummary(
             runs=runs,
             steps=steps,
-            bill=bill,
+            bill=tuple(map(_name_part, bill)),
             bill_bar=plot_bar({part.kind: part.share or 0.0 for part in bill}),
             charts=self._make_charts(days, measure),
             versions=versions[:MOST_VERSIONS],
@@ -140,7 +149,7 @@ class SummaryReader:
             models=self._list_models(groups),
             by_step=tuple(
                 StepRow(f"{step}. {name}", sums)
-                for (step, name), sums in sorted(_sum_by(shown, lambda group: (group.step, group.name)).items())
+                for (step, name), sums in sorted(sum_groups(shown, lambda group: (group.step, group.name)).items())
             ),
             audits=tuple(
                 AuditRow(sums, step_names.get(sums.step, ""), self._link_runs(audit=sums.audit, code=sums.code))
@@ -189,7 +198,7 @@ class SummaryReader:
         return place_marks(self._period, changes), notes
 
     def _list_versions(self, runs: Mapping[int, RunSums], groups: Sequence[StepGroup]) -> tuple[VersionRow, ...]:
-        steps = _sum_by(groups, lambda group: group.version_id)
+        steps = sum_groups(groups, lambda group: group.version_id)
         rows = [
             VersionRow(
                 number=self._numbers[key],
@@ -207,7 +216,7 @@ class SummaryReader:
     def _list_models(self, groups: Sequence[StepGroup]) -> tuple[StepRow, ...]:
         rows = [
             StepRow(name, sums, self._query.build_url(model=name) if name else "")
-            for name, sums in _sum_by(groups, lambda group: group.model).items()
+            for name, sums in sum_groups(groups, lambda group: group.model).items()
         ]
         return tuple(sorted(rows, key=lambda row: (not row.name, -row.steps.attempts, row.name)))
 
@@ -216,15 +225,12 @@ class SummaryReader:
         return link_runs(flow=self._flow.name, **filters)
 
 
-def _sum_versions(days: Sequence[DayRuns]) -> dict[int, RunSums]:
-    found: dict[int, list[RunSums]] = {}
-    for day in days:
-        found.setdefault(day.version_id, []).append(day.sums)
-    return {key: RunSums.join(sums) for key, sums in found.items()}
-
-
-def _sum_by(groups: Sequence[StepGroup], key: Callable[[StepGroup], _Key]) -> dict[_Key, StepSums]:
-    found: dict[_Key, list[StepSums]] = {}
-    for group in groups:
-        found.setdefault(key(group), []).append(group.sums)
-    return {name: StepSums.join(sums) for name, sums in found.items()}
+def _name_part(part: BillPart) -> BillRow:
+    return BillRow(
+        tokens=part.tokens,
+        cost=part.cost,
+        unpriced=part.unpriced,
+        kind=part.kind,
+        share=part.share,
+        words=BILL[part.kind],
+    )

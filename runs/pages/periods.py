@@ -1,59 +1,19 @@
-"""Spans of days that pages sum up statistics over, and the slots of their charts: days, or weeks for long ones.
-
-Days are those of UTC, as statistics count them.
-"""
+"""The periods that pages of flows offer, and how days read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cached_property
 
-DAY, WEEK = 1, 7
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One place on a time axis: a day or a week."""
-
-    first: date
-    last: date
-
-    @property
-    def words(self) -> str:
-        """``Mon 12 May 2026``, or ``12 May 2026 to 18 May 2026``."""
-        if self.first == self.last:
-            return f"{self.first:%a} {format_day(self.first)}"
-        return f"{format_day(self.first)} to {format_day(self.last)}"
+from runs.figures.periods import DAY, WEEK, Period, Slot
 
 
 @dataclass(frozen=True)
-class Period:
-    """Days from ``first`` to ``last``, both counted in, in slots of ``slot_days`` days."""
+class NamedPeriod(Period):
+    """A period that can be chosen; ``words`` say how long it is."""
 
-    name: str
-    words: str
-    first: date
-    last: date
-    slot_days: int = DAY
-
-    @cached_property
-    def slots(self) -> tuple[Slot, ...]:
-        """The slots from the oldest on; the last one may end after the period."""
-        length = timedelta(days=self.slot_days)
-        count = (self.last - self.first).days // self.slot_days + 1
-        begins = (self.first + length * position for position in range(count))
-        return tuple(Slot(begin, begin + length - timedelta(days=1)) for begin in begins)
-
-    @property
-    def unit(self) -> str:
-        """What a slot is: ``day`` or ``week``."""
-        return "day" if self.slot_days == DAY else "week"
-
-    def find_slot(self, day: date) -> int | None:
-        """The position of the slot that ``day`` lies in; None outside of the period."""
-        return (day - self.first).days // self.slot_days if self.first <= day <= self.last else None
+    words: str = ""
 
 
 _LENGTHS: Mapping[str, tuple[str, int, int]] = {
@@ -67,18 +27,20 @@ PERIODS: Mapping[str, str] = {name: words for name, (words, _, _) in _LENGTHS.it
 USUAL = "30d"
 
 
-def build_period(name: str, today: date) -> Period:
+def build_period(name: str, today: date) -> NamedPeriod:
     """The period of that name that ends today; the one by weeks begins on a Monday. Raises ``KeyError``."""
     words, days, slot_days = _LENGTHS[name]
     first = today - timedelta(days=days - 1)
     if slot_days == WEEK:
         first = today - timedelta(days=today.weekday() + days - WEEK)
-    return Period(name, words, first, today, slot_days)
+    return NamedPeriod(first, today, slot_days, words)
 
 
-def last_days(count: int, today: date) -> Period:
-    """The last ``count`` days, today among them."""
-    return Period(f"{count}d", f"{count} days", today - timedelta(days=count - 1), today)
+def describe_slot(slot: Slot) -> str:
+    """A day or a week in words: ``Mon 12 May 2026``, or ``12 May 2026 to 18 May 2026``."""
+    if slot.first == slot.last:
+        return f"{slot.first:%a} {format_day(slot.first)}"
+    return f"{format_day(slot.first)} to {format_day(slot.last)}"
 
 
 def format_day(day: date) -> str:

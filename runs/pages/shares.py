@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from runs.pages.figures import GROUP, NOTHING, format_count, format_short_count
 
 PER_CENT = f"{GROUP}%"
-
-
-def share_of(part: int, whole: int) -> float | None:
-    """``part`` of ``whole`` as a fraction; None of nothing."""
-    return part / whole if whole else None
 
 
 def format_share(share: float | None) -> str:
@@ -33,16 +26,6 @@ def format_mean(mean: float | None) -> str:
     if mean >= 100:
         return format_count(round(mean))
     return f"{mean:.1f}" if mean >= 10 else f"{mean:.2f}"
-
-
-def divide_cost(cost: Decimal, count: int) -> Decimal | None:
-    """The mean cost in USD; None of nothing."""
-    return cost / count if count else None
-
-
-def divide_count(total: int, count: int) -> int | None:
-    """A mean, in whole numbers; None of nothing."""
-    return round(total / count) if count else None
 
 
 def format_large(count: int | None) -> str:

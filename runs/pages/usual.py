@@ -1,51 +1,21 @@
 """Today against the usual, and what flows used by day: sums of the daily rows of all flows.
 
-The usual is what the days before today with runs came to on average. Costs two queries.
+``runs.figures.usual`` says what the usual is. Costs two queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 
-from django.db.models import Sum
-
-from runs.models import DailyRuns
-from runs.pages.flow_charts import Chart, ChartMaker, sum_by_slot
-from runs.pages.flow_figures import RUN_COLUMNS, RunSums
-from runs.pages.periods import Period, last_days
-from runs.pages.shares import divide_cost, divide_count
+from runs.figures.periods import Period, sum_by_slot
+from runs.figures.sums import RunSums
+from runs.figures.usual import FlowDay, Today, choose_period, compare_today, read_flow_days
+from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.small_charts import Sparkline, plot_sparkline
 
-DAYS_BEFORE = 14
 MOST_FLOWS = 8
-_COUNTS = tuple(name for name in RUN_COLUMNS if name != "durations")
-
-
-@dataclass(frozen=True, slots=True)
-class Today:
-    """Runs that ended today so far (UTC), and those of ``days`` days before on which any ended."""
-
-    so_far: RunSums
-    before: RunSums
-    days: int
-
-    @property
-    def usual_runs(self) -> int | None:
-        """Runs of an average day."""
-        return divide_count(self.before.runs, self.days)
-
-    @property
-    def usual_tokens(self) -> int | None:
-        """Tokens of an average day."""
-        return divide_count(self.before.total_tokens, self.days)
-
-    @property
-    def usual_cost(self) -> Decimal | None:
-        """Cost of an average day in USD."""
-        return None if self.before.known_cost is None else divide_cost(self.before.cost, self.days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,42 +45,21 @@ class Usual:
     """There are real runs and simulated ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    flow: int
-    name: str
-    title: str
-    day: date
-    sums: RunSums
-
-
 def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
     """Sum up today and the days before; simulated runs if asked for, or if there are no others."""
-    today = now.astimezone(UTC).date()
-    period = last_days(DAYS_BEFORE + 1, today)
-    counted = DailyRuns.objects.filter(day__range=(period.first, period.last)).order_by()
-    by_kind: dict[bool, list[_Row]] = {}
-    groups = counted.values_list("is_simulated", "flow", "flow__name", "flow__title", "day")
-    for is_simulated, flow, name, title, day, *columns in groups.annotate(*(Sum(column) for column in _COUNTS)):
-        by_kind.setdefault(is_simulated, []).append(_Row(flow, name, title, day, RunSums(*columns)))
+    period = choose_period(now.astimezone(UTC).date())
+    by_kind = read_flow_days(period)
     if not by_kind:
         return None
     is_simulated = wants_simulated if len(by_kind) == 2 else True in by_kind
     rows = by_kind[is_simulated]
-    durations = counted.filter(is_simulated=is_simulated).values_list("day", "durations")
-    timed = [(day, RunSums(durations=counts)) for day, counts in durations]
-    days = [*((row.day, row.sums) for row in rows), *timed]
     has_cost = not is_simulated and any(row.sums.cost for row in rows)
     chart = ChartMaker(period, (), {}).chart_use(
         sum_by_slot(period, ((row.day, row.sums) for row in rows)), measure="cost" if has_cost else "tokens"
     )
     return Usual(
         period=period,
-        today=Today(
-            so_far=RunSums.join(sums for day, sums in days if day == today),
-            before=RunSums.join(sums for day, sums in days if day < today),
-            days=len({row.day for row in rows if row.day < today and row.sums.runs}),
-        ),
+        today=compare_today(period, rows, is_simulated=is_simulated),
         chart=chart,
         flows=_list_flows(rows, period, has_cost=has_cost),
         time=f"{now.astimezone(UTC):%H:%M}",
@@ -119,11 +68,11 @@ def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
     )
 
 
-def _list_flows(rows: Sequence[_Row], period: Period, *, has_cost: bool) -> tuple[FlowUse, ...]:
+def _list_flows(rows: Sequence[FlowDay], period: Period, *, has_cost: bool) -> tuple[FlowUse, ...]:
     """What each flow used, the most expensive first; those beyond the first few are added up."""
-    by_flow: dict[int, list[_Row]] = {}
+    by_flow: dict[int, list[FlowDay]] = {}
     for row in rows:
-        by_flow.setdefault(row.flow, []).append(row)
+        by_flow.setdefault(row.flow_id, []).append(row)
     groups = [(own[0].name, own[0].title, own) for own in by_flow.values()]
     groups.sort(key=lambda group: (-_sum_of(group[2]).cost, -_sum_of(group[2]).total_tokens, group[1]))
     if len(groups) > MOST_FLOWS + 1:
@@ -147,5 +96,5 @@ def _list_flows(rows: Sequence[_Row], period: Period, *, has_cost: bool) -> tupl
     return tuple(uses)
 
 
-def _sum_of(rows: Sequence[_Row]) -> RunSums:
+def _sum_of(rows: Sequence[FlowDay]) -> RunSums:
     return RunSums.join(row.sums for row in rows)

@@ -89,7 +89,7 @@ def day_rows(chart: Chart) -> SafeString:
     """The rows of the table behind a chart; a slot without numbers says so."""
     nothing = f'<td class="number quiet" colspan="{len(chart.columns)}">nothing ran</td>'
     html = "".join(
-        f'<tr><th scope="row">{row.slot.words}</th>'
+        f'<tr><th scope="row">{row.words}</th>'
         f"{_build_cells(row.cells) or nothing}"
         f"<td>{escape(row.note or figures.NOTHING)}</td></tr>"
         for row in chart.rows

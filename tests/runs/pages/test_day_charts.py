@@ -8,13 +8,13 @@ from decimal import Decimal
 
 import pytest
 
+from runs.figures.periods import last_days, sum_by_slot
+from runs.figures.sums import RunSums
 from runs.pages.day_charts import AREA, choose_step, place_marks, plot_columns, plot_durations, plot_rates
-from runs.pages.flow_charts import ChartMaker, format_dollars, sum_by_slot
-from runs.pages.flow_figures import RunSums, StepSums, split_bill
-from runs.pages.periods import PERIODS, build_period, last_days
+from runs.pages.flow_charts import ChartMaker, format_dollars
+from runs.pages.periods import PERIODS, build_period, describe_slot
 from runs.pages.shares import format_large, format_mean, format_share
 from runs.pages.small_charts import plot_bar, plot_sparkline
-from runs.statistics.durations import find_bucket
 
 TODAY = date(2026, 5, 13)  # a Wednesday
 WEEK = build_period("7d", TODAY)
@@ -42,8 +42,8 @@ class TestPeriods:
             assert period.find_slot(date(2027, 1, 1)) is None
 
     def test_slots_say_what_they_are(self) -> None:
-        assert WEEK.slots[0].words == "Thu 7 May 2026"
-        assert build_period("12m", TODAY).slots[-1].words == "11 May 2026 to 17 May 2026"
+        assert describe_slot(WEEK.slots[0]) == "Thu 7 May 2026"
+        assert describe_slot(build_period("12m", TODAY).slots[-1]) == "11 May 2026 to 17 May 2026"
 
 
 class TestColumns:
@@ -195,34 +195,6 @@ class TestWords:
     def test_means_have_the_digits_that_tell_something(self) -> None:
         assert [format_mean(mean) for mean in (None, 1.318, 12.44, 140.2)] == ["—", "1.32", "12.4", "140"]
         assert [format_large(count) for count in (None, 812, 2_345_678)] == ["—", "812", "2.3M"]
-
-
-class TestSums:
-    def test_rates_leave_cancelled_runs_out_and_are_unknown_of_nothing(self) -> None:
-        sums = RunSums(runs=12, succeeded=6, failed=3, errored=1, cancelled=2, first_time=5)
-        assert (sums.pass_rate, sums.first_rate) == (0.6, 0.5)
-        assert (RunSums(runs=2, cancelled=2).pass_rate, StepSums().attempts_per_step) == (None, None)
-
-    def test_what_an_accepted_output_costs_is_what_all_runs_cost(self) -> None:
-        sums = RunSums(runs=10, succeeded=4, cost=Decimal(2), total_tokens=1_000)
-        assert (sums.cost_per_run, sums.cost_per_accepted) == (Decimal("0.2"), Decimal("0.5"))
-        assert (sums.tokens_per_run, sums.tokens_per_accepted) == (100, 250)
-
-    def test_an_unknown_cost_is_no_zero(self) -> None:
-        assert RunSums(runs=2, succeeded=1, unpriced=2).cost_per_run is None
-        assert RunSums(runs=2, succeeded=1).cost_per_run == 0
-        bill = split_bill(RunSums(unpriced=3, first_tokens=80, wasted_retry_tokens=20))
-        assert [(part.kind, part.cost, part.share) for part in bill] == [
-            ("first", None, 0.8),
-            ("useful", 0, 0.0),
-            ("wasted", None, 0.2),
-        ]
-
-    def test_percentiles_are_those_of_all_days_together(self) -> None:
-        fast, slow = ({str(find_bucket(seconds)): count} for seconds, count in ((2.0, 90), (60.0, 10)))
-        sums = RunSums.join([RunSums(durations=fast), RunSums(durations=slow)])
-        assert sums.median == pytest.approx(2.0, rel=0.03)
-        assert sums.p95 == pytest.approx(60.0, rel=0.03)
 
 
 class TestTables:

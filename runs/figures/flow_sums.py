@@ -6,21 +6,22 @@ with those. Sums that one slot of a chart needs are read by day, all others are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Min, QuerySet, Sum
 
 from flows.models import Flow
+from runs.figures.means import share_of
+from runs.figures.sums import RUN_COLUMNS, STEP_COLUMNS, RunSums, StepSums
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
-from runs.pages.flow_figures import RUN_COLUMNS, STEP_COLUMNS, RunSums, StepSums
-from runs.pages.shares import share_of
 
 MOST_AUDITS = 100
 MOST_ISSUES = 15
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,34 +117,57 @@ def read_steps(scope: Scope) -> list[StepGroup]:
     ]
 
 
-def read_steps_by_day(scope: Scope, model: str) -> list[tuple[date, StepSums]]:
-    """Attempts of all steps by one model, by day."""
-    rows = scope.narrow(DailySteps.objects.filter(model=model).order_by("day"))
+def read_steps_by_day(scope: Scope, model: str | None = None) -> list[tuple[date, StepSums]]:
+    """Attempts of all steps by day: those by all models, or by one."""
+    rows = scope.narrow(DailySteps.objects.order_by("day"))
+    if model is not None:
+        rows = rows.filter(model=model)
     return [(group[0], _step_sums(group[1:])) for group in rows.values_list("day").annotate(*_sums(STEP_COLUMNS))]
 
 
-def read_audits(scope: Scope, *, by_cost: bool) -> list[AuditSums]:
-    """Audits that fired, by step: what fired most, or what cost most in retries, comes first."""
+def read_audits(scope: Scope, *, by_cost: bool, limit: int = MOST_AUDITS) -> list[AuditSums]:
+    """Up to ``limit`` audits that fired, by step: what fired most, or what cost most in retries, comes first."""
     order = ("-retry_cost__sum", "-retry_tokens__sum", "-fired__sum")
     if not by_cost:
         order = order[::-1]
     rows = scope.narrow(DailyAudits.objects.order_by())
     names = ("fired", "retried", "fixed", "retry_tokens", "retry_cost", "retry_unpriced")
     groups = rows.values_list("step", "audit", "code").annotate(*_sums(names)).order_by(*order, "step", "audit", "code")
-    return [AuditSums(*group) for group in groups[:MOST_AUDITS]]
+    return [AuditSums(*group) for group in groups[:limit]]
 
 
-def read_issues(scope: Scope) -> list[IssueSums]:
-    """The issues that were raised most often."""
+def read_issues(scope: Scope, *, limit: int = MOST_ISSUES) -> list[IssueSums]:
+    """Up to ``limit`` kinds of issues, those that were raised most often first."""
     rows = scope.narrow(DailyIssues.objects.order_by())
     groups = rows.values_list("code", "audit", "severity").annotate(*_sums(("issues", "runs")))
-    return [IssueSums(*group) for group in groups.order_by("-issues__sum", "code", "audit", "severity")[:MOST_ISSUES]]
+    return [IssueSums(*group) for group in groups.order_by("-issues__sum", "code", "audit", "severity")[:limit]]
 
 
 def read_first_days(flow: Flow) -> dict[int, date]:
     """The day from which on runs of each version, by its key, were counted."""
     rows = DailyRuns.objects.filter(flow=flow).order_by()
     return dict(rows.values_list("version").annotate(Min("day")))
+
+
+def sum_versions(days: Sequence[DayRuns]) -> dict[int, RunSums]:
+    """Runs of each version, by its key."""
+    found: dict[int, list[RunSums]] = {}
+    for day in days:
+        found.setdefault(day.version_id, []).append(day.sums)
+    return {key: RunSums.join(sums) for key, sums in found.items()}
+
+
+def sum_groups(groups: Sequence[StepGroup], key: Callable[[StepGroup], _Key]) -> dict[_Key, StepSums]:
+    """Attempts of the groups that have the same ``key``."""
+    found: dict[_Key, list[StepSums]] = {}
+    for group in groups:
+        found.setdefault(key(group), []).append(group.sums)
+    return {name: StepSums.join(sums) for name, sums in found.items()}
+
+
+def name_steps(groups: Sequence[StepGroup]) -> dict[int, str]:
+    """The name of each step, by its position: the one in the newest version that tried it."""
+    return {group.step: group.name for group in sorted(groups, key=lambda group: group.version_id)}
 
 
 def _sums(names: Iterable[str]) -> list[Sum]:

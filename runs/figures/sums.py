@@ -12,8 +12,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any, Self
 
-from runs.pages.figures import format_cost, format_count
-from runs.pages.shares import divide_cost, divide_count, share_of
+from runs.figures.means import divide_cost, divide_count, share_of
 from runs.statistics.durations import merge_counts, read_percentile
 
 _NONE = Decimal(0)
@@ -185,58 +184,3 @@ RUN_COLUMNS = (*_RUN_NAMES, "durations")
 """The columns of ``DailyRuns`` that make a ``RunSums``."""
 STEP_COLUMNS = _STEP_NAMES
 """The columns of ``DailySteps`` that make a ``StepSums``."""
-
-
-BILL: Mapping[str, str] = {
-    "first": "First attempts",
-    "useful": "Retries that led to a pass",
-    "wasted": "Retries that did not",
-}
-"""Words of the parts of what runs used, in their order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """Tokens and what they cost; ``unpriced`` is more than 0 if attempts may be missing in that."""
-
-    tokens: int
-    cost: Decimal | None
-    unpriced: int
-
-    def measure(self, is_cost: bool) -> float:
-        """How much it is, for drawing."""
-        return float(self.cost or 0) if is_cost else float(self.tokens)
-
-    def describe(self, is_cost: bool) -> str:
-        """How much it is, in words."""
-        return format_cost(self.cost, self.unpriced) if is_cost else format_count(self.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class BillPart(Use):
-    """One part of what runs used; ``share`` is that of the tokens."""
-
-    kind: str
-    words: str
-    share: float | None
-
-
-def split_bill(sums: RunSums) -> tuple[BillPart, ...]:
-    """What first attempts, useful and wasted retries used, in this order."""
-    used = {
-        "first": (sums.first_tokens, sums.first_cost),
-        "useful": (sums.useful_retry_tokens, sums.useful_retry_cost),
-        "wasted": (sums.wasted_retry_tokens, sums.wasted_retry_cost),
-    }
-    whole = sum(tokens for tokens, _ in used.values())
-    return tuple(
-        BillPart(
-            tokens=tokens,
-            cost=cost if cost or not tokens or not sums.unpriced else None,
-            unpriced=sums.unpriced if tokens else 0,
-            kind=kind,
-            words=BILL[kind],
-            share=share_of(tokens, whole),
-        )
-        for kind, (tokens, cost) in used.items()
-    )
