@@ -1,4 +1,4 @@
-"""What is made of a run once it has ended: statistics, search, and what it can be found by.
+"""What is made of a run once it has ended: statistics, search, what it can be found by, and whom it is told to.
 
 It is made batch by batch, beside the work itself. A run is tallied in the transaction that marks it, so that it counts
 once, however it ended and whoever comes to it.
@@ -13,8 +13,7 @@ from collections.abc import Collection
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Count
 
-from flows.engine.issues import Severity
-from runs.facets import Facet, add_facets
+from runs.facets import add_facets, list_facets
 from runs.models import FacetKind, Run, RunFacet
 from runs.models.run import RunQuerySet
 from runs.models.run_levels import store_levels
@@ -22,6 +21,8 @@ from runs.search import index_runs
 from runs.statistics import count_runs
 from runs.statistics.ended_runs import EndedRun
 from runs.statistics.turns import take_turn
+from runs.webhooks.making import make_deliveries
+from runs.webhooks.messages import DueWatch
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = ()) -> in
             _complete_facets(count_runs(run_ids))
             index_runs(run_ids)
             store_levels(run_ids=run_ids)
+            make_deliveries(run_ids)
             Run.objects.filter(pk__in=run_ids).update(is_tallied=True)
     return len(run_ids)
 
@@ -67,33 +69,13 @@ def _complete_facets(runs: Collection[EndedRun]) -> None:
     """Store the facets of runs that lack some: those with attempts from before there were facets."""
     rows = RunFacet.objects.filter(run__in=[run.run_id for run in runs]).exclude(kind=FacetKind.LABEL)
     stored = dict(rows.order_by().values_list("run_id").annotate(Count("pk")))
-    wanted = {run.run_id: _list_facets(run) for run in runs}
+    wanted = {run.run_id: {facet for attempt in run.attempts for facet in list_facets(attempt)} for run in runs}
     add_facets(
         (run_id, facet)
         for run_id, facets in wanted.items()
         if len(facets) > stored.get(run_id, 0)
         for facet in sorted(facets)
     )
-
-
-def _list_facets(run: EndedRun) -> set[Facet]:
-    """The facets of all attempts of a run, as ``runs.facets.list_facets`` gives them for each as it ends."""
-    facets: set[Facet] = set()
-    for attempt in run.attempts:
-        if attempt.model:
-            facets.add((FacetKind.MODEL, attempt.model))
-        for issue in attempt.issues:
-            facets.add((FacetKind.CODE, issue.code))
-            if issue.audit:
-                facets.add((FacetKind.AUDIT, issue.audit))
-            facets.update((FacetKind.SEVERITY, name) for name in _SEVERITIES_BELOW[issue.severity])
-    return facets
-
-
-_SEVERITIES_BELOW = {
-    severity.value: [other.value for other in Severity if severity.at_least(other)] for severity in Severity
-}
-"""The thresholds that an issue of a severity reaches."""
 
 
 class Tally:
@@ -105,6 +87,7 @@ class Tally:
         """Runs that can't be tallied; the next worker tries them again."""
         self._failures = 0
         """Tries in a row that failed."""
+        self._webhooks = DueWatch()
 
     def advance(self, *, is_busy: bool) -> float:
         """Tally the next batch; gives the seconds until the next one is due. Raises nothing.
@@ -114,6 +97,7 @@ class Tally:
         begin = time.monotonic()
         try:
             count = tally_ended_runs(limit=self._size, without=self._left_out)
+            self._webhooks.look()
         except Exception as error:  # whatever it is, runs go on  # noqa: BLE001
             return self._note_failure(error)
         taken = time.monotonic() - begin

@@ -1,0 +1,5 @@
+"""What tests of webhooks share."""
+
+from tests.runs.webhooks.receiver import receiver
+
+__all__ = ["receiver"]

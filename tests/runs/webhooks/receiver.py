@@ -1,0 +1,117 @@
+"""Somebody's server that receives webhooks: real HTTP on loopback, with signatures checked by their own library."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from runs.webhooks.signing import list_secrets
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request."""
+
+    path: str
+    headers: dict[str, str]
+    """By names in lower case."""
+    body: bytes
+
+    def verify(self, secret: str | None = None) -> Any:
+        """The message in it, if it is signed as the library wants it."""
+        return Webhook(secret or list_secrets()[0]).verify(self.body, self.headers)
+
+
+@dataclass
+class Reply:
+    """What it answers. ``before`` is called first, while the sender waits."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b"thanks"
+    before: Callable[[], Any] | None = None
+
+
+class Receiver:
+    """Answers each request with the next of ``replies``, and with the last one from then on."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self.replies: list[Reply] = [Reply()]
+        self.most_at_a_time = 0
+        self._at_a_time = 0
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.port: int = self._server.server_address[1]
+
+    def url(self, path: str = "/hook", *, host: str = "127.0.0.1") -> str:
+        """An address of this server."""
+        return f"http://{host}:{self.port}{path}"
+
+    def reply(self, *replies: Reply | int) -> None:
+        """What to answer from now on."""
+        self.replies = [Reply(status=one) if isinstance(one, int) else one for one in replies]
+
+    def start(self) -> None:
+        """Receive."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Receive no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        with self._lock:
+            self._at_a_time += 1
+            self.most_at_a_time = max(self.most_at_a_time, self._at_a_time)
+            reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        body = request.rfile.read(int(request.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        with self._lock:
+            self.received.append(Received(request.path, headers, body))
+        if reply.before is not None:
+            reply.before()
+        with self._lock:
+            self._at_a_time -= 1
+        try:
+            request.send_response(reply.status)
+            for name, value in {"content-length": str(len(reply.body)), **reply.headers}.items():
+                request.send_header(name, value)
+            request.end_headers()
+            request.wfile.write(reply.body)
+        except OSError:
+            pass  # The sender has gone away.
+
+    def _make_handler(self) -> type[BaseHTTPRequestHandler]:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver._answer(self)
+
+            def do_GET(self) -> None:
+                receiver._answer(self)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Says nothing."""
+
+        return Handler
+
+
+@pytest.fixture
+def receiver(settings: Any) -> Iterator[Receiver]:
+    """A receiver that webhooks may reach."""
+    settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1"]
+    found = Receiver()
+    found.start()
+    yield found
+    found.stop()

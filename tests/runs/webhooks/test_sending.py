@@ -1,0 +1,375 @@
+"""Deliveries as receivers meet them: signed, tried again, never two at a time, and not lost with whoever sends them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, connections
+from django.utils import timezone
+from django_q.models import OrmQ
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from runs.models import Run, WebhookDelivery, WebhookTry
+from runs.tally import tally_ended_runs
+from runs.webhooks import posting, sending
+from runs.webhooks.posting import Answer, read_retry_after
+from runs.webhooks.retries import DELAYS, MOST_TRIES, judge
+from runs.webhooks.sender_lock import SenderLock
+from runs.webhooks.sending import MOST_AT_A_TIME, MOST_TO_A_HOST, store_answer, take_due
+from runs.webhooks.signing import list_secrets
+from runs.webhooks.tasks import send_due
+from tests.engine.builders import make_flow, make_step
+from tests.runs.builders import make_version
+from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_run, set_flow_address
+from tests.runs.webhooks.receiver import Receiver, Reply
+
+pytestmark = pytest.mark.django_db
+
+OLD, NEW = "whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8
+
+
+def read_tries(delivery: WebhookDelivery) -> list[tuple[int | None, str]]:
+    """Status and problem of each try."""
+    return list(delivery.tries.values_list("status", "problem"))
+
+
+def fail_all_tries(delivery: WebhookDelivery) -> list[float]:
+    """Try until it is given up; gives the seconds between the tries."""
+    waits = []
+    while True:
+        send_due()
+        delivery.refresh_from_db()
+        if delivery.state != "waiting":
+            return waits
+        assert delivery.next_try_at is not None
+        waits.append((delivery.next_try_at - timezone.now()).total_seconds())
+        come_due(delivery)
+
+
+class TestWhatArrives:
+    def test_a_receiver_reads_what_happened_and_trusts_the_signature(self, receiver: Receiver) -> None:
+        delivery = make_delivery(
+            receiver.url("/hooks/toolflow?key=1"),
+            end_reason="step_failed",
+            end_sentence="Step 1 “Tea” failed ☕",
+            labels=["nightly"],
+            input={"topic": "Grüner Tee 🍵"},
+        )
+        assert send_due() == "Tried to deliver 1 webhooks."
+        (received,) = receiver.received
+        message = received.verify()
+        run = Run.objects.get()
+        assert received.path == "/hooks/toolflow?key=1"
+        assert message["type"] == "run.failed"
+        assert run.ended_at is not None
+        assert abs(datetime.fromisoformat(message["timestamp"]) - run.ended_at) < timedelta(milliseconds=1)
+        assert message["timestamp"].endswith("Z")
+        document = message["data"]
+        assert (document["id"], document["flow"], document["status"]) == (run.pk, "example", "failed")
+        assert document["input"] == {"topic": "Grüner Tee 🍵"} and document["labels"] == ["nightly"]
+        assert document["end_sentence"] == "Step 1 “Tea” failed ☕"
+        assert "usage" in document and "steps" not in document
+        headers = received.headers
+        assert headers["content-type"] == "application/json" and headers["user-agent"].startswith("ToolFlow/")
+        assert headers["webhook-id"] == delivery.message_id and headers["webhook-id"].startswith("msg_")
+        assert abs(int(headers["webhook-timestamp"]) - datetime.now(UTC).timestamp()) < 60
+
+    def test_no_receiver_learns_the_address_of_another(self, receiver: Receiver) -> None:
+        version = make_version()
+        set_flow_address(version, receiver.url("/of-flow?key=1"))
+        make_ended_run(version, webhook_url=receiver.url("/of-run?key=2"))
+        tally_ended_runs()
+        send_due()
+        assert sorted(one.path for one in receiver.received) == ["/of-flow?key=1", "/of-run?key=2"]
+        assert not any(b"key=" in one.body for one in receiver.received)
+
+    def test_it_is_stored_as_it_was_sent(self, receiver: Receiver) -> None:
+        receiver.reply(Reply(202, body=b"queued"))
+        delivery = make_delivery(receiver.url())
+        send_due()
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.try_count, delivery.last_status) == ("delivered", 1, 202)
+        assert delivery.next_try_at is None and delivery.sending_until is None and delivery.ended_at is not None
+        assert delivery.body.encode() == receiver.received[0].body
+        one = delivery.tries.get()
+        assert (one.status, one.problem, one.response) == (202, "", "queued")
+        assert one.signature == receiver.received[0].headers["webhook-signature"]
+        assert one.seconds is not None and one.seconds >= 0
+
+    def test_a_change_of_secrets_needs_no_moment_at_which_all_change(self, receiver: Receiver, settings: Any) -> None:
+        settings.TOOLFLOW_WEBHOOK_SECRET = [NEW, OLD]
+        make_delivery(receiver.url())
+        send_due()
+        (received,) = receiver.received
+        for secret in (NEW, OLD):
+            assert received.verify(secret)["type"] == "run.failed"
+        with pytest.raises(WebhookVerificationError):
+            received.verify("whsec_" + "b3RoZXI=" * 4)
+
+    def test_what_somebody_changed_on_the_way_is_not_trusted(self, receiver: Receiver) -> None:
+        make_delivery(receiver.url())
+        send_due()
+        (received,) = receiver.received
+        with pytest.raises(WebhookVerificationError):
+            Webhook(list_secrets()[0]).verify(received.body.replace(b"failed", b"passed"), received.headers)
+
+    def test_a_large_input_arrives(self, receiver: Receiver) -> None:
+        make_delivery(receiver.url(), input={"text": "x" * 3_000_000})
+        send_due()
+        assert len(receiver.received[0].verify()["data"]["input"]["text"]) == 3_000_000
+
+
+class TestRetries:
+    def test_it_is_tried_again_under_the_same_id_until_somebody_takes_it(self, receiver: Receiver) -> None:
+        receiver.reply(500, 404, 200)
+        delivery = make_delivery(receiver.url())
+        assert [round(wait, -1) for wait in fail_all_tries(delivery)][1:] in ([30.0], [20.0], [40.0])
+        assert delivery.state == "delivered"
+        assert read_tries(delivery) == [
+            (500, "The receiver answered 500 Internal Server Error."),
+            (404, "The receiver answered 404 Not Found."),
+            (200, ""),
+        ]
+        assert {one.headers["webhook-id"] for one in receiver.received} == {delivery.message_id}
+        assert all(one.verify()["type"] == "run.failed" for one in receiver.received)
+
+    def test_it_is_not_tried_before_its_time(self, receiver: Receiver) -> None:
+        receiver.reply(500)
+        make_delivery(receiver.url())
+        send_due()
+        assert send_due() == "No webhook is due."
+        assert len(receiver.received) == 1
+
+    def test_after_the_last_try_it_has_failed(self, receiver: Receiver) -> None:
+        receiver.reply(503)
+        delivery = make_delivery(receiver.url())
+        waits = fail_all_tries(delivery)
+        assert len(receiver.received) == MOST_TRIES == 8
+        assert (delivery.state, delivery.next_try_at) == ("failed", None)
+        for wait, delay in zip(waits, DELAYS, strict=True):
+            assert 0.8 * delay - 5 <= wait <= 1.2 * delay + 5
+
+    def test_a_receiver_that_is_gone_is_left_alone(self, receiver: Receiver) -> None:
+        receiver.reply(410)
+        delivery = make_delivery(receiver.url())
+        assert fail_all_tries(delivery) == []
+        assert (delivery.state, delivery.last_status, delivery.try_count) == ("failed", 410, 1)
+
+    def test_what_is_refused_is_not_tried_again(self, settings: Any) -> None:
+        delivery = make_delivery("http://127.0.0.1:9000/")
+        assert fail_all_tries(delivery) == []
+        assert (delivery.state, delivery.last_status) == ("failed", None)
+        ((status, problem),) = read_tries(delivery)
+        assert status is None and "TOOLFLOW_WEBHOOK_ALLOW names what else webhooks may reach" in problem
+
+    @pytest.mark.parametrize(("status", "expected"), [(429, 1_000.0), (503, 1_000.0), (500, 1_000.0)])
+    def test_a_receiver_says_when_to_come_back(self, receiver: Receiver, status: int, expected: float) -> None:
+        receiver.reply(Reply(status, {"retry-after": "1000"}), 200)
+        (wait,) = fail_all_tries(make_delivery(receiver.url()))
+        assert expected - 30 < wait <= expected
+
+    def test_how_retry_after_is_read(self) -> None:
+        now = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+        assert read_retry_after("120", now) == 120
+        assert read_retry_after("Sat, 21 Nov 2026 12:05:00 GMT", now) == 300
+        assert read_retry_after("Sat, 21 Nov 2026 11:00:00 GMT", now) == 0
+        for text in ("", "soon", "-5", "1e9", "9" * 30, "²", "Sat, 99 Nov 2026 12:05:00 GMT"):
+            assert read_retry_after(text, now) is None
+
+    def test_nobody_is_waited_for_longer_than_a_day(self) -> None:
+        answer = Answer(status=503, problem="no", retry_after=10_000_000)
+        assert judge(answer, number=1).delay == 86_400
+        assert judge(Answer(status=503, problem="no", retry_after=0), number=3).delay >= 96  # type: ignore[operator]
+
+    def test_what_can_not_be_written_keeps_nobody_up(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        version = make_version()
+        bad, good = (make_delivery(receiver.url(), version) for _ in range(2))
+        build = sending.build_body
+
+        def build_or_fail(delivery: WebhookDelivery) -> str:
+            if delivery.pk == bad.pk:
+                raise TypeError("no JSON")
+            return build(delivery)
+
+        monkeypatch.setattr(sending, "build_body", build_or_fail)
+        send_due()
+        for one in (bad, good):
+            one.refresh_from_db()
+        assert (bad.state, good.state) == ("failed", "delivered")
+        assert read_tries(bad) == [(None, "ToolFlow failed to write it; the log says why.")]
+        assert "no JSON" in caplog.text
+
+
+class TestSendingAgain:
+    def test_a_failed_one_is_sent_at_once_and_has_all_its_retries_again(self, receiver: Receiver) -> None:
+        receiver.reply(500)
+        delivery = make_delivery(receiver.url())
+        fail_all_tries(delivery)
+        assert delivery.send_again()
+        receiver.reply(500, 200)
+        assert len(fail_all_tries(delivery)) == 1
+        assert (delivery.state, delivery.try_count) == ("delivered", MOST_TRIES + 2)
+
+    def test_one_that_was_delivered_is_sent_under_the_same_id(self, receiver: Receiver) -> None:
+        delivery = make_delivery(receiver.url())
+        send_due()
+        delivery.refresh_from_db()
+        assert delivery.send_again()
+        send_due()
+        first, second = receiver.received
+        assert first.headers["webhook-id"] == second.headers["webhook-id"] and first.body == second.body
+
+    def test_one_that_is_under_way_is_not(self, receiver: Receiver) -> None:
+        asked: list[bool] = []
+        delivery = make_delivery(receiver.url())
+        take_due(free=1, hosts=Counter())
+        asked.append(delivery.send_again())
+        assert asked == [False]
+        assert send_due() == "No webhook is due."
+
+
+class TestCrashes:
+    def test_what_was_sent_and_not_stored_is_sent_again_under_the_same_id(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        delivery = make_delivery(receiver.url())
+
+        def die(*args: Any) -> None:
+            raise SystemExit
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sending, "store_answer", die)
+            with pytest.raises(SystemExit):
+                send_due()
+        assert len(receiver.received) == 1
+        # As long as the lease lasts it may be another one's.
+        assert send_due() == "No webhook is due."
+        come_due(delivery)
+        send_due()
+        first, second = receiver.received
+        assert first.headers["webhook-id"] == second.headers["webhook-id"] and first.body == second.body
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.try_count) == ("delivered", 2)
+        assert delivery.tries.get(number=1).ended_at is None
+
+    def test_the_lease_ends_by_itself(self, receiver: Receiver) -> None:
+        delivery = make_delivery(receiver.url())
+        (parcel,) = take_due(free=5, hosts=Counter())
+        delivery.refresh_from_db()
+        assert delivery.sending_until is not None and delivery.is_being_sent
+        assert timedelta(seconds=50) < delivery.sending_until - timezone.now() < timedelta(seconds=70)
+        WebhookDelivery.objects.update(sending_until=timezone.now() - timedelta(seconds=1))
+        (second,) = take_due(free=5, hosts=Counter())
+        assert (parcel.number, second.number) == (1, 2)
+
+    def test_an_answer_that_comes_after_the_lease_changes_nothing_of_a_later_try(self, receiver: Receiver) -> None:
+        delivery = make_delivery(receiver.url())
+        (late,) = take_due(free=1, hosts=Counter())
+        come_due(delivery)
+        (_,) = take_due(free=1, hosts=Counter())
+        assert store_answer(late, Answer(status=500, problem="The receiver answered 500.")) is False
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.last_status) == ("waiting", None) and delivery.is_being_sent
+        assert delivery.tries.get(number=1).status == 500
+
+    def test_a_database_error_leaves_it_to_the_next_sender(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(delivery: WebhookDelivery) -> str:
+            raise OperationalError("away")
+
+        make_delivery(receiver.url())
+        monkeypatch.setattr(sending, "build_body", fail)
+        with pytest.raises(OperationalError):
+            send_due()
+        assert not SenderLock.is_taken()
+
+
+class TestTogether:
+    def test_a_host_gets_few_at_a_time_and_all_in_the_end(self, receiver: Receiver) -> None:
+        version = make_version()
+        gate = threading.Barrier(MOST_TO_A_HOST)
+        receiver.reply(Reply(before=lambda: gate.wait(20)))
+        count = MOST_TO_A_HOST * 3
+        for _ in range(count):
+            make_delivery(receiver.url(), version)
+        send_due()
+        assert receiver.most_at_a_time == MOST_TO_A_HOST
+        assert WebhookDelivery.objects.filter(state="delivered").count() == count
+
+    def test_one_that_hangs_keeps_no_other_host_waiting(self, receiver: Receiver, settings: Any) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1", "localhost"]
+        version = make_version()
+        is_over = threading.Event()
+        hanging = Reply(before=lambda: is_over.wait(20))
+        for _ in range(MOST_TO_A_HOST * 2):
+            make_delivery(receiver.url(), version)
+        make_delivery(receiver.url(host="localhost"), version)
+        receiver.reply(*[hanging] * MOST_TO_A_HOST, Reply(before=is_over.set))
+        send_due()
+        hosts = [one.headers["host"].partition(":")[0] for one in receiver.received]
+        # The fifth that arrives lets the others go on; without room for another host nothing ever would.
+        assert "localhost" in hosts[: MOST_TO_A_HOST + 1]
+
+    def test_the_queue_of_a_full_host_is_passed_over(self) -> None:
+        version = make_version()
+        for _ in range(MOST_AT_A_TIME + 5):
+            make_delivery("https://full.example.com/", version)
+        make_delivery("https://free.example.com/", version)
+        taken = take_due(free=MOST_AT_A_TIME, hosts=Counter({"full.example.com": 3}))
+        assert sorted(parcel.host for parcel in taken) == ["free.example.com", "full.example.com"]
+
+    def test_a_second_sender_on_the_host_leaves_it_to_the_first(self, receiver: Receiver) -> None:
+        make_delivery(receiver.url())
+        lock = SenderLock.take()
+        assert lock is not None
+        assert send_due() == "Somebody sends already."
+        lock.release()
+        send_due()
+        assert len(receiver.received) == 1
+
+    def test_what_came_while_the_last_answer_was_waited_for_gets_a_message(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+    ) -> None:
+        monkeypatch.setattr(sending, "PATIENCE", 0)
+        make_delivery(receiver.url())
+        with django_capture_on_commit_callbacks(execute=True):
+            assert send_due() == "Tried to deliver 0 webhooks."
+        assert OrmQ.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_senders_at_once_share_the_work(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two hosts, since one has a lock."""
+    monkeypatch.setattr(sending, "MOST_TO_A_HOST", 20)
+    version = make_version(make_flow(make_step()))
+    count = 40
+    for _ in range(count):
+        make_delivery(receiver.url(), version)
+    begin = threading.Barrier(2)
+
+    def send() -> int:
+        try:
+            begin.wait(20)
+            return sending.Sender().run()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        made = [future.result() for future in [pool.submit(send) for _ in range(2)]]
+    assert sum(made) == count == len(receiver.received)
+    assert len({one.headers["webhook-id"] for one in receiver.received}) == count
+    assert WebhookTry.objects.count() == count
+    assert not WebhookDelivery.objects.exclude(state="delivered").exists()
+    assert connection.in_atomic_block is False
+
+
+def test_a_try_may_take_no_longer_than_its_lease() -> None:
+    assert sending.LEASE.total_seconds() >= 2 * (posting.TIMEOUT + posting.BODY_PATIENCE)

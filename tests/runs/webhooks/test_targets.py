@@ -1,0 +1,350 @@
+"""Where webhooks may go, and where they may not whatever an address looks like."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from flows.webhook_address import find_problem
+from runs.webhooks import posting, targets
+from runs.webhooks.posting import Answer, post
+from runs.webhooks.targets import RefusedTargetError, find_addresses, is_public, make_guard, read_allowance
+from tests.runs.webhooks.receiver import Receiver, Reply
+
+PUBLIC = "93.184.216.34"
+HERE = ("127.0.0.1", "localhost", "0.0.0.0")  # noqa: S104  # nothing listens there
+ODDLY_WRITTEN = (
+    "127.1",
+    "2130706433",
+    "0x7f.1",
+    "0177.0.0.1",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "\N{FULLWIDTH DIGIT ONE}27.0.0.1",
+)
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
+    """Let names resolve to these addresses, look-up by look-up; gives the names that were asked for."""
+    left, asked = list(answers), []
+
+    def look_up(host: str, port: int, *args: Any, **kwargs: Any) -> list[Any]:
+        asked.append(host)
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        families = {True: socket.AF_INET6, False: socket.AF_INET}
+        return [(families[":" in one], socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return asked
+
+
+def send(url: str) -> Answer:
+    return asyncio.run(post(url, body="{}", headers={}, allowance=read_allowance()))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.8.9.10", HERE[2], "0.1.2.3", "10.0.0.1", "172.16.5.4", "192.168.1.1", "169.254.169.254",
+        "169.254.1.1", "100.64.0.1", "100.127.255.254", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1",
+        "198.51.100.1", "203.0.113.5", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255",
+        "::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1",
+        "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "5f00::1", "fc00::1",
+        "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "ff0e::1",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_not_of_the_internet_are_told_apart(address: str) -> None:
+    assert not is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address", [PUBLIC, "8.8.8.8", "::ffff:8.8.8.8", "2606:4700::1111", "2a00:1450:4001:81b::200e"]
+)
+def test_addresses_of_the_internet_are_known(address: str) -> None:
+    assert is_public(ipaddress.ip_address(address))
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("url", "sentence"),
+        [
+            ("", "The address must begin with https:// or http://"),
+            ("ftp://example.com/", "The address must begin with https:// or http://"),
+            ("javascript:alert(1)", "The address must begin with https:// or http://"),
+            ("https:///path", "The address names no host"),
+            ("https://user:pw@example.com/", "must not hold a user name or a password"),
+            ("https://user@example.com/", "must not hold a user name or a password"),
+            ("https://example.com:22/", "The port 22 is not one for webhooks"),
+            ("https://example.com:0/", "The port 0 is not one for webhooks"),
+            ("https://example.com:1024/", "The port 1024 is not one for webhooks"),
+            ("https://example.com:99999/", "This is no address"),
+            ("https://exa mple.com/", "spaces, line breaks or backslashes"),
+            ("https://exa\nmple.com/", "spaces, line breaks or backslashes"),
+            ("https://example.com\\@127.0.0.1/", "spaces, line breaks or backslashes"),
+            ("https://example.com/\x00", "spaces, line breaks or backslashes"),
+            ("https://example.com/\ud800", "spaces, line breaks or backslashes"),
+            ("https://example.com/" + "ü" * 1_000, "longer than 2,000 bytes"),
+            ("https://[::1", "This is no address"),
+        ],
+    )
+    def test_each_mistake_has_its_sentence(self, url: str, sentence: str) -> None:
+        assert sentence in find_problem(url)
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "https://example.com", "https://example.com:443/hook?key=1#part", "http://localhost:8080/", "HTTPS://Example.COM/",
+            "https://bücher.example/ü", "https://[2606:4700::1111]/", "http://receiver:1025/", "https://example.com:65535/",
+        ],
+    )  # fmt: skip
+    def test_what_can_be_tried_has_none(self, url: str) -> None:
+        assert find_problem(url) == ""
+
+
+class TestRefusals:
+    """What is refused is not connected to; the receiver is there and would answer."""
+
+    @pytest.fixture
+    def receiver(self, receiver: Receiver, settings: Any) -> Receiver:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = []
+        return receiver
+
+    @pytest.mark.parametrize("host", [*HERE, *ODDLY_WRITTEN])
+    def test_however_this_machine_is_written(
+        self, receiver: Receiver, host: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if host in ODDLY_WRITTEN:
+            # What the C library makes of them.
+            resolve_to(monkeypatch, ["127.0.0.1"])
+        for scheme in ("http", "https"):
+            answer = send(f"{scheme}://{host}:{receiver.port}/")
+            assert answer.is_refused and answer.status is None
+            assert "leads to an address that is not one of the internet; TOOLFLOW_WEBHOOK_ALLOW names" in answer.problem
+        assert receiver.received == []
+
+    def test_a_name_that_leads_here(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        resolve_to(monkeypatch, ["127.0.0.1", "169.254.169.254"])
+        with caplog.at_level(logging.WARNING):
+            answer = send(f"https://innocent.example.com:{receiver.port}/")
+        assert answer.is_refused and receiver.received == []
+        # The page says nothing of what names of the own network lead to; the log is for those who run it.
+        assert "127.0.0.1" not in answer.problem
+        assert [record.getMessage() for record in caplog.records] == [
+            "A webhook was not sent to innocent.example.com (127.0.0.1, 169.254.169.254): " + answer.problem
+        ]
+
+    def test_a_name_that_leads_elsewhere_once_it_was_checked(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection goes to what was checked: the name is looked up once."""
+        asked = resolve_to(monkeypatch, [PUBLIC], ["127.0.0.1"])
+        connected: list[str] = []
+
+        async def connect(self: Any, sock: socket.socket, address: Any) -> None:
+            connected.append(address[0])
+            raise OSError("no way")
+
+        monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", connect)
+        answer = send(f"https://rebinding.example.com:{receiver.port}/")
+        assert (asked, connected) == (["rebinding.example.com"], [PUBLIC])
+        assert "No connection to “rebinding.example.com”" in answer.problem and not answer.is_refused
+
+    def test_the_last_check_is_on_the_connection_itself(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def find(url: URL, allowance: Any) -> list[Any]:
+            return [ipaddress.ip_address("127.0.0.1")]
+
+        monkeypatch.setattr(posting, "find_addresses", find)
+        answer = send(f"https://broken.example.com:{receiver.port}/")
+        assert answer.is_refused and receiver.received == []
+
+    def test_of_several_addresses_only_those_of_the_internet_are_tried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        resolve_to(monkeypatch, ["10.0.0.1", PUBLIC, "fd00::1"])
+        found = asyncio.run(find_addresses(URL("https://mixed.example.com/"), read_allowance()))
+        assert found == [ipaddress.ip_address(PUBLIC)]
+
+    def test_plain_http_to_the_internet(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        resolve_to(monkeypatch, [PUBLIC])
+        answer = send("http://plain.example.com/")
+        assert answer.is_refused
+        assert answer.problem == (
+            "Plain http:// is only for hosts and networks that TOOLFLOW_WEBHOOK_ALLOW names; use https:// for "
+            "“plain.example.com”."
+        )
+
+    def test_an_address_that_is_none(self) -> None:
+        assert send("ftp://example.com/").is_refused
+        assert send("https://user:secret@example.com/").is_refused
+        assert send("no address at all").is_refused
+        assert send("http://[").problem != ""
+
+    def test_a_proxy_of_the_environment_is_not_asked(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, settings: Any
+    ) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["closed.example.com"]
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, receiver.url("/"))
+        monkeypatch.setattr(targets, "_resolve", _resolve_to_closed_port)
+        assert "No connection" in send("http://closed.example.com:64999/").problem
+        assert receiver.received == []
+
+    @pytest.mark.parametrize(
+        "target",
+        ["http://127.0.0.1:{port}/inside", "http://169.254.169.254/latest/meta-data/", "//localhost:{port}/", "/here"],
+    )
+    def test_redirects_are_not_followed(self, receiver: Receiver, settings: Any, target: str) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1"]
+        for status in (301, 302, 303, 307, 308):
+            receiver.received.clear()
+            receiver.reply(Reply(status, {"location": target.format(port=receiver.port)}))
+            answer = send(receiver.url())
+            assert answer.status == status and not answer.is_refused
+            assert "names another address; redirects are not followed" in answer.problem
+            assert [one.path for one in receiver.received] == ["/hook"]
+
+
+async def _resolve_to_closed_port(host: str, port: int) -> list[Any]:
+    return [ipaddress.ip_address("127.0.0.1")]
+
+
+class TestAllowance:
+    @pytest.mark.parametrize(
+        ("entry", "url"),
+        [
+            ("127.0.0.1", "http://127.0.0.1:{port}/"),
+            ("127.0.0.0/8", "http://127.0.0.1:{port}/"),
+            ("127.0.0.0/8", "http://localhost:{port}/"),
+            ("localhost", "http://localhost:{port}/"),
+            ("LocalHost.", "http://LOCALHOST:{port}/"),
+        ],
+    )
+    def test_named_hosts_and_networks_are_reached_also_without_tls(
+        self, receiver: Receiver, settings: Any, entry: str, url: str
+    ) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
+        assert send(url.format(port=receiver.port)).status == 200
+
+    @pytest.mark.parametrize(
+        ("entry", "host", "is_named"),
+        [
+            ("*.internal.example.com", "hooks.internal.example.com", True),
+            ("*.internal.example.com", "a.b.internal.example.com", True),
+            ("*.internal.example.com", "internal.example.com", False),
+            ("*.internal.example.com", "evilinternal.example.com", False),
+            ("internal.example.com", "hooks.internal.example.com", False),
+            ("internal.example.com", "internal.example.com.evil.example", False),
+            ("internal.example.com", "INTERNAL.example.com.", True),
+        ],
+    )
+    def test_a_name_means_that_host_and_a_star_all_below(
+        self, settings: Any, entry: str, host: str, is_named: bool
+    ) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
+        assert read_allowance().names_host(host) is is_named
+
+    @pytest.mark.parametrize("entry", ["bücher.example", "xn--bcher-kva.example"])
+    def test_a_name_with_umlauts_is_known_in_both_spellings(
+        self, receiver: Receiver, settings: Any, entry: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
+        asked = resolve_to(monkeypatch, ["127.0.0.1"])
+        assert send(f"http://bücher.example:{receiver.port}/").status == 200
+        assert asked == ["xn--bcher-kva.example"]
+
+    def test_one_network_opens_no_other(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["10.20.0.0/16"]
+        guard = make_guard(URL("https://inside.example.com/"), read_allowance())
+        guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.20.3.4", 443))).close()
+        guard((socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::ffff:10.20.3.4", 443))).close()
+        for address in ("10.21.0.1", "169.254.169.254"):
+            with pytest.raises(RefusedTargetError):
+                guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)))
+
+
+class TestWhatGoesWrong:
+    def test_a_name_that_there_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        resolve_to(monkeypatch, [])
+        answer = send("https://nowhere.example.com/")
+        assert (answer.problem, answer.is_refused) == ("The name “nowhere.example.com” can’t be resolved.", False)
+
+    def test_nobody_listens(self, receiver: Receiver) -> None:
+        receiver.stop()
+        assert send(receiver.url()).problem.startswith("No connection to “127.0.0.1”: ")
+
+    def test_it_hangs(self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(posting, "TIMEOUT", 0.2)
+        is_over = threading.Event()
+        receiver.reply(Reply(before=lambda: is_over.wait(20)))
+        answer = send(receiver.url())
+        is_over.set()
+        assert answer.problem == "“127.0.0.1” did not answer within 0.2 seconds."
+
+    def test_it_speaks_no_http(self) -> None:
+        assert (
+            _talk_to(b"220 mail.example.com ESMTP\r\n").problem
+            == "“127.0.0.1” answered with something that is not HTTP."
+        )
+
+    def test_it_hangs_up(self) -> None:
+        assert _talk_to(b"").problem == "“127.0.0.1” closed the connection without an answer."
+
+    @pytest.mark.skipif(shutil.which("openssl") is None, reason="Certificates are made with openssl.")
+    def test_its_certificate_is_known_to_nobody(self, tmp_path: Path) -> None:
+        key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+        making = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "1"]
+        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+        subprocess.run(["openssl", *making, *names], check=True, capture_output=True, timeout=60)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+        answer = _talk_to(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", context)
+        assert answer.problem.startswith("The certificate of “127.0.0.1” is not trusted: self-signed certificate")
+
+    def test_what_comes_back_is_kept_to_a_kilobyte_and_cleaned(self, receiver: Receiver) -> None:
+        receiver.reply(Reply(500, body=b"\xff\x00no" + b"x" * 5_000))
+        answer = send(receiver.url())
+        assert answer.problem == "The receiver answered 500 Internal Server Error."
+        assert answer.body.startswith("\ufffd\ufffdno") and len(answer.body.encode()) <= 1_024 + 4
+        assert "\x00" not in answer.body
+
+    def test_a_status_counts_though_its_body_never_ends(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(posting, "BODY_PATIENCE", 0.1)
+        receiver.reply(Reply(200, {"content-length": "5000"}, b"begins"))
+        assert send(receiver.url()) == Answer(status=200, body="begins")
+
+
+def _talk_to(words: bytes, context: ssl.SSLContext | None = None) -> Answer:
+    """The answer of a server that says these words and hangs up, encrypted if there is a ``context``."""
+
+    async def ask() -> Answer:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(100)
+            writer.write(words)
+            writer.close()
+
+        server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            allowance = targets._parse_allowance(("127.0.0.1",))
+            return await post(
+                f"http{'s' if context else ''}://127.0.0.1:{port}/", body="{}", headers={}, allowance=allowance
+            )
+
+    return asyncio.run(ask())
