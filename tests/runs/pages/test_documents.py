@@ -71,7 +71,9 @@ class TestDocuments:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
         begin_attempt(run, 2, 1)
         steps = viewer.get(f"/runs/{run.pk}.json").json()["steps"]
-        assert steps[2]["attempts"] == [{"step": 2, "number": 1, "outcome": None}]
+        (running,) = steps[2]["attempts"]
+        assert running.keys() == steps[1]["attempts"][0].keys()
+        assert (running["step"], running["number"], running["outcome"], running["usage"]) == (2, 1, None, None)
         assert steps[3]["attempts"] == []
 
     def test_issues_can_be_filtered_and_earlier_attempts_left_out(self, viewer: Client) -> None:
