@@ -1,12 +1,19 @@
-"""What a run may be given besides its input, read from what people type: labels, priority, budgets, time limit."""
+"""What a run may be given besides its input: labels, priority, budgets, time limit, metadata, who is told of its end.
+
+``read_…`` read what people type; ``check_…`` and ``find_…`` say what is wrong with values.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
+from flows.engine.errors import Problem
+from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
+from flows.webhook_address import find_problem
 from runs.models import Priority
 
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")
@@ -14,6 +21,10 @@ _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE
 
 MOST_LABELS = 10
 LONGEST_LABEL = 50
+"""Characters."""
+MOST_METADATA = 16_384
+"""Bytes, as compact JSON."""
+LONGEST_WEBHOOK_URL = 2_000
 """Characters."""
 
 PRIORITIES = {priority.name.lower(): priority for priority in Priority}
@@ -60,18 +71,53 @@ def read_labels(text: str) -> tuple[str, ...]:
 
 def check_labels(labels: Sequence[str]) -> None:
     """Raise ``ValueError`` with a sentence if there are too many, or one is no short text of characters one can see."""
+    for problem in find_label_problems(labels):
+        raise ValueError(problem.message)
+
+
+def find_label_problems(labels: Sequence[str]) -> list[Problem]:
+    """What is wrong with labels; paths are JSON pointers into their list."""
     if len(labels) > MOST_LABELS:
-        raise ValueError(f"A run has at most {MOST_LABELS} labels; these are {len(labels)}.")
-    for label in labels:
-        shown = ascii(label[:40])[1:-1] if not label.isprintable() else label[:40]
-        if not label.strip() or not label.isprintable():
-            raise ValueError(
-                f"The label “{shown}” has characters that can’t be seen; write it with letters and digits."
-            )
-        if len(label) > LONGEST_LABEL:
-            raise ValueError(f"The label “{shown}…” is longer than {LONGEST_LABEL} characters.")
-        if "," in label:
-            raise ValueError(f"The label “{shown}” has a comma in it; commas stand between labels.")
+        return [Problem("", f"A run has at most {MOST_LABELS} labels; these are {len(labels)}.")]
+    problems = []
+    for index, label in enumerate(labels):
+        if sentence := _find_label_problem(label):
+            problems.append(Problem(f"/{index}", sentence))
+    return problems
+
+
+def _find_label_problem(label: str) -> str:
+    shown = ascii(label[:40])[1:-1] if not label.isprintable() else label[:40]
+    if not label.strip():
+        return "A label must not be empty."
+    if not label.isprintable():
+        return f"The label “{shown}” has characters that can’t be seen; write it with letters and digits."
+    if len(label) > LONGEST_LABEL:
+        return f"The label “{shown}…” is longer than {LONGEST_LABEL} characters."
+    if "," in label:
+        return f"The label “{shown}” has a comma in it; commas stand between labels."
+    return ""
+
+
+def check_metadata(metadata: Any) -> None:
+    """Raise ``ValueError`` with a sentence for what is no small JSON object that can be stored as it is."""
+    if not isinstance(metadata, dict):
+        raise ValueError(f"Metadata must be a JSON object, got {describe_type(metadata)}.")
+    cleaned = clean_value(metadata)
+    if cleaned.value is not metadata:
+        raise ValueError(cleaned.notes[0] if cleaned.notes else "Metadata must hold JSON values only.")
+    size = len(dump_json(metadata).encode())
+    if size > MOST_METADATA:
+        raise ValueError(f"Metadata may have {MOST_METADATA:,} bytes as JSON; this has {size:,}.")
+
+
+def check_webhook_url(url: str) -> None:
+    """Raise ``ValueError`` with a sentence for what is no address that a webhook could be sent to.
+
+    Whether it may be sent there is asked when it is sent: what a name leads to can change.
+    """
+    if problem := find_problem(url):
+        raise ValueError(problem)
 
 
 def _read_whole(text: str, what: str, most: int, example: str, *, unit: str = "") -> int | None:

@@ -1,8 +1,12 @@
-"""Starting runs."""
+"""Starting runs, one or many at a time.
+
+Preparing is apart from storing: inputs are held against their schema while nobody waits for the database.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.db import transaction
 
+from flows.engine.errors import InputError, Problem, ProblemsError
 from flows.engine.running import check_input
 from flows.engine.spec import ModelSettings
 from flows.models import Flow, FlowVersion
 from runs.facets import add_facets
 from runs.models import FacetKind, Priority, Run
 from runs.queue import wake_worker
-from runs.run_options import check_labels
+from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -24,6 +29,19 @@ if TYPE_CHECKING:
 
 class NotRunnableError(Exception):
     """A flow can't be run: it has no live version, or it is archived."""
+
+
+class OrdersError(ProblemsError):
+    """Some of many runs can't be started. ``problems`` point into the list of orders: ``/3/input/topic``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What one of many runs is given of its own."""
+
+    input: Any
+    labels: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def submit_run(
@@ -37,45 +55,111 @@ def submit_run(
     cost_budget: Decimal | None = None,
     time_limit: int | None = None,
     labels: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    webhook_url: str = "",
 ) -> Run:
     """Queue a run of ``version``, by default the live one, and wake a worker.
 
     ``token_budget``, ``cost_budget`` (USD) and ``time_limit`` (seconds from the run's start) replace what the version
-    says. ``labels`` are short texts by which the run is found again.
+    says. ``labels`` are short texts by which the run is found again, ``metadata`` is a JSON object that is handed on,
+    ``webhook_url`` is told when the run has ended.
 
     Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema, and
-    ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels that can't be.
+    ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels, metadata and
+    addresses that can't be.
     """
     check_labels(labels)
-    version = version or flow.live_version
-    if version is None:
-        raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
-    if flow.is_archived:
-        raise NotRunnableError(f"“{flow}” is archived. Take it out of the archive to run it.")
-    spec = version.flow_spec.with_limits(
-        token_budget=token_budget, cost_budget=cost_budget, time_limit=time_limit
-    ).resolve(default_model_settings())
-    run = Run(
+    metadata = {} if metadata is None else metadata
+    check_metadata(metadata)
+    terms = _Terms.read(
         flow=flow,
         version=version,
-        input=check_input(input, spec.input_schema),
-        model_settings=default_model_settings().model_dump(mode="json"),
-        is_simulated=settings.TOOLFLOW_PROVIDER == "simulated",
-        started_by_id=started_by.pk if started_by else None,
-        step_count=len(spec.steps),
-        labels=sorted(set(labels)),
+        started_by=started_by,
         priority=priority,
-        token_budget=spec.token_budget,
-        cost_budget=spec.cost_budget,
-        time_limit=timedelta(seconds=spec.time_limit) if spec.time_limit is not None else None,
-        # Empty for a local step: nothing limits it.
-        next_model=spec.step(1).model or "",
+        token_budget=token_budget,
+        cost_budget=cost_budget,
+        time_limit=time_limit,
+        webhook_url=webhook_url,
     )
+    order = RunOrder(input=input, labels=labels, metadata=metadata)
+    return store_runs([terms.build_run(order, check_input(input, terms.input_schema))])[0]
+
+
+def submit_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Any) -> list[Run]:
+    """Queue a run for each of ``orders``, all or none, and wake a worker.
+
+    ``options`` are shared by all: those of ``submit_run`` but for what an order says. Raises as ``prepare_runs``.
+    """
+    return store_runs(prepare_runs(flow=flow, orders=orders, **options))
+
+
+def prepare_runs(
+    *,
+    flow: Flow,
+    orders: Sequence[RunOrder],
+    version: FlowVersion | None = None,
+    started_by: AbstractBaseUser | None = None,
+    priority: Priority = Priority.NORMAL,
+    token_budget: int | None = None,
+    cost_budget: Decimal | None = None,
+    time_limit: int | None = None,
+    webhook_url: str = "",
+) -> list[Run]:
+    """Runs as ``store_runs`` takes them, one for each of ``orders``. Nothing is stored yet.
+
+    Raises ``OrdersError`` that lists what is wrong with any of the orders, ``NotRunnableError`` if the flow has nothing
+    to run, and ``ValueError`` with a sentence for an address that can't be.
+    """
+    terms = _Terms.read(
+        flow=flow,
+        version=version,
+        started_by=started_by,
+        priority=priority,
+        token_budget=token_budget,
+        cost_budget=cost_budget,
+        time_limit=time_limit,
+        webhook_url=webhook_url,
+    )
+    runs: list[Run] = []
+    problems: list[Problem] = []
+    for index, order in enumerate(orders):
+        found = list(_find_problems(order))
+        try:
+            input = check_input(order.input, terms.input_schema)
+        except InputError as error:
+            found += [Problem(f"/input{problem.path}", problem.message) for problem in error.problems]
+        if found:
+            problems += [Problem(f"/{index}{problem.path}", problem.message) for problem in found]
+        elif not problems:
+            runs.append(terms.build_run(order, input))
+    if problems:
+        raise OrdersError(problems)
+    return runs
+
+
+def store_runs(runs: Sequence[Run]) -> list[Run]:
+    """Queue prepared runs, all or none, and wake a worker; gives them with their numbers, in their order."""
     with transaction.atomic():
-        run.save(force_insert=True)
-        add_facets((run.pk, (FacetKind.LABEL, label)) for label in run.labels)
-        wake_worker()
-    return run
+        stored = Run.objects.bulk_create(runs)
+        add_facets((run.pk, (FacetKind.LABEL, label)) for run in stored for label in run.labels)
+        if stored:
+            wake_worker()
+    return stored
+
+
+def find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
+    """The budgets and the time limit that a run was given beyond what its version says, as ``submit_run`` takes them.
+
+    ``version`` is the run's own.
+    """
+    spec = version.flow_spec
+    seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
+    given = {
+        "token_budget": (run.token_budget, spec.token_budget),
+        "cost_budget": (run.cost_budget, spec.cost_budget),
+        "time_limit": (seconds, spec.time_limit),
+    }
+    return {name: own for name, (own, inherited) in given.items() if own != inherited}
 
 
 def default_model_settings() -> ModelSettings:
@@ -85,3 +169,67 @@ def default_model_settings() -> ModelSettings:
         temperature=settings.TOOLFLOW_TEMPERATURE,
         max_tokens=settings.TOOLFLOW_MAX_TOKENS,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What the runs of one request share."""
+
+    input_schema: dict[str, Any] | None
+    values: Mapping[str, Any]
+    """Columns of a run."""
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        flow: Flow,
+        version: FlowVersion | None,
+        started_by: AbstractBaseUser | None,
+        priority: Priority,
+        token_budget: int | None,
+        cost_budget: Decimal | None,
+        time_limit: int | None,
+        webhook_url: str,
+    ) -> _Terms:
+        if webhook_url:
+            check_webhook_url(webhook_url)
+        version = version or flow.live_version
+        if version is None:
+            raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
+        if flow.is_archived:
+            raise NotRunnableError(f"“{flow}” is archived. Take it out of the archive to run it.")
+        defaults = default_model_settings()
+        spec = version.flow_spec.with_limits(
+            token_budget=token_budget, cost_budget=cost_budget, time_limit=time_limit
+        ).resolve(defaults)
+        values = {
+            "flow": flow,
+            "version": version,
+            "model_settings": defaults.model_dump(mode="json"),
+            "is_simulated": settings.TOOLFLOW_PROVIDER == "simulated",
+            "started_by_id": started_by.pk if started_by else None,
+            "step_count": len(spec.steps),
+            "priority": priority,
+            "token_budget": spec.token_budget,
+            "cost_budget": spec.cost_budget,
+            "time_limit": timedelta(seconds=spec.time_limit) if spec.time_limit is not None else None,
+            "webhook_url": webhook_url,
+            # Empty for a local step: nothing limits it.
+            "next_model": spec.step(1).model or "",
+        }
+        return cls(spec.input_schema, values)
+
+    def build_run(self, order: RunOrder, input: dict[str, Any]) -> Run:
+        """A run that is not stored yet. ``input`` is that of the order, checked."""
+        return Run(**self.values, input=input, labels=sorted(set(order.labels)), metadata=dict(order.metadata))
+
+
+def _find_problems(order: RunOrder) -> list[Problem]:
+    """What is wrong with an order besides its input."""
+    problems = [Problem(f"/labels{problem.path}", problem.message) for problem in find_label_problems(order.labels)]
+    try:
+        check_metadata(order.metadata)
+    except ValueError as error:
+        problems.append(Problem("/metadata", str(error)))
+    return problems

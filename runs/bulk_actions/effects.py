@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
 
 from flows.engine.errors import InputError
 from flows.models import FlowVersion
 from runs.models import BulkAction, Priority, Run, RunStatus
-from runs.submission import NotRunnableError, submit_run
+from runs.submission import NotRunnableError, find_own_limits, submit_run
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ def cancel_runs(*, action: BulkAction, run_ids: Sequence[int]) -> None:
 
 
 def start_again(*, action: BulkAction, run_ids: Sequence[int]) -> None:
-    """Start a run with the input, priority, limits and labels of each of the runs, and the label of the action."""
+    """Start a run with what each of the runs was given (but for its webhook), and with the label of the action."""
     runs = Run.objects.select_related("flow").in_bulk(list(run_ids))
     wanted = {run.version_id for run in runs.values()}
     if action.uses_live_version:
@@ -80,7 +79,8 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
                 started_by=action.asked_by,
                 priority=Priority(run.priority),
                 labels=[*labels, action.label],
-                **_find_own_limits(run, own),
+                metadata=run.metadata,
+                **find_own_limits(run, own),
             )
     except InputError as error:
         first = str(error.problems[0]) if error.problems else str(error)
@@ -94,15 +94,3 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
         logger.exception("Run %s can't be run again.", run.pk)
         return "ToolFlow failed to start it; the log says why."
     return ""
-
-
-def _find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
-    """The budgets and the time limit that a run was given beyond what its version says."""
-    spec = version.flow_spec
-    seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
-    given = {
-        "token_budget": (run.token_budget, spec.token_budget),
-        "cost_budget": (run.cost_budget, spec.cost_budget),
-        "time_limit": (seconds, spec.time_limit),
-    }
-    return {name: own for name, (own, inherited) in given.items() if own != inherited}
