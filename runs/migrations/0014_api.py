@@ -62,6 +62,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-created"],
+                "verbose_name": "API token",
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(("scope__in", ["read", "run", "edit"])), name="token_scope_known"

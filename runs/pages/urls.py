@@ -3,6 +3,7 @@
 from django.urls import path
 
 from runs.pages import (
+    api_tokens,
     attempt_output,
     attempt_parts,
     bulk,
@@ -14,6 +15,7 @@ from runs.pages import (
     saved_views,
     start,
     views,
+    webhooks,
     workers,
 )
 
@@ -27,6 +29,8 @@ urlpatterns = [
     *bulk.urls,
     *saved_views.urls,
     *attempt_output.urls,
+    *api_tokens.urls,
+    *webhooks.urls,
     path("runs/", views.show_runs, name="list"),
     path("runs/new/", start.choose_flow, name="choose-flow"),
     path("runs/new/<slug:flow_name>/", start.start_run, name="start"),

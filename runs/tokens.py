@@ -1,0 +1,104 @@
+"""Making, listing and revoking tokens for the API: what the page of tokens and the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from runs.models import ApiToken, TokenScope
+
+LONGEST_NAME = 100
+LONGEST_LIFE = timedelta(days=3650)
+MOST_ACTIVE = 50
+"""Active tokens that one user may have."""
+MOST_LISTED = 200
+"""Tokens of one user that are listed, of those that are active and of the others: the newest."""
+
+LIFETIMES: Mapping[str, timedelta | None] = {
+    "30d": timedelta(days=30),
+    "90d": timedelta(days=90),
+    "365d": timedelta(days=365),
+    "never": None,
+}
+"""How long a token lasts, as forms offer it and the command line takes it; there it can be any number of days."""
+DEFAULT_LIFETIME = "90d"
+
+
+class TokenRefusedError(ValueError):
+    """A token that can't be made. ``field`` says what is wrong (``name``, ``scope`` or ``expires``), the text why."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+def read_lifetime(text: str) -> timedelta | None:
+    """``90d`` as a length of time, ``never`` as None. Raises ``TokenRefusedError`` for anything else."""
+    if text in LIFETIMES:
+        return LIFETIMES[text]
+    days = text.removesuffix("d")
+    if days != text and days.isascii() and days.isdigit() and len(days) < 6:
+        lifetime = timedelta(days=int(days))
+        if timedelta(0) < lifetime <= LONGEST_LIFE:
+            return lifetime
+    raise TokenRefusedError(
+        "expires", f"“{text[:40]}” is no expiry: write “90d” for 90 days (at most {LONGEST_LIFE.days}), or “never”."
+    )
+
+
+def make_token(*, user: User, name: str, scope: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
+    """Make a token for ``user``; gives its row, and what is sent, which nobody can find out later.
+
+    ``lifetime`` is how long it lasts, None for ever. Raises ``TokenRefusedError``, one at a time.
+    """
+    name = " ".join(name.split())
+    _refuse_name(name)
+    if scope not in TokenScope.values:
+        known = ", ".join(f"“{value}”" for value in TokenScope.values)
+        raise TokenRefusedError("scope", f"“{scope[:40]}” is no scope; known are {known}.")
+    with transaction.atomic():
+        # A form that is sent twice must not leave a second token that nobody has seen: one after the other.
+        User.objects.select_for_update().get(pk=user.pk)
+        active = ApiToken.objects.filter(user=user).active(timezone.now())
+        names = set(active.values_list("name", flat=True))
+        if name in names:
+            raise TokenRefusedError(
+                "name", f"There is an active token “{name}” already; revoke that one first, or choose another name."
+            )
+        if len(names) >= MOST_ACTIVE:
+            raise TokenRefusedError("name", f"There are {MOST_ACTIVE} active tokens already; revoke one first.")
+        row, token = ApiToken.objects.create(user=user, name=name, scope=scope, expiry=lifetime)
+    return row, str(token)
+
+
+def _refuse_name(name: str) -> None:
+    if not name:
+        raise TokenRefusedError("name", "A token needs a name: what will use it?")
+    if len(name) > LONGEST_NAME:
+        raise TokenRefusedError(
+            "name", f"The name of a token has at most {LONGEST_NAME} characters; this one has {len(name)}."
+        )
+    if not name.isprintable():
+        raise TokenRefusedError("name", "The name of a token can’t have characters that nobody sees.")
+
+
+def list_tokens(user: User, now: datetime) -> tuple[Sequence[ApiToken], Sequence[ApiToken]]:
+    """The active tokens of ``user``, then those that expired or were revoked; each the newest first. Two queries."""
+    own = ApiToken.objects.select_related("user").filter(user=user).order_by("-created")
+    return list(own.active(now)[:MOST_LISTED]), list(own.ended(now)[:MOST_LISTED])
+
+
+def find_token(user: User, key: str) -> ApiToken | None:
+    """The token of ``user`` that begins with ``key``, as ``token_key`` gives it; None for those of others."""
+    found: ApiToken | None = ApiToken.objects.select_related("user").filter(user=user, token_key=key).first()
+    return found
+
+
+def revoke_token(token: ApiToken) -> bool:
+    """Revoke a token from now on. False if it let nobody in any more."""
+    count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
+    return count == 1
