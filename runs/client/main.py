@@ -1,0 +1,71 @@
+"""The command ``toolflow``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer._click.exceptions import ClickException
+
+from flows import __version__
+from runs.client import flows, runs
+from runs.client.errors import REFUSED, ClientError
+from runs.client.printing import print_line
+from runs.client.server import DEFAULT_URL
+
+app = typer.Typer(
+    help="Run flows and look into their history, over the REST API of a ToolFlow installation. TOOLFLOW_TOKEN is the "
+    "token to sign in with. Exit status: 0 done, or the run succeeded; 1 the run failed; 2 it errored or was "
+    "cancelled; 3 wrong use, or the server refused or could not be reached.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(runs.start_run)
+app.command("runs")(runs.list_runs)
+app.command("show")(runs.show_run)
+app.command("cancel")(runs.cancel_runs)
+app.add_typer(flows.commands, name="flows")
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print_line(f"toolflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def read_options(
+    context: typer.Context,
+    url: Annotated[str, typer.Option(envvar="TOOLFLOW_URL", help="Where ToolFlow is.")] = DEFAULT_URL,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keep what all commands need."""
+    context.obj = url
+
+
+def main() -> None:
+    """Do what the command line says, and end the process with its exit status."""
+    try:
+        status = app(prog_name="toolflow", standalone_mode=False)
+        sys.stdout.flush()
+    except ClickException as error:
+        # The framework’s own exit status for wrong use is what a run that errored has.
+        error.show()
+        status = REFUSED
+    except ClientError as error:
+        print_line(f"toolflow: {error.sentence}", is_error=True)
+        for line in error.details:
+            print_line(f"  {line}", is_error=True)
+        status = REFUSED
+    except (BrokenPipeError, SystemExit):
+        # Whoever read along has seen enough. The framework ends commands only for that by itself, with the status of a
+        # run that failed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

@@ -1,0 +1,220 @@
+"""Commands about runs: start one, list them, show and cancel them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from flows.engine.json_value import parse_object
+from runs.client.errors import RUN_EXITS, SUCCEEDED, ClientError
+from runs.client.printing import (
+    format_cost,
+    format_count,
+    format_seconds,
+    format_time,
+    paint,
+    print_json,
+    print_line,
+    print_table,
+)
+from runs.client.run_report import print_attempt, print_blocking_attempt, print_run
+from runs.client.server import Server
+from runs.client.waiting import wait_for_end
+
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON as the API gives it.")]
+RUN_ID = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
+
+
+def start_run(
+    context: typer.Context,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The name of the flow, as in its address.")],
+    input: Annotated[
+        str, typer.Option("--input", "-i", metavar="@FILE", help="@file.json, - for standard input, or JSON itself.")
+    ],
+    version: Annotated[int | None, typer.Option(min=1, help="A version’s number; the live one if left out.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="A label; may be repeated.")] = None,
+    priority: Annotated[str | None, typer.Option(help="high, normal or low.")] = None,
+    token_budget: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
+    cost_budget: Annotated[str | None, typer.Option(metavar="USD", help="What the run may cost.")] = None,
+    time_limit: Annotated[int | None, typer.Option(metavar="SECONDS", help="How long the run may take.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end, and print the last output.")] = False,
+    as_json: AS_JSON = False,
+) -> int:
+    """Start a run of a flow.
+
+    With --wait the exit status is 0 if it succeeded, 1 if it failed, 2 if it errored or was cancelled; without it, 0
+    once the run is queued.
+    """
+    server = find_server(context)
+    terms: dict[str, Any] = {
+        "version": version,
+        "labels": label,
+        "priority": priority,
+        "token_budget": token_budget,
+        "cost_budget": cost_budget,
+        "time_limit": time_limit,
+    }
+    body: dict[str, Any] = {"flow": flow, "input": read_input(input)}
+    body |= {name: value for name, value in terms.items() if value is not None}
+    # Under one key it may be sent again: two runs are never started by one command.
+    run = server.ask("POST", "runs", json=body, headers={"Idempotency-Key": str(uuid4())}).json()
+    if not wait:
+        if as_json:
+            print_json(run)
+        else:
+            print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", paint(run["status"]))
+            print_line(run["page_url"], is_error=True)
+        return SUCCEEDED
+    try:
+        run = wait_for_end(server, run)
+    except KeyboardInterrupt:
+        print_line(f"\nRun {run['id']} goes on; “toolflow cancel {run['id']}” would end it.", is_error=True)
+        raise
+    run = server.get(f"runs/{run['id']}")
+    if as_json:
+        print_json(run)
+    else:
+        _print_end(run)
+    return RUN_EXITS[run["status"]]
+
+
+def _print_end(run: dict[str, Any]) -> None:
+    """The last output alone goes where another program may read it; everything else stands beside it."""
+    print_line(f"Run {run['id']}: ", paint(run["status"]), f". {run['end_sentence'] or ''}", is_error=True)
+    if run["status"] == "succeeded":
+        print_json(run["steps"][-1]["attempts"][-1]["output"])
+    else:
+        print_blocking_attempt(run, is_error=True)
+        print_line(run["page_url"], is_error=True)
+
+
+def list_runs(
+    context: typer.Context,
+    search: Annotated[str | None, typer.Option("--search", "-q", help="Words in inputs, outputs and issues.")] = None,
+    flow: Annotated[str | None, typer.Option(help="The name of a flow.")] = None,
+    version: Annotated[int | None, typer.Option(help="A version of that flow.")] = None,
+    status: Annotated[str | None, typer.Option(help="One status, or several with commas: failed,errored.")] = None,
+    severity: Annotated[str | None, typer.Option(help="With an issue of at least this severity.")] = None,
+    audit: Annotated[str | None, typer.Option(help="With an issue that this audit found.")] = None,
+    code: Annotated[str | None, typer.Option(help="With an issue of this code.")] = None,
+    model: Annotated[str | None, typer.Option(help="That asked this model.")] = None,
+    label: Annotated[str | None, typer.Option(help="With this label.")] = None,
+    since: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Created on this day or later.")] = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Created on this day or before.")] = None,
+    cost: Annotated[str | None, typer.Option(metavar="USD", help="That cost more.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="That used more tokens.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="USER", help="Started by this user.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")] = 20,
+    as_json: AS_JSON = False,
+) -> int:
+    """List runs, the newest first."""
+    filters = {
+        "q": search,
+        "flow": flow,
+        "version": version,
+        "status": status,
+        "severity": severity,
+        "audit": audit,
+        "code": code,
+        "model": model,
+        "label": label,
+        "from": since,
+        "to": until,
+        "cost": cost,
+        "tokens": tokens,
+        "by": by,
+    }
+    runs = list(find_server(context).list("runs", limit, **filters))
+    if as_json:
+        print_json(runs)
+    elif not runs:
+        print_line("There are no such runs.", is_error=True)
+    else:
+        columns = ("RUN", "FLOW", "VERSION", "STATUS", "STEPS", "ATTEMPTS", "TOKENS", "COST", "DURATION", "CREATED")
+        print_table(columns, map(_make_row, runs), right=("RUN", "VERSION", "ATTEMPTS", "TOKENS", "COST", "DURATION"))
+    return SUCCEEDED
+
+
+def _make_row(run: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        run["id"],
+        run["flow"],
+        run["version"],
+        run["status"],
+        f"{run['steps_passed']}/{run['step_count']}",
+        format_count(run["attempt_count"]),
+        format_count(run["usage"]["total"]),
+        format_cost(run["usage"]["cost"]),
+        format_seconds(run["duration"]),
+        format_time(run["created_at"]),
+    )
+
+
+def show_run(
+    context: typer.Context,
+    run_id: RUN_ID,
+    issues: Annotated[bool, typer.Option("--issues", help="With the issues of each attempt.")] = False,
+    outputs: Annotated[bool, typer.Option("--outputs", help="With the output of each attempt.")] = False,
+    final: Annotated[bool, typer.Option("--final", help="Only the attempt of each step that decided.")] = False,
+    min_severity: Annotated[str | None, typer.Option(help="Issues of at least this severity.")] = None,
+    as_json: AS_JSON = False,
+) -> int:
+    """Show a run and its attempts, each with its own output and its own issues if asked for."""
+    server = find_server(context)
+    run = server.get(f"runs/{run_id}", attempts="final" if final else None, min_severity=min_severity)
+    if as_json:
+        print_json(run)
+        return SUCCEEDED
+    print_run(run)
+    if issues or outputs:
+        for step in run["steps"][1:]:
+            for attempt in step["attempts"]:
+                print_attempt(step["name"], attempt, has_output=outputs, has_issues=issues)
+    return SUCCEEDED
+
+
+def cancel_runs(
+    context: typer.Context,
+    run_ids: Annotated[list[int], typer.Argument(metavar="RUN…", min=1, help="Numbers of runs.")],
+    as_json: AS_JSON = False,
+) -> int:
+    """Cancel runs that are queued or running."""
+    server = find_server(context)
+    runs = []
+    for run_id in run_ids:
+        runs.append(server.ask("POST", f"runs/{run_id}/cancel").json())
+        if not as_json:
+            is_over = runs[-1]["status"] == "cancelled"
+            print_line(f"Run {run_id} is cancelled." if is_over else f"Run {run_id} is about to be cancelled.")
+    if as_json:
+        print_json(runs)
+    return SUCCEEDED
+
+
+def find_server(context: typer.Context) -> Server:
+    """The server that the command was told of. Raises ``ClientError`` without a token."""
+    return Server.from_environment(context.obj)
+
+
+def read_input(source: str) -> dict[str, Any]:
+    """The object that an option names. Raises ``ClientError`` that says what is wrong where."""
+    try:
+        if source == "-":
+            text, name = sys.stdin.read(), "Standard input"
+        elif source.startswith("@"):
+            path = Path(source.removeprefix("@"))
+            text, name = path.read_text(encoding="utf-8-sig"), str(path)
+        else:
+            text, name = source, "The input"
+    except OSError as error:
+        raise ClientError(f"{source.removeprefix('@')} can’t be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ClientError(f"{source.removeprefix('@')} is not UTF-8: byte {error.start} can’t be read.") from None
+    try:
+        return parse_object(text)
+    except ValueError as error:
+        raise ClientError(f"{name}: {error}") from None

@@ -1,0 +1,107 @@
+"""The command ``toolflow`` as automators run it: a process of its own, against a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+
+from runs.access_groups import create_groups
+from tests.api.asking import make_token, make_user
+from tests.api.event_reading import serve
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Terminal:
+    """Where somebody types commands; ``environment`` is what they have set."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOOLFLOW_")}
+        self.environment = {**inherited, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **environment}
+        self._begun: list[subprocess.Popen[str]] = []
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begin a command that waits for something."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runs.client", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._begun.append(process)
+        return process
+
+    def run(self, *arguments: str, stdin: str = "") -> Done:
+        """Run a command to its end."""
+        return self.end(self.begin(*arguments), stdin)
+
+    def end(self, process: subprocess.Popen[str], stdin: str = "") -> Done:
+        """What a command leaves behind that has begun."""
+        out, err = process.communicate(stdin, timeout=PATIENCE)
+        assert "Traceback" not in err, err
+        return Done(process.returncode, out, err)
+
+    def close(self) -> None:
+        """End what is left of commands, where a test went wrong."""
+        for process in self._begun:
+            if process.poll() is None:
+                process.kill()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+@pytest.fixture
+def server(transactional_db: None) -> Iterator[str]:
+    """The address of the site, served as in production."""
+    create_groups(apps=apps, using="default")
+    with serve() as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def make_terminal(server: str, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Makes the terminal of somebody in a group."""
+    terminals = []
+
+    def make(group: str, **environment: str) -> Terminal:
+        token = make_token(make_user(group.lower(), group))
+        terminals.append(Terminal(tmp_path, TOOLFLOW_URL=server, TOOLFLOW_TOKEN=token, **environment))
+        return terminals[-1]
+
+    yield make
+    for terminal in terminals:
+        terminal.close()
+
+
+@pytest.fixture
+def terminal(make_terminal: Callable[..., Terminal]) -> Terminal:
+    """The terminal of an editor."""
+    return make_terminal("Editor")
