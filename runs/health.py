@@ -1,0 +1,108 @@
+"""What load balancers and orchestrators ask: is the process alive, and can the installation do its work?
+
+Anybody may ask: the answers say which part is away, and nothing else. They need no session, and are for nobody's cache.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+
+from django.db import connections
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from django_q.brokers import get_broker
+
+from runs.models import Worker
+
+PATIENCE = 2.0
+"""Seconds that the parts have to answer."""
+FRESH = 1.0
+"""Seconds for which an answer is given again: whoever asks more often costs nothing more."""
+
+logger = logging.getLogger(__name__)
+
+
+@require_safe
+@never_cache
+def show_alive(request: HttpRequest) -> JsonResponse:
+    """200 as long as the process answers. Looks at nothing else: starting it anew would mend nothing else."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def show_ready(request: HttpRequest) -> JsonResponse:
+    """200 if the database and the broker answer and a worker was heard of lately, else 503; and which of them."""
+    found = readiness.read()
+    is_ready = all(found.values())
+    document = {name: _name_state(is_well) for name, is_well in {"status": is_ready, **found}.items()}
+    return JsonResponse(document, status=200 if is_ready else 503)
+
+
+def _name_state(is_well: bool) -> str:
+    return "ok" if is_well else "unavailable"
+
+
+def look_at_database() -> bool:
+    """Whether the database answers."""
+    Worker.objects.exists()
+    return True
+
+
+def look_at_broker() -> bool:
+    """Whether the queue's broker answers."""
+    get_broker().queue_size()
+    return True
+
+
+def look_at_worker() -> bool:
+    """Whether a worker was heard of lately."""
+    return Worker.objects.alive().exists()
+
+
+class Readiness:
+    """Looks at each part in a thread of its own, so that one that hangs keeps nobody waiting longer than is said.
+
+    There is one look at a part at a time, however many ask.
+    """
+
+    def __init__(self, parts: Mapping[str, Callable[[], bool]]) -> None:
+        self._parts = parts
+        self._threads = ThreadPoolExecutor(max_workers=max(1, len(parts)), thread_name_prefix="readiness")
+        self._lock = threading.Lock()
+        self._looks: dict[str, tuple[float, Future[bool]]] = {}
+
+    def read(self) -> dict[str, bool]:
+        """By part whether it is well. Takes ``PATIENCE`` at most."""
+        looks = {name: self._look(name) for name in self._parts}
+        done, _ = wait_for(looks.values(), timeout=PATIENCE)
+        return {name: look in done and look.result() for name, look in looks.items()}
+
+    def _look(self, name: str) -> Future[bool]:
+        """The look at a part that is under way or fresh, or a new one."""
+        with self._lock:
+            begun_at, look = self._looks.get(name, (0.0, None))
+            if look is None or (look.done() and time.monotonic() - begun_at >= FRESH):
+                look = self._threads.submit(_try_look, name, self._parts[name])
+                self._looks[name] = time.monotonic(), look
+            return look
+
+
+def _try_look(name: str, look: Callable[[], bool]) -> bool:
+    try:
+        return look()
+    except Exception as error:  # noqa: BLE001  # whatever keeps a part from answering, it is away
+        logger.warning("The %s is not ready: %s", name, error)
+        return False
+    finally:
+        # The next look is seconds away, and this thread does nothing else.
+        connections.close_all()
+
+
+readiness = Readiness({"database": look_at_database, "broker": look_at_broker, "worker": look_at_worker})

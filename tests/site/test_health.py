@@ -1,0 +1,126 @@
+"""What load balancers and orchestrators are told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from runs import health
+from runs.health import Readiness
+from runs.models import Worker
+from runs.models.run import in_future
+from tests.runs.builders import make_worker
+
+# What is looked at is looked at in threads, which see what is committed.
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ALL_WELL = {"status": "ok", "database": "ok", "broker": "ok", "worker": "ok"}
+
+
+@pytest.fixture(autouse=True)
+def _look_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "FRESH", 0.0)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Callable[[], bool]]:
+    """A look that hangs until the end of the test."""
+    end = threading.Event()
+
+    def look() -> bool:
+        return end.wait(60)
+
+    yield look
+    end.set()
+
+
+def ask(address: str = "/readyz", method: str = "GET") -> tuple[int, Any]:
+    """Status and document, for a stranger."""
+    answer = Client().generic(method, address)
+    return answer.status_code, json.loads(answer.content) if answer.content else None
+
+
+def test_a_process_that_answers_is_alive_whatever_else_is_not(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        assert ask("/healthz") == (200, {"status": "ok"})
+
+
+def test_an_installation_with_a_worker_is_ready() -> None:
+    make_worker()
+    assert ask() == (200, ALL_WELL)
+
+
+def test_without_a_worker_that_was_heard_of_lately_it_is_not() -> None:
+    assert ask() == (503, {**ALL_WELL, "status": "unavailable", "worker": "unavailable"})
+    make_worker()
+    Worker.objects.update(heartbeat_at=in_future(-timedelta(seconds=40)))
+    assert ask() == (503, {**ALL_WELL, "status": "unavailable", "worker": "unavailable"})
+
+
+def test_a_database_that_refuses_is_named_and_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> bool:
+        raise OperationalError("connection to db.internal failed for user toolflow")
+
+    make_worker()
+    parts = {"database": refuse, "broker": health.look_at_broker, "worker": health.look_at_worker}
+    monkeypatch.setattr(health, "readiness", Readiness(parts))
+    assert ask() == (503, {**ALL_WELL, "status": "unavailable", "database": "unavailable"})
+
+
+def test_a_part_that_hangs_keeps_nobody_waiting_and_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, hanging: Callable[[], bool]
+) -> None:
+    looks = []
+
+    def look() -> bool:
+        looks.append(threading.get_ident())
+        return hanging()
+
+    make_worker()
+    monkeypatch.setattr(health, "PATIENCE", 0.1)
+    parts = {"database": health.look_at_database, "broker": look, "worker": health.look_at_worker}
+    monkeypatch.setattr(health, "readiness", Readiness(parts))
+    for _ in range(3):
+        assert ask() == (503, {**ALL_WELL, "status": "unavailable", "broker": "unavailable"})
+    assert len(looks) == 1
+
+
+def test_many_who_ask_within_a_second_cost_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "FRESH", 3600.0)
+    looks = []
+    monkeypatch.setattr(health, "readiness", Readiness({"database": lambda: looks.append(1) or True}))  # type: ignore[func-returns-value]
+    assert [ask()[0] for _ in range(5)] == [200] * 5
+    assert len(looks) == 1
+
+
+def test_redis_is_what_is_looked_at_where_it_is_the_broker(
+    redis_url: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_q.conf.Conf.ORM", None)
+    for url, is_there in ((redis_url, True), ("redis://127.0.0.1:1", False)):
+        monkeypatch.setattr("django_q.conf.Conf.REDIS", url)
+        monkeypatch.setattr(health, "readiness", Readiness({"broker": health.look_at_broker}))
+        assert ask()[1]["broker"] == ("ok" if is_there else "unavailable")
+
+
+@pytest.mark.parametrize("address", ["/healthz", "/readyz"])
+def test_answers_are_for_nobody_s_cache_and_leave_no_cookie(address: str) -> None:
+    answer = Client().get(address)
+    assert answer["Content-Type"] == "application/json"
+    assert "no-store" in answer["Cache-Control"]
+    assert not answer.cookies
+    assert "Cookie" not in answer.get("Vary", "")
+
+
+@pytest.mark.parametrize("address", ["/healthz", "/readyz"])
+def test_a_head_request_says_the_same_without_words_and_others_are_refused(address: str) -> None:
+    make_worker()
+    assert ask(address, "HEAD") == (200, None)
+    assert ask(address, "POST")[0] == 405
