@@ -119,6 +119,8 @@ def web_server_command(host: str, port: int) -> list[str]:
         "toolflow_site.asgi:application",
         *("--host", host, "--port", str(port)),
         *("--log-level", "warning", "--no-access-log", "--no-server-header"),
+        # Streams of events have no end of their own; whoever reads one asks again where it broke off.
+        *("--timeout-graceful-shutdown", "5"),
     ]
 
 
