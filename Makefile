@@ -81,8 +81,11 @@ $(BENCH_VENV)/bin/pip:
 services: ## Install and start PostgreSQL, Redis and Chromium for the tests (Debian, as root)
 	@scripts/start_services
 
-schema: dev ## Write docs/flow.schema.json anew
+schema: export TOOLFLOW_DATA_DIR := $(CURDIR)/$(VENV)/lint-data
+schema: export TOOLFLOW_ENV_FILE := /dev/null
+schema: dev ## Write docs/flow.schema.json and docs/openapi.yaml anew
 	$(BIN)/python scripts/write_flow_schema.py
+	$(BIN)/python scripts/write_api_schema.py
 
 lock: dev ## Pin what requirements/*.in ask for (ARGS=--upgrade for newer versions)
 	$(LOCK) $(ARGS) requirements/base.in -o requirements/base.txt

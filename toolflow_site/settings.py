@@ -7,6 +7,7 @@ embedded: SQLite, a generated secret key and all other state in ``var/``, and th
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
@@ -56,6 +57,16 @@ TOOLFLOW_PLUGIN_WAIT = environment.read_integer("TOOLFLOW_PLUGIN_WAIT", 900, min
 
 TOOLFLOW_API_MAX_BODY = environment.read_integer("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
 """Bytes that the body of a request to the API may have."""
+TOOLFLOW_API_READS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_READS_PER_MINUTE", 12_000, minimum=1)
+TOOLFLOW_API_WRITES_PER_MINUTE = environment.read_integer("TOOLFLOW_API_WRITES_PER_MINUTE", 12_000, minimum=1)
+"""Requests to the API that a token may make, or a user who is signed in on the pages."""
+TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
+"""Requests to the API that one address may make without a token that lets it in."""
+
+TOOLFLOW_WEBHOOK_SECRET = environment.read_webhook_secrets("TOOLFLOW_WEBHOOK_SECRET")
+"""What webhooks are signed with, the newest first; without any it follows from the secret key."""
+TOOLFLOW_WEBHOOK_ALLOW = environment.read_targets("TOOLFLOW_WEBHOOK_ALLOW")
+"""Hosts and networks that webhooks may reach besides the internet, and without TLS."""
 
 # Django
 
@@ -79,7 +90,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "knox",
     "drf_spectacular",
-    "drf_spectacular_sidecar",
     "flows",
     "runs",
 ]
@@ -181,15 +191,45 @@ CONTENT_SECURITY_POLICY = {
 KNOX_TOKEN_MODEL = "runs.ApiToken"  # noqa: S105  # the name of a model
 MIGRATION_MODULES = {"knox": None}
 REST_KNOX = {"AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "tf_"}
-REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema", "UNICODE_JSON": True}
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNICODE_JSON": True,
+    # What is wanted stands in the Accept header; a parameter that no endpoint knows is refused like any other.
+    "URL_FORMAT_OVERRIDE": None,
+}
 SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",
     "TITLE": "ToolFlow",
     "VERSION": "1",
-    "SERVE_INCLUDE_SCHEMA": False,
+    "DESCRIPTION": (
+        "Everything that the pages of ToolFlow can do, for scripts. Start with the guide “Automate ToolFlow”.\n\n"
+        "Sign in with `Authorization: Bearer tf_…`. Bodies are JSON in which unknown fields are errors, as are unknown "
+        "query parameters. Times are ISO 8601 in UTC, costs are decimal texts in USD, what is absent is `null`. "
+        "Whatever can’t be done is answered with a problem document (RFC 9457)."
+    ),
+    "LICENSE": {"name": "MIT", "identifier": "MIT"},
+    "TAGS": [
+        {"name": "Runs", "description": "Start runs, follow them, and read what was produced and what was wrong."},
+        {"name": "Flows", "description": "What may run: flows and their versions, as documents like flow files."},
+        {"name": "Statistics", "description": "Figures of flows and audits, and what models used."},
+        {"name": "Documentation", "description": "This description."},
+    ],
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SCHEMA_PATH_PREFIX_TRIM": True,
+    "ENUM_SUFFIX": "",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {
+        "RunStatus": "runs.models.RunStatus.values",
+        "EndReason": "runs.models.EndReason.values",
+        "TokenScope": "runs.models.TokenScope.values",
+        "Severity": "runs.api.schema_completion.SEVERITIES",
+        "Outcome": "runs.api.schema_completion.OUTCOMES",
+    },
+    "POSTPROCESSING_HOOKS": [
+        "runs.api.schema_completion.know_choices_by_values",
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "runs.api.schema_completion.complete_schema",
+    ],
 }
 
 # The queue
@@ -217,6 +257,28 @@ Q_CLUSTER = {
     "guard_cycle": 0.5,
     **environment.read_broker("TOOLFLOW_REDIS_URL"),
 }
+
+# Caches
+
+_MEMORY = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
+CACHES: dict[str, dict[str, Any]] = {
+    # What a process remembers for a moment. It never waits for another one.
+    "default": {**_MEMORY, "LOCATION": "default"},
+    # How many requests somebody made to the API. With Redis all web servers know it.
+    "throttling": {**_MEMORY, "LOCATION": "throttling"},
+}
+if _redis := Q_CLUSTER.get("redis"):
+    CACHES["throttling"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "KEY_PREFIX": "toolflow",
+        "LOCATION": "rediss://" if _redis["ssl"] else "redis://",
+        "OPTIONS": {
+            **{name: value for name, value in _redis.items() if name != "ssl"},
+            # Seconds. Every request to the API waits for it.
+            "socket_connect_timeout": 0.5,
+            "socket_timeout": 0.5,
+        },
+    }
 
 LOGGING = {
     "version": 1,

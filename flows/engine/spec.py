@@ -33,7 +33,7 @@ MAX_SCHEMA_BYTES = 64 * 1024
 Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH)]
 """CEL text, or ``python:name`` for a registered function."""
 
-Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False, strict=True)]
 MaxTokens = Annotated[StrictInt, Field(ge=1)]
 
 MAX_TOKEN_BUDGET = 10**15

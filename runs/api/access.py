@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
+from rest_framework.exceptions import NotAuthenticated
 from rest_framework.permissions import BasePermission
 
 from runs.models import ApiToken, TokenScope
@@ -36,10 +37,10 @@ class HasNeed(BasePermission):
     """Lets through who has what the endpoint names for the method."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Whether somebody is signed in. Raises ``PermissionDenied`` with a sentence if that is not enough."""
+        """True. Raises ``NotAuthenticated`` or ``PermissionDenied`` with a sentence for whoever is kept out."""
         endpoint: ApiView = view
         if not request.user.is_authenticated:
-            return False
+            raise NotAuthenticated("Send a token as “Authorization: Bearer tf_…”. The page “API tokens” makes them.")
         need = endpoint.needs.get("GET" if request.method == "HEAD" else str(request.method))
         if need is None:
             return True

@@ -10,17 +10,29 @@ from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
 from knox.settings import CONSTANTS
 from rest_framework import exceptions
+from rest_framework.authentication import get_authorization_header
 
 from runs.models import ApiToken
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+    from rest_framework.request import Request
 
 USE_NOTED_EACH = timedelta(minutes=1)
 
 
 class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox ships no types
     """``Authorization: Bearer tf_…``. Tokens that expired or were revoked stay listed for their owners."""
+
+    def authenticate(self, request: Request) -> tuple[AbstractBaseUser, ApiToken] | None:
+        """The owner and the token; None if none was sent. Raises ``AuthenticationFailed`` with a sentence."""
+        # Other schemes may be those of a server before this one, whose users sign in on the pages.
+        scheme, *rest = get_authorization_header(request).split() or [b""]
+        if scheme.lower() not in (b"bearer", b"token"):
+            return None
+        if scheme.lower() != b"bearer" or len(rest) != 1:
+            raise exceptions.AuthenticationFailed("Send a token as “Authorization: Bearer tf_…”, in one word.")
+        return self.authenticate_credentials(rest[0])
 
     def authenticate_credentials(self, token: bytes) -> tuple[AbstractBaseUser, ApiToken]:
         """The owner and the token. Raises ``AuthenticationFailed`` with a sentence."""

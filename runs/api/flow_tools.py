@@ -1,5 +1,176 @@
-"""Stub."""
+"""What helps to write flows: check a definition, see the request of a step, and have an output audited."""
 
-from django.urls import URLPattern
+from __future__ import annotations
 
-urls: list[URLPattern] = []
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from flows.engine.issues import Issue
+from flows.engine.plugins import registry
+from flows.engine.spec_check import find_doubts
+from flows.models import Flow
+from flows.portability import plan_load
+from flows.throttle import find_wait
+from runs.api.access import CHANGE_FLOWS
+from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
+from runs.api.flow_trial import Trial
+from runs.api.flows import FlowView
+from runs.api.flows_schema import (
+    FLOW_BODY,
+    TAGS,
+    PreviewAnswerSerializer,
+    PreviewSerializer,
+    TryAuditsSerializer,
+    ValidFlowSerializer,
+    VerdictSerializer,
+)
+from runs.api.schema_parts import problem_responses
+from runs.api.view import ApiView
+from runs.try_out.preview import preview_attempt
+from runs.try_out.verdict import judge
+
+TRIES_A_MINUTE = 60
+"""Of one user, together with those in the editor: expressions and plug-ins may take long."""
+
+
+class ValidateView(ApiView):
+    """Checks flows."""
+
+    needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
+    parser_classes: Any = (FlowJSONParser, FlowYAMLParser)
+
+    @extend_schema(
+        operation_id="validateFlow",
+        tags=TAGS,
+        summary="Check a flow without saving it",
+        description="By the same rules by which it would be stored. All mistakes are told at once.",
+        request=FLOW_BODY,
+        responses={200: ValidFlowSerializer, **problem_responses(400, 401, 403, 413, 415, 422)},
+    )
+    def post(self, request: Request) -> Response:
+        """Check the flow in the body."""
+        plan = plan_load(read_flow_body(request))
+        doubts = find_doubts(plan.spec, default_model=settings.TOOLFLOW_MODEL)
+        return Response(
+            {
+                "valid": True,
+                "name": plan.spec.name,
+                "digest": plan.spec.digest,
+                "would_make_version": None if plan.is_unchanged else plan.number,
+                "warnings": [{"detail": doubt.message, "pointer": doubt.path} for doubt in doubts],
+            }
+        )
+
+
+class _TryingView(ApiView):
+    """Tries a step. The editor's tries and these share one limit."""
+
+    needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Let nobody through who may not, or who tries too often."""
+        super().initial(request, *args, **kwargs)
+        wait = find_wait("try", request.user.pk, most=TRIES_A_MINUTE, seconds=60, now=time.time())
+        if wait:
+            raise exceptions.Throttled(wait)
+
+
+class PreviewView(_TryingView):
+    """Shows requests."""
+
+    @extend_schema(
+        operation_id="previewFlowStep",
+        tags=TAGS,
+        summary="See the request of a step",
+        description="The exact request that the next attempt of a step would send, or what a local step computes. "
+        "No model is called, and nothing is stored.",
+        request=PreviewSerializer,
+        responses={200: PreviewAnswerSerializer, **problem_responses(400, 401, 403, 413, 415, 422, 429)},
+    )
+    def post(self, request: Request) -> Response:
+        """Build the request."""
+        trial = Trial.read(request, PreviewSerializer)
+        found = asyncio.run(preview_attempt(trial.spec, trial.basis, trial.index, registry))
+        return Response(
+            {
+                **trial.describe(),
+                "request": found.request,
+                "output": found.output,
+                "issues": _describe_issues(found.notes),
+                "problem": found.problem or None,
+            }
+        )
+
+
+class TryAuditsView(_TryingView):
+    """Audits outputs."""
+
+    @extend_schema(
+        operation_id="tryFlowAudits",
+        tags=TAGS,
+        summary="Have an output audited",
+        description="What an attempt of a step would make of an output: its issues, and whether it passes. "
+        "No model is called, and nothing is stored.",
+        request=TryAuditsSerializer,
+        responses={200: VerdictSerializer, **problem_responses(400, 401, 403, 413, 415, 422, 429)},
+    )
+    def post(self, request: Request) -> Response:
+        """Audit the output."""
+        trial = Trial.read(request, TryAuditsSerializer)
+        verdict = asyncio.run(judge(trial.spec, trial.basis, trial.index, trial.find_output(), registry))
+        judgement = verdict.judgement
+        return Response(
+            {
+                **trial.describe(),
+                "outcome": judgement.outcome.value,
+                "output": judgement.output,
+                "raw_output": judgement.raw_output,
+                "failure_reason": judgement.failure_reason or None,
+                "issues": _describe_issues(judgement.issues),
+                "audits": [
+                    {
+                        "name": audit.name,
+                        "fail_at": audit.fail_at.value,
+                        "passed": audit.passed,
+                        "issue_count": len(audit.issues),
+                    }
+                    for audit in verdict.audits
+                ],
+            }
+        )
+
+
+def _describe_issues(issues: Iterable[Issue]) -> list[dict[str, Any]]:
+    return [issue.model_dump(mode="json") for issue in issues]
+
+
+def _share_address(tool: type[ApiView], name: str) -> Callable[..., HttpResponseBase]:
+    """The view of an address that is a tool's and, if a flow has its name, that flow's."""
+    use_tool, use_flow = tool.as_view(), FlowView.as_view()
+
+    @wraps(use_tool)
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        if request.method != "POST" and Flow.objects.filter(name=name).exists():
+            return use_flow(request, name=name)
+        return use_tool(request)
+
+    return answer
+
+
+_TOOLS: dict[str, type[ApiView]] = {"validate": ValidateView, "preview": PreviewView, "try-audits": TryAuditsView}
+urls: list[URLPattern] = [
+    *(path(f"flows/{name}", _share_address(tool, name), name=f"flow-{name}") for name, tool in _TOOLS.items()),
+    path("flows/<slug:name>", FlowView.as_view(), name="flow"),
+]

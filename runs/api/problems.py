@@ -109,7 +109,12 @@ _TITLES = {HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content"}
 
 def _write_error(error: Problem, status: HTTPStatus) -> dict[str, str]:
     where = "parameter" if status == HTTPStatus.BAD_REQUEST else "pointer"
-    return {"detail": error.message, where: error.path}
+    # Names in a body may hold half of a character, which can't be sent.
+    return {"detail": _make_sendable(error.message), where: _make_sendable(error.path)}
+
+
+def _make_sendable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:

@@ -1,5 +1,225 @@
-"""Stub."""
+"""Starting, cancelling and repeating runs."""
 
-from django.urls import URLPattern
+from __future__ import annotations
 
-urls: list[URLPattern] = []
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import partial
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+
+from django.http import Http404
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from flows.engine.spec import COST_PLACES
+from runs.api.access import CANCEL_RUNS, SEE_RUNS, START_RUNS
+from runs.api.idempotency import answer_once, idempotent
+from runs.api.problems import Conflict
+from runs.api.run_actions_schema import (
+    APPLIED,
+    LOCATION,
+    REPLAYED,
+    RETRY_AFTER,
+    NewRunSerializer,
+    NewRunsSerializer,
+    NothingSerializer,
+    RunAgainSerializer,
+    StartedRunsSerializer,
+)
+from runs.api.run_links import RunLinks
+from runs.api.run_orders import prepare_again, prepare_many, prepare_run, read_body
+from runs.api.runs_schema import RunSerializer
+from runs.api.schema_parts import IDEMPOTENCY_KEY, PREFER, problem_responses
+from runs.api.view import ApiView
+from runs.api.waiting import read_wait, wait_for_end
+from runs.documents import RunDocuments, build_summary
+from runs.models import Run
+from runs.submission import store_runs
+
+RUN_ANSWERS = {
+    200: OpenApiResponse(
+        RunSerializer, "The run ended within the time that `Prefer: wait` gave it; with its attempts."
+    ),
+    202: OpenApiResponse(RunSerializer, "The run is queued; read it at `Location` until it has ended."),
+}
+
+_FLOW = "colour-theme"
+_INPUT = {"brand": "Fjordkaffe", "about": "A small roastery in Bergen.", "mood": "calm"}
+
+
+def _show_body(body: dict[str, Any]) -> OpenApiExample:
+    return OpenApiExample("Of an example flow", value=body, request_only=True)
+
+
+class CreateRun:
+    """``POST`` of the list of runs."""
+
+    @extend_schema(
+        operation_id="createRun",
+        tags=["Runs"],
+        summary="Start a run",
+        description="Queues a run and answers at once with 202, unless `Prefer: wait` asks to wait for its end.",
+        parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
+        request=NewRunSerializer,
+        examples=[_show_body({"flow": _FLOW, "input": _INPUT, "labels": ["nightly"]})],
+        responses={**RUN_ANSWERS, **problem_responses(409)},
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Start a run; see ``NewRunSerializer``."""
+        return _wait_if_asked(request, answer_once(request, lambda: partial(_start_one, request, prepare_run(request))))
+
+
+class RunBulk(ApiView):
+    """Many runs at once."""
+
+    needs = {"POST": START_RUNS}
+
+    @extend_schema(
+        operation_id="createRuns",
+        tags=["Runs"],
+        summary="Start many runs",
+        description="Queues up to 1,000 runs of one version, all or none. If anything is wrong with any of them, "
+        "`errors` says what is wrong with each, and nothing is started.",
+        parameters=[IDEMPOTENCY_KEY, REPLAYED],
+        request=NewRunsSerializer,
+        examples=[_show_body({"flow": _FLOW, "runs": [{"input": _INPUT, "metadata": {"row": 1}}]})],
+        responses={
+            202: OpenApiResponse(StartedRunsSerializer, "The runs are queued."),
+            **problem_responses(409),
+        },
+    )
+    def post(self, request: Request) -> HttpResponseBase:
+        """Start runs; see ``NewRunsSerializer``."""
+        return answer_once(request, lambda: partial(_start_many, request, prepare_many(request)))
+
+
+class RunCancel(ApiView):
+    """Cancelling one run."""
+
+    needs = {"POST": CANCEL_RUNS}
+
+    @extend_schema(
+        operation_id="cancelRun",
+        tags=["Runs"],
+        summary="Cancel a run",
+        description="A queued run is cancelled at once, a running one as soon as its worker hears of it: "
+        "`cancel_requested` is true until then. Asking for it twice changes nothing.",
+        parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
+        request=NothingSerializer,
+        responses={
+            202: OpenApiResponse(RunSerializer, "The run is cancelled, or is about to be."),
+            **problem_responses(404, 409),
+        },
+    )
+    @idempotent
+    def post(self, request: Request, run_id: int) -> HttpResponseBase:
+        """Cancel the run; 409 if it has ended."""
+        read_body(NothingSerializer, request)
+        run = Run.objects.filter(pk=run_id).first()
+        if run is None:
+            raise Http404
+        if not run.request_cancel():
+            raise Conflict("run-ended", f"Run {run_id} has ended already: it {_SAY_END[run.status]}.")
+        headers = {} if run.has_ended else {"Retry-After": "1"}
+        return Response(_read_document(request, run_id), HTTPStatus.ACCEPTED, headers=headers)
+
+
+class RunAgain(ApiView):
+    """Running a run again."""
+
+    needs = {"POST": START_RUNS}
+
+    @extend_schema(
+        operation_id="runAgain",
+        tags=["Runs"],
+        summary="Run a run again",
+        description="Starts a new run with the input of this one and everything else that it was given, but for what "
+        "the body says. Answers as the start of a run does.",
+        parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
+        request=RunAgainSerializer,
+        responses={**RUN_ANSWERS, **problem_responses(404, 409)},
+    )
+    def post(self, request: Request, run_id: int) -> HttpResponseBase:
+        """Start a run like the one of that number; see ``RunAgainSerializer``."""
+        response = answer_once(request, lambda: partial(_start_one, request, prepare_again(request, run_id)))
+        return _wait_if_asked(request, response)
+
+
+_SAY_END = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "errored": "ended with an error",
+    "cancelled": "was cancelled",
+}
+
+
+def _start_one(request: Request, runs: Sequence[Run]) -> Response:
+    document = _describe_new(request, store_runs(runs)[0])
+    headers = {"Location": document["url"], "Retry-After": "1"}
+    return Response(document, HTTPStatus.ACCEPTED, headers=headers)
+
+
+def _start_many(request: Request, runs: Sequence[Run]) -> Response:
+    stored = store_runs(runs)
+    links = RunLinks(request)
+    document = {
+        "flow": stored[0].flow.name,
+        "version": stored[0].version.number,
+        "count": len(stored),
+        "runs": [{"id": run.pk, "url": links.link_run(run.pk)} for run in stored],
+    }
+    return Response(document, HTTPStatus.ACCEPTED)
+
+
+def _describe_new(request: Request, run: Run) -> dict[str, Any]:
+    """The document of a run that was just stored: what reading it would give, which takes a fifth of such a request."""
+    row = {
+        **vars(run),
+        "pk": run.pk,
+        "flow_name": run.flow.name,
+        "version_number": run.version.number,
+        "user_name": request.user.get_username(),
+    }
+    if run.cost_budget is not None:
+        # With as many places as its column has.
+        row["cost_budget"] = run.cost_budget.quantize(Decimal(10) ** -COST_PLACES)
+    return RunLinks(request).complete_run(build_summary(SimpleNamespace(**row)))
+
+
+def _read_document(request: Request, run_id: int, *, has_attempts: bool = False) -> dict[str, Any]:
+    """The run as it is read at its own address. Raises ``Http404`` if it is gone."""
+    for document in RunDocuments(has_attempts=has_attempts).read([run_id]):
+        return RunLinks(request).complete_run(document)
+    raise Http404
+
+
+def _wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponseBase:
+    """The answer to a request that started a run: the finished run if it asks to wait and the run ends in time.
+
+    A request that is sent again waits again: it is answered what the first one would have been.
+    """
+    seconds = read_wait(request)
+    if seconds is None or response.status_code != HTTPStatus.ACCEPTED:
+        return response
+    if not request.user.has_perm(SEE_RUNS.permission):
+        return response
+    run_id = int(response["Location"].rpartition("/")[2])
+    has_ended = wait_for_end(run_id, seconds)
+    if has_ended:
+        kept = {name: response[name] for name in ("Location", "Idempotency-Replayed") if name in response}
+        response = Response(_read_document(request, run_id, has_attempts=True), headers=kept)
+    if has_ended is not None:
+        response["Preference-Applied"] = f"wait={seconds}"
+    return response
+
+
+urls: list[URLPattern] = [
+    path("runs/bulk", RunBulk.as_view(), name="run-bulk"),
+    path("runs/<int:run_id>/cancel", RunCancel.as_view(), name="run-cancel"),
+    path("runs/<int:run_id>/run-again", RunAgain.as_view(), name="run-again"),
+]

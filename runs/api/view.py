@@ -14,16 +14,17 @@ from rest_framework.authentication import SessionAuthentication
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from flows.engine.errors import Problem
 from runs.api.access import HasNeed, Need
 from runs.api.authentication import ApiTokenAuthentication
+from runs.api.browsing import BrowserNegotiation
 from runs.api.problems import InvalidQuery, handle_exception
 from runs.api.reading import JSONBodyParser
+from runs.api.throttling import ThrottledView
 
 
-class ApiView(APIView):
+class ApiView(ThrottledView):
     """An endpoint: ``needs`` says by method what a request needs, ``parameters`` what its query may hold.
 
     Times are in UTC, whatever the zone of the installation is.
@@ -37,7 +38,12 @@ class ApiView(APIView):
     permission_classes = (HasNeed,)
     parser_classes = (JSONBodyParser,)
     renderer_classes = (JSONRenderer,)
+    content_negotiation_class = BrowserNegotiation
+    # Also for what goes wrong before the framework sets it: else that would be JSON in browsers, too.
+    format_kwarg = None
     metadata_class = None
+    # All but OPTIONS: what there is, the schema says.
+    http_method_names = ("get", "post", "put", "patch", "delete", "head")
 
     def get_exception_handler(self) -> Any:
         """Problem documents, whatever went wrong."""
@@ -56,6 +62,9 @@ class ApiView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Let nobody through who may not, and no parameter that means nothing here."""
         super().initial(request, *args, **kwargs)
+        if not hasattr(self, str(request.method).lower()):
+            # 405 follows: what an address can't do has no parameters.
+            return
         known = self.parameters.get("GET" if request.method == "HEAD" else str(request.method), ())
         unknown = [name for name in request.query_params if name not in known]
         if unknown:

@@ -4,7 +4,7 @@
 work; ``facet`` and ``run_levels`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
 what they come to by day; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked
 for; ``long_work`` what is done to many runs at once; ``api_token`` by what scripts
-sign in, ``idempotent_request`` what they were answered.
+sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told.
 """
 
 from runs.models.api_token import ApiToken, TokenScope
@@ -18,6 +18,7 @@ from runs.models.run_levels import RunLevels
 from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
 from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
+from runs.models.webhook import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.worker import Worker
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "DailyIssues",
     "DailyRuns",
     "DailySteps",
+    "DeliveryState",
     "EndReason",
     "FacetKind",
     "FlowSpending",
@@ -46,6 +48,9 @@ __all__ = [
     "Step",
     "TokenScope",
     "TokenUsage",
+    "WebhookDelivery",
+    "WebhookEvent",
+    "WebhookTry",
     "WorkState",
     "Worker",
 ]

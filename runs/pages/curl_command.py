@@ -23,7 +23,7 @@ def build_curl_command(address: str, flow_name: str, input: Any) -> str | None:
         body = body.replace(character, f"\\u{ord(character):04x}")
     command = (
         f"curl -X POST {shlex.quote(address)} \\\n"
-        '  -H "Authorization: Token $TOOLFLOW_TOKEN" \\\n'
+        '  -H "Authorization: Bearer $TOOLFLOW_TOKEN" \\\n'
         "  -H 'Content-Type: application/json' \\\n"
         f"  --data '{body}'"
     )

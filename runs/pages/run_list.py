@@ -193,7 +193,7 @@ def _find_number(filters: RunFilters, ids: Sequence[int]) -> int | None:
 
 def _load_rows(ids: Sequence[int], titles: Mapping[int, str], now: datetime) -> tuple[RunRow, ...]:
     # Plain values: to build objects of all that is joined takes as long as the rest of the page.
-    runs = [_Row._make(row) for row in _ROWS.fetch(ids)]
+    runs: list[Any] = [_Row._make(row) for row in _ROWS.fetch(ids)]
     segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
     return tuple(
         RunRow(
@@ -233,7 +233,7 @@ _COLUMNS = (
     "unpriced_count",
 )
 """What rows show of a run; inputs and the like may be large."""
-_Row = namedtuple("_Row", _COLUMNS)  # the columns say it all, and types of all of them say no more
+_Row = namedtuple("_Row", _COLUMNS)  # type: ignore[misc]  # the names stand above
 
 
 def _select_rows(ids: Sequence[int]) -> QuerySet[Any, Any]:

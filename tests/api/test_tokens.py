@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -56,3 +57,49 @@ def test_an_expired_a_revoked_and_a_closed_account_s_token_say_so_and_stay_liste
         "The account of this token is closed.",
     ]
     assert ApiToken.objects.count() == 3
+
+
+@pytest.mark.parametrize("sent", ["Token {}", "Bearer", "Bearer {} {}", "bearer  ", "token"])
+def test_a_token_that_is_sent_in_another_way_gets_a_sentence_that_says_how(owner: User, sent: str) -> None:
+    token = make_token(owner)
+    answer = Script().get("nowhere", Authorization=sent.format(token, token))
+    assert read_problem(answer)["status"] == 401
+    assert read_problem(answer)["detail"] == "Send a token as “Authorization: Bearer tf_…”, in one word."
+
+
+def test_what_is_sent_to_a_server_before_this_one_is_no_token(owner: User) -> None:
+    """Browsers send it with every request, also where somebody is signed in on the pages."""
+    answer = Script().get("nowhere", Authorization="Basic YWRhOnNlY3JldA==")
+    assert read_problem(answer)["detail"].startswith("Send a token as “Authorization: Bearer tf_…”.")
+
+
+def test_the_word_before_a_token_may_be_written_in_any_case(owner: User) -> None:
+    answer = Script().get("nowhere", Authorization=f"bEARER {make_token(owner)}")
+    assert read_problem(answer)["status"] == 404
+
+
+@pytest.mark.parametrize(("seconds", "is_noted"), [(30, False), (61, True)])
+def test_use_is_noted_once_a_minute(owner: User, seconds: int, is_noted: bool) -> None:
+    """Each note is a write: many requests must not wait for many of them."""
+    used_at = timezone.now() - timedelta(seconds=seconds)
+    Script(make_token(owner, last_used_at=used_at)).get("nowhere")
+    assert (ApiToken.objects.get().last_used_at != used_at) == is_noted
+
+
+def test_to_know_a_token_takes_one_query(owner: User, django_assert_num_queries: Any) -> None:
+    script = Script(make_token(owner, last_used_at=timezone.now()))
+    for number in range(10):
+        make_token(owner, name=str(number))
+    with django_assert_num_queries(1):
+        script.get("nowhere")
+
+
+def test_a_new_password_leaves_tokens_and_a_closed_account_closes_them_until_it_is_opened(owner: User) -> None:
+    script = Script(make_token(owner))
+    owner.set_password("another")
+    owner.save()
+    assert read_problem(script.get("nowhere"))["status"] == 404
+    User.objects.update(is_active=False)
+    assert read_problem(script.get("nowhere"))["status"] == 401
+    User.objects.update(is_active=True)
+    assert read_problem(script.get("nowhere"))["status"] == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
@@ -9,18 +10,21 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.admin import site
 from django.contrib.auth.models import User
 from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from flows.examples import load_examples
 from flows.models import Flow
 from flows.portability import load_flow
-from runs.models import Attempt, BulkAction, Issue, Run, SavedView
+from runs.models import Attempt, BulkAction, Issue, Run, SavedView, TokenScope
+from tests.api.asking import make_token
 from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import open_all_folds
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import run_address
+from tests.runs.webhooks.deliveries import make_delivery
 
 Theme = Literal["light", "dark"]
 GRAVE = ("serious", "critical")
@@ -249,3 +253,37 @@ def test_the_help_with_the_keys_of_a_run(admin_page: Page) -> None:
 def test_signing_in(page: Page) -> None:
     page.goto(reverse("login"))
     assert_accessible(page)
+
+
+def test_api_tokens_and_answers_of_the_api(admin_page: Page) -> None:
+    load_examples()
+    ada = User.objects.get()
+    make_token(ada, name="CI")
+    make_token(ada, TokenScope.READ, name="ending", expiry=timedelta(days=2))
+    make_token(ada, name="leaked", revoked_at=timezone.now())
+    admin_page.goto("/tokens/")
+    assert_accessible(admin_page)
+    for name, shown in (("nightly import", "#new-token"), ("CI", "#token-name-problem")):
+        admin_page.get_by_label("Name").fill(name)
+        admin_page.get_by_role("button", name="Make the token").click()
+        expect(admin_page.locator(shown)).to_be_visible()
+        assert_accessible(admin_page)
+    admin_page.get_by_role("link", name="Revoke CI").click()
+    assert_accessible(admin_page)
+    for address in ("flows?limit=1", "flows/colour-theme", "nowhere"):
+        admin_page.goto(f"/api/v1/{address}")
+        assert_accessible(admin_page)
+
+
+def test_webhooks(admin_page: Page) -> None:
+    delivery = make_delivery("https://example.com/hooks")
+    for address in ("/webhooks/", f"/webhooks/{delivery.pk}/"):
+        admin_page.goto(address)
+        assert_accessible(admin_page)
+
+
+def test_the_reference_of_the_api(admin_page: Page) -> None:
+    admin_page.goto("/api/v1/docs")
+    for name in ("listRuns", "createRun", "object-Run"):
+        admin_page.locator(f"details:has(> #{name}) > summary").click()
+    assert_accessible(admin_page)

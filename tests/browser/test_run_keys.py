@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import User
-from django.urls import include, path
 from playwright.sync_api import Page, expect
 
 from runs.models import Run
@@ -14,13 +11,6 @@ from tests.browser.run_under_way import RunUnderWay, follow, wait_for_poll
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import run_address
-from toolflow_site.urls import urlpatterns as site_patterns
-
-urlpatterns = [
-    path("api/v1/runs/", include(([path("", lambda request: None, name="run-list")], "api"))),
-    *site_patterns,
-]
-"""The site with a REST API, whether it has one yet or not."""
 
 
 def test_keys_lead_through_attempts_and_steps(admin_page: Page) -> None:
@@ -138,8 +128,7 @@ def test_whoever_the_keys_get_in_the_way_of_turns_them_off(admin_page: Page) -> 
 
 
 @pytest.mark.browser_context_args(permissions=["clipboard-read", "clipboard-write"])
-def test_the_command_for_the_api_can_be_copied_also_after_an_update(admin_page: Page, settings: Any) -> None:
-    settings.ROOT_URLCONF = __name__
+def test_the_command_for_the_api_can_be_copied_also_after_an_update(admin_page: Page) -> None:
     run = RunUnderWay(make_step(1))
     Run.objects.update(input={"topic": "it's <b>tea</b>"})
     follow(admin_page, run.address)

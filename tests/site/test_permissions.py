@@ -16,7 +16,8 @@ from django.urls import URLPattern, get_resolver
 
 from flows.models import Flow
 from runs.access_groups import ACCESS_GROUPS, create_groups
-from runs.models import Attempt, BulkAction, Issue, RateLimit, Run, Step
+from runs.health import Readiness
+from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, Step, WebhookDelivery
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
@@ -39,6 +40,7 @@ MODELS = {
     "runs/issue":        (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/tokenusage":   (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/ratelimit":    (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
+    "runs/apitoken":     (ADMINISTRATOR, NOBODY, ADMINISTRATOR, ADMINISTRATOR),  # as users
     "auth/user":         (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
     "auth/group":        (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
 }  # fmt: skip
@@ -49,6 +51,8 @@ ADDRESSES = {
     "accounts/login/":                                  (ANYONE, ANYONE),
     "accounts/logout/":                                 (NO_METHOD, ANYONE),
     "_nested_admin/server-data.js":                     (STAFF, STAFF),
+    "healthz":                                          (ANYONE, NO_METHOD),
+    "readyz":                                           (ANYONE, NO_METHOD),
 
     "runs/":                                            (VIEWER, NO_METHOD),
     "runs/compare/":                                    (VIEWER, NO_METHOD),
@@ -77,6 +81,11 @@ ADDRESSES = {
     "flows/<flow_name>/":                               (VIEWER, NO_METHOD),
     "workers/":                                         (VIEWER, NO_METHOD),
     "workers/live":                                     (VIEWER, NO_METHOD),
+    "webhooks/":                                        (VIEWER, NO_METHOD),
+    "webhooks/<delivery_id>/":                          (VIEWER, NO_METHOD),
+    "webhooks/<delivery_id>/send/":                     (NO_METHOD, OPERATOR),
+    "tokens/":                                          (USER, USER),  # one's own
+    "tokens/<key>/revoke/":                             (NOBODY, NOBODY),  # there is none of one's own
 
     "admin/":                                           (STAFF, STAFF),  # shows what one may see
     "admin/login/":                                     (ANYONE, ANYONE),
@@ -169,7 +178,11 @@ class World:
             "<action_id>": BulkAction.objects.create(
                 kind="cancel", token="5eed" * 8, newest=1, oldest=1, position=2
             ).pk,
+            "<delivery_id>": WebhookDelivery.objects.create(
+                run=run, event="run.failed", url="https://hooks.example.com/", host="hooks.example.com"
+            ).pk,
             "<view_id>": 1,
+            "<key>": "tf_000000000000",
             "<content_type_id>": 1,
             "<app_label>": "runs",
             "<url>": "nowhere/",
@@ -185,6 +198,7 @@ class World:
             "runs/issue": Issue.objects.earliest("pk").pk,
             "runs/tokenusage": attempt.pk,
             "runs/ratelimit": limit.pk,
+            "runs/apitoken": ApiToken.objects.create(user=self.users[EDITOR], name="CI", expiry=None)[0].pk,
             "auth/user": self.users[USER].pk,  # type: ignore[union-attr]
             "auth/group": Group.objects.get(name="Viewer").pk,
         }
@@ -216,7 +230,9 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    # Whether everything is at work is no question of permissions.
+    monkeypatch.setattr("runs.health.readiness", Readiness({}))
     return World()
 
 

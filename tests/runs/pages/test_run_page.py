@@ -196,7 +196,7 @@ class TestHostileOutput:
             *(1, 1, "failed"), output={"text": "MODEL"}, issues=(make_issue("low", "MODEL"),), failure_reason="MODEL"
         )
         finder = UnguardedFinder(get_page(viewer, run_address(make_stored_run(attempt, input={"x": "MODEL"}))))
-        assert finder.count == 4
+        assert finder.count == 5
         assert finder.unguarded == []
 
 

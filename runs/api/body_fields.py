@@ -1,0 +1,214 @@
+"""Fields of bodies that take a JSON value as what it is: no text for a number, no number for a text."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from flows.engine.json_value import describe_type
+from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET
+from runs.models import Priority
+from runs.run_options import (
+    LONGEST_LABEL,
+    LONGEST_WEBHOOK_URL,
+    MOST_LABELS,
+    PRIORITIES,
+    check_webhook_url,
+)
+
+_SENTENCES: dict[str, Any] = {
+    "required": "This is missing.",
+    "null": "This must not be null.",
+    "blank": "This must not be empty.",
+}
+_AMOUNT = re.compile(rf"[0-9]{{1,7}}(\.[0-9]{{1,{COST_PLACES}}})?")
+
+
+class TextField(serializers.CharField):
+    """Text, as it is."""
+
+    default_error_messages = {
+        **_SENTENCES,
+        "max_length": "This may have {max_length:,} characters.",
+        "surrogate_characters_not_allowed": "This holds half of a character (U+{code_point:X}).",
+        "null_characters_not_allowed": "This holds NUL, which can’t be stored.",
+    }
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"trim_whitespace": False, **kwargs})
+
+    def to_internal_value(self, data: Any) -> str:
+        """The text. Raises ``ValidationError`` for everything else."""
+        if not isinstance(data, str):
+            raise serializers.ValidationError(f"This must be text, got {describe_type(data)}.")
+        return super().to_internal_value(data)
+
+
+class WholeNumberField(serializers.IntegerField):
+    """A whole number."""
+
+    default_error_messages = {
+        **_SENTENCES,
+        "max_value": "This may be {max_value:,} at most.",
+        "min_value": "This must be {min_value:,} at least.",
+    }
+
+    def to_internal_value(self, data: Any) -> int:
+        """The number; 2.0 is whole, too. Raises ``ValidationError`` for everything else."""
+        if isinstance(data, bool) or not isinstance(data, int | float) or data != int(data):
+            raise serializers.ValidationError(f"This must be a whole number, got {_show(data)}.")
+        return int(data)
+
+
+@extend_schema_field({"oneOf": [{"type": "string", "enum": ["same", "live"]}, {"type": "integer", "minimum": 1}]})
+class VersionField(serializers.Field[str | int, Any, Any, Any]):
+    """The version of a run that is run again: ``same``, ``live`` or a number."""
+
+    default_error_messages = _SENTENCES
+
+    def to_internal_value(self, data: Any) -> str | int:
+        """The word or the number. Raises ``ValidationError`` for everything else."""
+        is_number = isinstance(data, int | float) and not isinstance(data, bool) and data == int(data) and data >= 1
+        if data not in ("same", "live") and not is_number:
+            raise serializers.ValidationError(f"This must be “same”, “live” or a number, got {_show(data)}.")
+        return data if isinstance(data, str) else int(data)
+
+    def to_representation(self, value: Any) -> Any:
+        """The same."""
+        return value
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "string", "pattern": rf"^[0-9]{{1,7}}(\.[0-9]{{1,{COST_PLACES}}})?$"},
+            {"type": "number", "minimum": float(LEAST_COST_BUDGET), "maximum": float(MAX_COST_BUDGET)},
+        ],
+        "examples": ["0.50"],
+    }
+)
+class AmountField(serializers.Field[Decimal, Any, Any, Any]):
+    """USD, as a decimal text or a number."""
+
+    default_error_messages = _SENTENCES
+
+    def to_internal_value(self, data: Any) -> Decimal:
+        """The amount. Raises ``ValidationError`` for what is none that a run may cost."""
+        text = data if isinstance(data, str) else ""
+        if isinstance(data, int | float) and not isinstance(data, bool):
+            # As many digits as the number was written with.
+            text = f"{Decimal(repr(data)):f}" if abs(data) <= MAX_COST_BUDGET else ""
+        if not _AMOUNT.fullmatch(text) or not LEAST_COST_BUDGET <= Decimal(text) <= MAX_COST_BUDGET:
+            raise serializers.ValidationError(
+                f"This must be USD from {LEAST_COST_BUDGET} to {MAX_COST_BUDGET:,}, like “0.50”, got {_show(data)}."
+            )
+        return Decimal(text)
+
+    def to_representation(self, value: Any) -> Any:
+        """What answers hold: the same text."""
+        return value
+
+
+# One of one: what may be null besides is added to the choices.
+@extend_schema_field({"oneOf": [{"type": "string", "enum": list(PRIORITIES)}]})
+class PriorityField(serializers.Field[Priority, Any, Any, Any]):
+    """The name of a priority."""
+
+    default_error_messages = _SENTENCES
+
+    def to_internal_value(self, data: Any) -> Priority:
+        """The priority. Raises ``ValidationError`` for everything else."""
+        if not isinstance(data, str) or data not in PRIORITIES:
+            raise serializers.ValidationError(f"This must be one of {', '.join(PRIORITIES)}, got {_show(data)}.")
+        return PRIORITIES[data]
+
+    def to_representation(self, value: Any) -> Any:
+        """What answers hold: the name."""
+        return value
+
+
+@extend_schema_field({"type": "object", "additionalProperties": True})
+class ObjectField(serializers.Field[dict[str, Any], Any, Any, Any]):
+    """A JSON object with anything in it."""
+
+    default_error_messages = _SENTENCES
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        """The object. Raises ``ValidationError`` for everything else."""
+        if not isinstance(data, dict):
+            raise serializers.ValidationError(f"This must be a JSON object, got {describe_type(data)}.")
+        return data
+
+    def to_representation(self, value: Any) -> Any:
+        """The same object."""
+        return value
+
+
+@extend_schema_field(
+    {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_LABEL},
+        "maxItems": MOST_LABELS,
+    }
+)
+class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
+    """A list of texts. Whether they are labels is asked where runs are started."""
+
+    default_error_messages = _SENTENCES
+
+    def to_internal_value(self, data: Any) -> tuple[str, ...]:
+        """The texts. Raises ``ValidationError`` for everything else."""
+        if not isinstance(data, list):
+            raise serializers.ValidationError(f"This must be a list of labels, got {describe_type(data)}.")
+        if len(data) > MOST_LABELS:
+            raise serializers.ValidationError(f"A run has at most {MOST_LABELS} labels; these are {len(data)}.")
+        wrong: dict[Any, Any] = {
+            index: [f"A label must be text, got {describe_type(label)}."]
+            for index, label in enumerate(data)
+            if not isinstance(label, str)
+        }
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        # Several spaces look like one, and whoever filters by a label writes one.
+        return tuple(re.sub(" +", " ", label).strip(" ") for label in data)
+
+    def to_representation(self, value: Any) -> Any:
+        """The same list."""
+        return list(value)
+
+
+@extend_schema_field(
+    {
+        "type": "string",
+        "format": "uri",
+        "pattern": r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[1-9][0-9]{0,3})?([/?][!-\[\]-~]*)?$",
+        "maxLength": LONGEST_WEBHOOK_URL,
+        "examples": ["https://example.com/hooks/toolflow"],
+    }
+)
+class WebhookField(TextField):
+    """The address that is told when the run has ended."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"max_length": LONGEST_WEBHOOK_URL, **kwargs})
+
+    def to_internal_value(self, data: Any) -> str:
+        """The address. Raises ``ValidationError`` for what is none."""
+        url = super().to_internal_value(data)
+        try:
+            check_webhook_url(url)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from None
+        return url
+
+
+def _show(data: Any) -> str:
+    if isinstance(data, bool) or not isinstance(data, int | float | str):
+        return describe_type(data)
+    if isinstance(data, str):
+        return f"“{data[:40]}”" if data.isprintable() else f"“{ascii(data[:40])[1:-1]}”"
+    return str(data) if abs(data) < 10**40 else "a very large number"

@@ -1,0 +1,57 @@
+"""What goes on at this moment as a document: runs under way, the queue and its workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs.models import Run
+from runs.queue_figures import QueueFigures, read_queue_figures
+
+MOST_RUNNING = 20
+MOST_COUNTED = 1_000
+"""Running runs that are counted."""
+
+
+def describe_now() -> dict[str, Any]:
+    """Runs under way, queue and workers. Takes four queries."""
+    return {"running": _describe_running(), **_describe_queue(read_queue_figures())}
+
+
+def _describe_running() -> dict[str, Any]:
+    fields = ("pk", "flow__name", "version__number", "started_at", "steps_passed", "step_count")
+    running = Run.objects.running()
+    return {
+        "count": running.order_by()[:MOST_COUNTED].count(),
+        "items": [
+            {
+                "id": key,
+                "flow": flow,
+                "version": version,
+                "started_at": started_at,
+                "steps_passed": passed,
+                "step_count": count,
+            }
+            for key, flow, version, started_at, passed, count in running.order_by("-pk").values_list(*fields)[
+                :MOST_RUNNING
+            ]
+        ],
+    }
+
+
+def _describe_queue(found: QueueFigures) -> dict[str, Any]:
+    oldest = found.oldest_ready
+    return {
+        "queue": {
+            "ready": found.ready,
+            "later": found.later,
+            "waiting": found.waiting,
+            "oldest_ready": None if oldest is None else round(max(oldest.total_seconds(), 0.0), 3),
+            "is_unattended": found.is_unattended,
+        },
+        "workers": {
+            "alive": sum(worker.state != "silent" for worker in found.workers),
+            "silent": sum(worker.state == "silent" for worker in found.workers),
+            "slots": found.slots,
+            "in_flight": found.in_flight,
+        },
+    }

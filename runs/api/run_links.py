@@ -1,0 +1,54 @@
+"""Addresses in the documents of runs: where each is read by scripts, and the page that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+from rest_framework.request import Request
+
+
+class RunLinks:
+    """Adds ``url`` and ``page_url`` to documents, as absolute addresses of the host that was asked."""
+
+    def __init__(self, request: Request) -> None:
+        # Resolved once: to reverse the address of each attempt takes longer than to read it.
+        self._runs = request.build_absolute_uri(reverse("api:run-list"))
+        page = request.build_absolute_uri(reverse("runs:page", args=[0]))
+        self._before, _, self._behind = page.rpartition("0")
+
+    def link_run(self, run_id: int) -> str:
+        """Where a run is read."""
+        return f"{self._runs}/{run_id}"
+
+    def link_page(self, run_id: int) -> str:
+        """The page of a run."""
+        return f"{self._before}{run_id}{self._behind}"
+
+    def link_attempt(self, run_id: int, step: int, number: int) -> str:
+        """Where an attempt is read."""
+        return f"{self._runs}/{run_id}/steps/{step}/attempts/{number}"
+
+    def complete_run(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The document of a run with its addresses, also those of its steps and attempts."""
+        run_id = document["id"]
+        document["url"] = self.link_run(run_id)
+        document["page_url"] = self.link_page(run_id)
+        for step in document.get("steps", ()):
+            self.complete_step(run_id, step)
+        return document
+
+    def complete_step(self, run_id: int, document: dict[str, Any]) -> dict[str, Any]:
+        """The document of a step with its addresses, also those of its attempts."""
+        document["url"] = f"{self._runs}/{run_id}/steps/{document['index']}"
+        for attempt in document.get("attempts", ()):
+            self.complete_attempt(run_id, attempt)
+        return document
+
+    def complete_attempt(self, run_id: int, document: dict[str, Any]) -> dict[str, Any]:
+        """The document of an attempt with its addresses."""
+        step, number = document["step"], document["number"]
+        document["url"] = self.link_attempt(run_id, step, number)
+        # Step 0 stands at the top of the page.
+        document["page_url"] = self.link_page(run_id) + (f"#s{step}a{number}" if step else "")
+        return document

@@ -1,0 +1,140 @@
+"""Reading what runs a body asks for. Nothing is stored here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from rest_framework.request import Request
+
+from flows.engine.errors import Problem
+from flows.models import Flow, FlowVersion
+from runs.api.access import SEE_RUNS
+from runs.api.problems import Conflict, InvalidBody
+from runs.api.reading import StrictSerializer
+from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer
+from runs.models import Priority, Run
+from runs.run_options import find_label_problems
+from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
+
+_TERMS = ("priority", "token_budget", "cost_budget", "time_limit", "webhook_url")
+"""What a body may say of runs besides their inputs, labels and metadata."""
+
+_FLOW_COLUMNS = ("name", "title", "is_archived", *(f"live_version__{name}" for name in ("flow", "number", "spec")))
+"""What starting a run needs to know of a flow: to read all of its columns takes half as long again."""
+
+
+def prepare_run(request: Request) -> list[Run]:
+    """The one run that a body asks for. Raises ``InvalidBody``, and ``Conflict`` if the flow can't be run."""
+    body = read_body(NewRunSerializer, request)
+    flow, version = _find_flow(body)
+    try:
+        return _prepare(request, flow, version, [_make_order(body)], {name: body.get(name) for name in _TERMS})
+    except OrdersError as error:
+        raise InvalidBody([Problem(one.path.removeprefix("/0"), one.message) for one in error.problems]) from error
+
+
+def prepare_many(request: Request) -> list[Run]:
+    """The runs that a body asks for. Raises as ``prepare_run``, with everything that is wrong with any of them."""
+    body = read_body(NewRunsSerializer, request)
+    flow, version = _find_flow(body)
+    shared = body.get("labels") or ()
+    problems = [Problem(f"/labels{problem.path}", problem.message) for problem in find_label_problems(shared)]
+    # What is wrong with a label of all is said once.
+    orders = [_make_order(own, () if problems else shared) for own in body["runs"]]
+    runs: list[Run] = []
+    try:
+        runs = _prepare(request, flow, version, orders, {name: body.get(name) for name in _TERMS})
+    except OrdersError as error:
+        problems += [Problem(f"/runs{problem.path}", problem.message) for problem in error.problems]
+    if problems:
+        raise InvalidBody(problems)
+    return runs
+
+
+def prepare_again(request: Request, run_id: int) -> list[Run]:
+    """A run like that of this number, but for what a body says. Raises as ``prepare_run``, and ``Http404``, and
+    ``PermissionDenied`` to those who may not see runs.
+    """
+    body = read_body(RunAgainSerializer, request)
+    if not request.user.has_perm(SEE_RUNS.permission):
+        # Its input comes along.
+        raise PermissionDenied(f"Your account lacks the permission “{SEE_RUNS.permission}”.")
+    source = Run.objects.select_related("flow__live_version", "version").filter(pk=run_id).first()
+    if source is None:
+        raise Http404
+    version = _choose_version(source, body.get("version", "same"))
+    terms = {
+        "priority": Priority(source.priority),
+        "webhook_url": source.webhook_url,
+        **find_own_limits(source, source.version),
+        **{name: body[name] for name in _TERMS if name in body},
+    }
+    order = _make_order({"input": source.input, "labels": source.labels, "metadata": source.metadata, **body})
+    try:
+        return _prepare(request, source.flow, version, [order], terms)
+    except OrdersError as error:
+        problems = [Problem(one.path.removeprefix("/0"), one.message) for one in error.problems]
+        if "input" not in body:
+            problems = [_blame_version(problem, source, version) for problem in problems]
+        raise InvalidBody(problems) from error
+
+
+def read_body(kind: type[StrictSerializer], request: Request) -> dict[str, Any]:
+    """What a body says, by name. Raises ``InvalidBody`` and ``ValidationError``."""
+    serializer = kind(data=request.data)
+    serializer.is_valid(raise_exception=True)
+    found: dict[str, Any] = serializer.validated_data
+    return found
+
+
+def _find_flow(body: dict[str, Any]) -> tuple[Flow, FlowVersion | None]:
+    """The flow that a body names, and its version if it names one. Raises ``InvalidBody``."""
+    flow = Flow.objects.select_related("live_version").only(*_FLOW_COLUMNS).filter(name=body["flow"]).first()
+    if flow is None:
+        raise InvalidBody([Problem("/flow", f"There is no flow “{body['flow'][:100]}”.")])
+    number = body.get("version")
+    return flow, None if number is None else _find_version(flow, number)
+
+
+def _find_version(flow: Flow, number: int) -> FlowVersion:
+    live = flow.live_version
+    if live is not None and live.number == number:
+        return live
+    version = flow.versions.filter(number=number).first()
+    if version is None:
+        live_one = f"; version {live.number} is live" if live is not None else ""
+        raise InvalidBody([Problem("/version", f"“{flow.name}” has no version of this number{live_one}.")])
+    return version
+
+
+def _choose_version(source: Run, chosen: str | int) -> FlowVersion | None:
+    if chosen == "same":
+        return source.version
+    return None if chosen == "live" else _find_version(source.flow, int(chosen))
+
+
+def _make_order(values: dict[str, Any], more_labels: Sequence[str] = ()) -> RunOrder:
+    labels = list(dict.fromkeys([*more_labels, *(values.get("labels") or ())]))
+    return RunOrder(values["input"], labels, values.get("metadata") or {})
+
+
+def _prepare(
+    request: Request, flow: Flow, version: FlowVersion | None, orders: Sequence[RunOrder], terms: dict[str, Any]
+) -> list[Run]:
+    """Runs that are not stored yet. Raises ``OrdersError``, and ``Conflict`` if the flow can't be run."""
+    given = {name: value for name, value in terms.items() if value is not None}
+    user: Any = request.user
+    try:
+        return prepare_runs(flow=flow, version=version, orders=orders, started_by=user, **given)
+    except NotRunnableError as error:
+        raise Conflict("not-runnable", str(error)) from error
+
+
+def _blame_version(problem: Problem, source: Run, version: FlowVersion | None) -> Problem:
+    if not problem.path.startswith("/input"):
+        return problem
+    number = (version or source.flow.live_version or source.version).number
+    return Problem("/version", f"The input of run {source.pk} doesn’t fit version {number}: {problem.message}")

@@ -1,0 +1,134 @@
+"""Query parameters of runs: the filters of lists, and which part of a run's history is to be shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
+
+from flows.engine.errors import Problem
+from flows.engine.issues import Severity
+from runs.api.paging import shorten
+from runs.api.problems import InvalidQuery
+from runs.documents import Shown
+from runs.run_filters import RunFilters, read_filters
+from runs.run_filters.filters import PARAMETERS
+
+READING = ("attempts", "usage", "min_severity")
+"""Names of the parameters that say which part of a run’s history is shown."""
+
+ATTEMPTS = ("all", "final", "none")
+FLAGS = ("true", "false")
+SEVERITIES = tuple(severity.value for severity in Severity)
+LONGEST_TEXT = 200
+"""Characters of a code or an audit’s name, as issues hold them."""
+
+# Pages show a list all the same, and say so at the end of their sentence; here a problem is an error.
+_CONSEQUENCE = re.compile(
+    r"(?:; (?:it is|the filter is) left out"
+    r"|(?:; r|\. R)uns (?:of (?:all [a-z ]+|everybody) are shown|are shown whatever [a-z ]+)"
+    r"|\. All runs are shown|\. Nothing was searched for)\.$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunReading:
+    """What of a run is asked for."""
+
+    has_attempts: bool
+    shown: Shown
+
+
+def find_filters(query: QueryDict) -> tuple[RunFilters, list[Problem]]:
+    """The filters that a query asks for, and what is wrong with its parameters, each by name.
+
+    Costs a query for each of flow, version and user that is named, and as many again if something is wrong.
+    """
+    empty = [name for name in PARAMETERS if name in query and not "".join(query.getlist(name)).strip()]
+    problems = [_describe_empty(name) for name in empty]
+    filters, sentences = read_filters(query)
+    if sentences:
+        problems += _name_parameters(query)
+    return filters, problems
+
+
+def _name_parameters(query: QueryDict) -> Iterator[Problem]:
+    """Ask for each filter by itself, or with what it depends on: the sentences don’t say which one is meant."""
+    wrong: set[str] = set()
+    for name in PARAMETERS:
+        others = [other for other in _DEPENDS_ON.get(name, ()) if other in query]
+        if name not in query or not wrong.isdisjoint(others):
+            continue
+        _, sentences = read_filters(MultiValueDict({one: query.getlist(one) for one in (*others, name)}))
+        if sentences:
+            wrong.add(name)
+            yield Problem(name, _CONSEQUENCE.sub(".", sentences[0]))
+
+
+_DEPENDS_ON = {"version": ("flow",), "to": ("from",)}
+
+
+def read_reading(query: QueryDict) -> RunReading:
+    """What a query asks for by ``READING``; all of it by default. Raises ``InvalidQuery``."""
+    problems: list[Problem] = []
+    reading = find_reading(query, problems)
+    if problems:
+        raise InvalidQuery(problems)
+    return reading
+
+
+def find_reading(query: QueryDict, problems: list[Problem]) -> RunReading:
+    """Like ``read_reading``; what is wrong is added to ``problems``."""
+    attempts = find_choice(query, "attempts", ATTEMPTS, "all", problems)
+    usage = find_choice(query, "usage", FLAGS, "true", problems)
+    severity = find_choice(query, "min_severity", SEVERITIES, Severity.LOW.value, problems)
+    shown = Shown(minimum=Severity(severity), only_final=attempts == "final", has_usage=usage == "true")
+    return RunReading(attempts != "none", shown)
+
+
+def find_choice(query: QueryDict, name: str, choices: Collection[str], default: str, problems: list[Problem]) -> str:
+    """The value of a parameter that can have these. Another one is added to ``problems``."""
+    text = query.get(name, default)
+    if text in choices:
+        return text
+    problems.append(Problem(name, f"“{shorten(text)}” is no value of “{name}”; it can be {', '.join(choices)}."))
+    return default
+
+
+def find_choices(query: QueryDict, name: str, choices: Collection[str], problems: list[Problem]) -> list[str]:
+    """The values of a parameter, with commas between them or given repeatedly; none if it isn’t given."""
+    wanted = [text for part in query.getlist(name) for text in part.split(",")]
+    for text in wanted:
+        if text not in choices:
+            sentence = f"“{shorten(text)}” is no value of “{name}”; it can be {', '.join(choices)}."
+            problems.append(Problem(name, sentence))
+            break
+    return wanted
+
+
+def find_text(query: QueryDict, name: str, problems: list[Problem]) -> str:
+    """The text of a parameter, empty if it isn’t given."""
+    text = query.get(name, "")
+    if name in query and not text:
+        problems.append(_describe_empty(name))
+    elif "\x00" in text or len(text) > LONGEST_TEXT:
+        problems.append(Problem(name, f"“{name}” takes a text of up to {LONGEST_TEXT} characters that can be stored."))
+    return text
+
+
+def find_number(query: QueryDict, name: str, problems: list[Problem]) -> int | None:
+    """The whole number from 1 on that a parameter has; None if it isn’t given."""
+    text = query.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text, re.ASCII):
+        problems.append(Problem(name, f"“{shorten(text)}” is not a whole number from 1 to 999999999."))
+        return None
+    return int(text)
+
+
+def _describe_empty(name: str) -> Problem:
+    return Problem(name, f"“{name}” is empty; give it a value or leave it out.")

@@ -1,0 +1,143 @@
+"""What the OpenAPI document says of every endpoint alike; drf-spectacular calls ``complete_schema`` at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from django.conf import settings
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
+from drf_spectacular.openapi import AutoSchema
+
+from flows.engine.history import Outcome
+from flows.engine.issues import Severity
+from runs.api.problems import KINDS, MEDIA_TYPE
+from runs.api.schema_parts import PROBLEMS
+
+ANY_REQUEST = (400, 401, 403, 406, 429, 503)
+"""What every endpoint can answer, whatever it does."""
+REQUEST_WITH_BODY = (413, 415, 422)
+METHODS_WITH_BODY = ("post", "put", "patch")
+
+DONE = {200: "What was asked for.", 201: "It was made.", 202: "It was taken in, and goes on."}
+"""What an answer means that says nothing of itself."""
+
+PLACES = {
+    "run_id": "The number of the run.",
+    "index": "The number of the step; 0 is the input.",
+    "number": "The number of the attempt, from 1.",
+    "name": "The name of the flow.",
+}
+"""What parts of addresses are that say nothing of themselves."""
+
+# What settings name choices by.
+SEVERITIES = [severity.value for severity in Severity]
+OUTCOMES = [outcome.value for outcome in Outcome]
+
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_HEADERS: dict[int, dict[str, tuple[str, dict[str, Any]]]] = {
+    401: {"WWW-Authenticate": ("How to sign in: `Bearer`.", {"type": "string"})},
+    429: {"Retry-After": ("Seconds until the next request is let through.", {"type": "integer", "minimum": 0})},
+}
+
+
+class ApiTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # it registers itself
+    """How tokens are sent."""
+
+    target_class = "runs.api.authentication.ApiTokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """The security scheme."""
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token from the page “API tokens”, or from `manage.py create_token`. "
+            "Its scope is `read`, `run` or `edit`; the permissions of its owner apply as well.",
+        }
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # it registers itself
+    """How somebody who is signed in on the pages is known."""
+
+    target_class = "rest_framework.authentication.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """The security scheme."""
+        return {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": settings.SESSION_COOKIE_NAME,
+            "description": "The cookie of somebody who is signed in on the pages. Requests other than GET also send "
+            "the header `X-CSRFToken`.",
+        }
+
+
+class StrictSerializerShape(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # it registers itself
+    """Bodies in which unknown fields are errors say so."""
+
+    target_class = "runs.api.reading.StrictSerializer"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> dict[str, Any]:
+        """The schema of the body."""
+        mapping: Any = auto_schema  # it has no types
+        schema: dict[str, Any] = mapping._map_serializer(self.target, direction, bypass_extensions=True)
+        return {**schema, "additionalProperties": False}
+
+
+class _Names:
+    """How the answers that many endpoints share are called in the document."""
+
+    by_status: ClassVar[dict[int, str]] = {
+        status: "".join(word.capitalize() for word in KINDS.get(HTTPStatus(status), f"status-{status}").split("-"))
+        for status in PROBLEMS
+    } | {409: "Conflict", 412: "PreconditionFailed", 422: "InvalidBody"}
+
+
+def know_choices_by_values(result: dict[str, Any], **context: Any) -> dict[str, Any]:
+    """Let choices with the same values be one component, whatever their labels are: it goes before they are named."""
+    for schema in result.get("components", {}).get("schemas", {}).values():
+        for field in schema.get("properties", {}).values():
+            for part in (field, field.get("items")):
+                if isinstance(part, dict):
+                    part.pop("x-spec-enum-id", None)
+    return result
+
+
+def complete_schema(result: dict[str, Any], **context: Any) -> dict[str, Any]:
+    """Add to each operation the problems that every endpoint can answer; all are problem documents."""
+    used = set()
+    for method, operation in _list_operations(result):
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "path":
+                parameter.setdefault("description", PLACES.get(parameter["name"], ""))
+        answers = operation["responses"]
+        common = ANY_REQUEST + (REQUEST_WITH_BODY if method in METHODS_WITH_BODY else ())
+        for status, answer in answers.items():
+            answer["description"] = answer.get("description") or DONE.get(int(status), "")
+        for status in {*common, *(int(code) for code in answers if int(code) >= HTTPStatus.BAD_REQUEST)}:
+            told = answers.get(str(status), {}).get("description", PROBLEMS.get(status))
+            if told == PROBLEMS.get(status):
+                used.add(status)
+                answers[str(status)] = {"$ref": f"#/components/responses/{_Names.by_status[status]}"}
+            else:
+                answers[str(status)] = {"description": told, **_PROBLEM}
+        operation["responses"] = dict(sorted(answers.items()))
+    result["components"]["responses"] = {_Names.by_status[status]: _describe(status) for status in sorted(used)}
+    return result
+
+
+def _list_operations(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for methods in schema["paths"].values():
+        yield from methods.items()
+
+
+def _describe(status: int) -> dict[str, Any]:
+    headers = {
+        name: {"description": description, "schema": schema}
+        for name, (description, schema) in _HEADERS.get(status, {}).items()
+    }
+    return {"description": PROBLEMS[status], **({"headers": headers} if headers else {}), **_PROBLEM}

@@ -1,0 +1,95 @@
+"""Reading server-sent events as clients do, from a server as in production."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from tests.waiting import wait_until
+from toolflow_site.request_threads import DashboardHandler, KeptThreads
+
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event as it arrived; a comment has the name “comment” and its text."""
+
+    name: str
+    id: str
+    document: Any
+
+
+@contextlib.contextmanager
+def serve() -> Iterator[int]:
+    """The site under an ASGI server; gives its port."""
+    application = KeptThreads(DashboardHandler())
+    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started, within=PATIENCE, what="the server listens")
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        application.end()
+
+
+class Reader:
+    """An answer that is read event by event."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.answer = answer
+        self.status = answer.status
+        self.headers = answer.headers
+
+    def read_block(self) -> list[str]:
+        """The lines up to the next empty one; none at the end."""
+        lines = []
+        while line := self.answer.readline().decode().rstrip("\n"):
+            lines.append(line)
+        return lines
+
+    def read_event(self) -> Event:
+        """The next event; comments are events here. Raises ``EOFError`` at the end."""
+        lines = self.read_block()
+        if not lines:
+            raise EOFError
+        if lines[0].startswith(":"):
+            return Event("comment", "", lines[0][1:].strip())
+        fields = dict(line.split(": ", 1) for line in lines)
+        return Event(fields["event"], fields["id"], json.loads(fields["data"]))
+
+    def read_rest(self) -> list[Event]:
+        """All events up to the end."""
+        events = []
+        with contextlib.suppress(EOFError):
+            while True:
+                events.append(self.read_event())
+        return events
+
+
+@contextlib.contextmanager
+def follow(port: int, run_id: int, token: str | None, last: str = "", *, method: str = "GET") -> Iterator[Reader]:
+    """The events of a run from a server, for whoever goes away at the end; its ``retry`` is read already."""
+    headers = {"Accept": "text/event-stream"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    if last:
+        headers["Last-Event-ID"] = last
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        connection.request(method, f"/api/v1/runs/{run_id}/events", headers=headers)
+        with connection.getresponse() as answer:
+            reader = Reader(answer)
+            if answer.status == 200 and method == "GET":
+                assert reader.read_block() == ["retry: 3000"]
+            yield reader

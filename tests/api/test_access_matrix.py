@@ -1,0 +1,260 @@
+"""Who may ask what of the API: every address with every method, as everybody who may come along.
+
+A new endpoint gets a line in ``TABLE``; a test names those that are missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.core.cache import caches
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import URLPattern, get_resolver
+
+from flows.engine.json_value import dump_json
+from flows.models import FlowVersion
+from runs.access_groups import create_groups
+from runs.models import TokenScope
+from tests.api.asking import V1, make_token, make_user, read_problem
+from tests.runs.builders import make_run, make_version
+from tests.runs.pages.history_builders import make_page_flow, make_retried_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+ACTORS = (
+    "anonymous", "user", "Viewer", "Operator", "Editor", "Administrator", "read token", "run token", "edit token",
+)  # fmt: skip
+"""“user” is in no group. Those before the tokens are signed in on the pages; the tokens are an Editor's."""
+
+SIGNED_IN, SEE, RUN, EDIT = "whoever is signed in", "see", "start and cancel runs", "change flows"
+LET_IN: Mapping[str, frozenset[str]] = {
+    SIGNED_IN: frozenset(ACTORS) - {"anonymous"},
+    SEE: frozenset(ACTORS) - {"anonymous", "user"},
+    RUN: frozenset({"Operator", "Editor", "Administrator", "run token", "edit token"}),
+    EDIT: frozenset({"Editor", "Administrator", "edit token"}),
+}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One method of an address: what lets in, the status that whoever is let in gets, and what is sent."""
+
+    least: str
+    status: int
+    body: Any = None
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def get(status: int = 200, *, least: str = SEE, query: str = "") -> dict[str, Ask]:
+    """An address to read."""
+    return {"GET": Ask(least, status, query=query), "HEAD": Ask(least, status, query=query)}
+
+
+def post(least: str, status: int, body: Any = None) -> dict[str, Ask]:
+    """An address to send something to."""
+    return {"POST": Ask(least, status, body)}
+
+
+def put(least: str, status: int, body: Any = None) -> dict[str, Ask]:
+    """An address to store something under."""
+    return {"PUT": Ask(least, status, body)}
+
+
+FLOW = make_page_flow().to_document()
+ORDER = {"flow": "colour-theme", "input": {"topic": "tea"}}
+TRIAL = {"document": FLOW, "step": 1, "input": {"topic": "tea"}}
+
+# By address, as `list_addresses` writes it. Methods that are not named have none: 405.
+TABLE: dict[str, dict[str, Ask]] = {
+    "":                                              {method: Ask(SIGNED_IN, 404) for method in METHODS},
+    "schema":                                        get(least=SIGNED_IN),
+
+    "runs":                                          get() | post(RUN, 202, ORDER),
+    "runs/bulk":                                     post(RUN, 202, {"flow": "colour-theme", "runs": [{"input": {}}]}),
+    "runs/<run_id>":                                 get(),
+    "runs/<run_id>/cancel":                          post(RUN, 202, {}),
+    "runs/<run_id>/run-again":                       post(RUN, 202, {}),
+    "runs/<run_id>/steps":                           get(),
+    "runs/<run_id>/steps/<index>":                   get(),
+    "runs/<run_id>/steps/<index>/attempts/<number>": get(),
+    "runs/<run_id>/attempts":                        get(),
+    "runs/<run_id>/issues":                          get(),
+    "runs/<run_id>/usage":                           get(),
+    "runs/<run_id>/events":                          get(501),  # of this server, which can't stream
+
+    "flows":                                         get() | post(EDIT, 201, {**FLOW, "name": "another"}),
+    "flows/<name>":                                  get() | put(EDIT, 200, FLOW),
+    "flows/validate":                                post(EDIT, 200, FLOW),
+    "flows/preview":                                 post(EDIT, 200, TRIAL),
+    "flows/try-audits":                              post(EDIT, 200, {**TRIAL, "output": {"text": "Tea."}}),
+    "flows/<name>/archive":                          post(EDIT, 200),
+    "flows/<name>/take-out":                         post(EDIT, 200),
+    "flows/<name>/versions":                         get(),
+    "flows/<name>/versions/<number>":                get(),
+    "flows/<name>/versions/<number>/diff":           get(),
+    "flows/<name>/versions/<number>/make-live":      post(EDIT, 200),
+    "flows/<name>/statistics":                       get(),
+    "flows/<name>/statistics/audits":                get(),
+    "statistics/usage":                              get(),
+    "statistics/overview":                           get(),
+}  # fmt: skip
+
+PAGES = {"docs"}
+"""Pages for people, which lead strangers to the sign-in page."""
+
+
+def list_addresses(patterns: Any, prefix: str = "") -> Iterator[str]:
+    """All addresses of the API, as the table writes them."""
+    for pattern in patterns:
+        address = f"{prefix}{pattern.pattern}"
+        if isinstance(pattern, URLPattern):
+            yield re.sub(r"<\w+:", "<", address)
+        else:
+            yield from list_addresses(pattern.url_patterns, address)
+
+
+def find_addresses() -> set[str]:
+    """All that the site serves below the API's own."""
+    api: Any = next(part for part in get_resolver().url_patterns if str(part.pattern) == V1.lstrip("/"))
+    return set(list_addresses(api.url_patterns))
+
+
+class World:
+    """A row of everything, and somebody of every kind."""
+
+    def __init__(self) -> None:
+        create_groups(apps=apps, using="default")
+        # Here everybody asks more often than people do, and what others asked before doesn't count.
+        for cache in caches.all():
+            cache.clear()
+        run = make_retried_run()
+        version: FlowVersion = run.version
+        self._values = {
+            "<run_id>/cancel": f"{make_run(version).pk}/cancel",
+            "<run_id>": run.pk,
+            "<index>": 1,
+            "attempts/<number>": "attempts/1",
+            "<name>": version.flow.name,
+            "versions/<number>": f"versions/{make_version(make_page_flow()).number}",
+        }
+        editor = make_user("editor", "Editor")
+        self._users: dict[str, User | None] = {"anonymous": None, "user": make_user("user")}
+        for name in ("Viewer", "Operator", "Editor", "Administrator"):
+            self._users[name] = make_user(name.lower(), name)
+        self._tokens = {f"{scope} token": make_token(editor, scope) for scope in TokenScope}
+        self._clients = {actor: self._open(actor) for actor in ACTORS}
+
+    def _open(self, actor: str) -> Client:
+        client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+        if user := self._users.get(actor):
+            client.force_login(user)
+        client.cookies["csrftoken"] = "c" * 32
+        return client
+
+    def fill(self, address: str) -> str:
+        """The address with the keys of rows that there are."""
+        for part, value in self._values.items():
+            address = address.replace(part, str(value))
+        assert "<" not in address, f"Give World a value for “{address}”."
+        return f"{V1}{address}"
+
+    def ask(self, actor: str, method: str, address: str, ask: Ask) -> HttpResponse:
+        """The answer to that one; whatever it changed is undone."""
+        headers = {"X-CSRFToken": "c" * 32, **ask.headers}
+        if token := self._tokens.get(actor):
+            headers = {"Authorization": f"Bearer {token}", **ask.headers}
+        body = b"" if ask.body is None else dump_json(ask.body).encode()
+        content_type = "application/json" if body else ""
+        with transaction.atomic():
+            answer: Any = self._clients[actor].generic(
+                method, self.fill(address) + ask.query, body, content_type=content_type, headers=headers
+            )
+            transaction.set_rollback(True)
+        found: HttpResponse = answer
+        return found
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def expect(actor: str, ask: Ask | None) -> int:
+    """The status that somebody gets; ``ask`` is None for a method that the address doesn't have."""
+    if actor == "anonymous":
+        return 401
+    if ask is None:
+        return 405
+    return ask.status if actor in LET_IN[ask.least] else 403
+
+
+def test_every_address_stands_in_the_table() -> None:
+    found = find_addresses() - PAGES
+    unlisted = [f"Say in the table above who may ask what of “{address}”." for address in sorted(found - TABLE.keys())]
+    gone = [f"“{address}” is in the table above, but leads nowhere." for address in sorted(TABLE.keys() - found)]
+    assert not unlisted + gone, "\n".join(unlisted + gone)
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_every_address_answers_everybody_with_the_status_it_should(world: World, actor: str) -> None:
+    differences = []
+    for address, methods in TABLE.items():
+        for method in METHODS:
+            ask = methods.get(method)
+            answer = world.ask(actor, method, address, ask or Ask(SIGNED_IN, 405))
+            expected = expect(actor, ask)
+            if answer.status_code != expected:
+                said = b"" if answer.streaming else answer.content[:200]
+                differences.append(f"{actor}, {method} {address}: {answer.status_code} instead of {expected}: {said!r}")
+    assert not differences, "\n".join(differences)
+
+
+def test_a_refusal_is_a_problem_that_says_what_is_lacking(world: World) -> None:
+    start = TABLE["flows"]["POST"]
+    stranger = world.ask("anonymous", "GET", "flows", Ask(SEE, 200))
+    assert "Authorization: Bearer" in read_problem(stranger)["detail"]
+    outsider = world.ask("user", "GET", "flows", Ask(SEE, 200))
+    assert read_problem(outsider)["detail"] == "Your account lacks the permission “flows.view_flow”."
+    narrow = world.ask("run token", "POST", "flows", start)
+    assert read_problem(narrow)["detail"] == (
+        "The token “editor run” may only read, start and cancel runs; this needs a token with the scope “edit”."
+    )
+
+
+def test_a_token_allows_no_more_than_its_owner_may(world: World) -> None:
+    world._tokens["edit token"] = make_token(make_user("vera", "Viewer"), TokenScope.EDIT)
+    answer = world.ask("edit token", "POST", "flows", TABLE["flows"]["POST"])
+    assert read_problem(answer)["detail"] == "Your account lacks the permission “flows.add_flow”."
+
+
+def test_whoever_is_signed_in_on_the_pages_needs_their_csrf_token_to_change_anything(world: World) -> None:
+    """Else another site could send them here with a form."""
+    ask = TABLE["flows/<name>/archive"]["POST"]
+    del world._clients["Editor"].cookies["csrftoken"]
+    refused = world.ask("Editor", "POST", "flows/<name>/archive", ask)
+    assert refused.status_code == 403
+    assert "CSRF" in read_problem(refused)["detail"]
+    assert world.ask("Editor", "GET", "flows/<name>", Ask(SEE, 200)).status_code == 200
+    # A token is sent by scripts only, whatever cookies there are.
+    del world._clients["edit token"].cookies["csrftoken"]
+    assert world.ask("edit token", "POST", "flows/<name>/archive", ask).status_code == 200
+
+
+@pytest.mark.parametrize("address", sorted(PAGES))
+def test_pages_for_people_ask_strangers_to_sign_in(world: World, address: str) -> None:
+    answer = world.ask("anonymous", "GET", address, Ask(SIGNED_IN, 200))
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/accounts/login/?next=")
+    for actor in ("user", "Viewer", "Administrator"):
+        assert world.ask(actor, "GET", address, Ask(SIGNED_IN, 200)).status_code == 200

@@ -1,0 +1,108 @@
+"""Everything that the OpenAPI document says holds, whatever is sent and whoever sends it.
+
+Schemathesis reads the document and asks every operation with what fits it, with what just fits, and with what does
+not. ``TOOLFLOW_TEST_LONG=1`` sends 2,000 examples for each role; without it there are a few for each operation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import schemathesis
+from django.contrib.auth.models import User
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, settings
+from schemathesis.config import SchemathesisConfig
+
+from runs.api.documentation import build_schema
+from tests.api.asking import make_token, make_user
+from tests.runs.pages.history_builders import make_retried_run
+from toolflow_site.wsgi import application
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+DOCUMENT = json.loads(json.dumps(build_schema()))
+OPERATIONS = sum(len(methods) for methods in DOCUMENT["paths"].values())
+IS_LONG = bool(os.environ.get("TOOLFLOW_TEST_LONG"))
+EXAMPLES = math.ceil(2_000 / OPERATIONS) if IS_LONG else 2
+
+ACCEPTED = ("2xx", "403", "404", "409", "429")
+
+CONFIG = SchemathesisConfig.from_dict(
+    {
+        "generation": {"with-security-parameters": False, "max-examples": EXAMPLES, "database": "none"},
+        "phases": {"coverage": {"enabled": IS_LONG}, "stateful": {"enabled": False}},
+        "checks": {
+            # That a server can't stream is documented: this one is no ASGI server.
+            "not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "501"]},
+            # What is well formed may name a flow that there is not, or hold an input that doesn't fit it: it is refused
+            # with 400 or 422. 406, 413 and 501 follow from headers, size and the server.
+            "positive_data_acceptance": {"expected-statuses": [*ACCEPTED, "400", "406", "413", "422", "501"]},
+        },
+    }
+)
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT, config=CONFIG)
+SCHEMA.app = application
+
+KNOWN = {"flow": "colour-theme", "name": "colour-theme", "number": 1, "version": 1, "step": 1, "index": 1}
+"""What there is for a test to find: values of parameters and of fields of bodies."""
+
+
+@pytest.fixture(autouse=True)
+def _one_connection() -> Iterator[None]:
+    """Let requests leave the connection of the test open, as those of Django's own client do."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def roles(groups: None, settings: Any) -> Mapping[str, str]:
+    """A token for each role; nobody is throttled."""
+    settings.TOOLFLOW_API_READS_PER_MINUTE = settings.TOOLFLOW_API_WRITES_PER_MINUTE = 1_000_000
+    settings.TOOLFLOW_API_STRANGERS_PER_MINUTE = 1_000_000
+    tokens = {name.lower(): make_token(make_user(name.lower(), name)) for name in ("Viewer", "Operator", "Editor")}
+    return {**tokens, "administrator": make_token(User.objects.create_superuser("ada"))}
+
+
+@pytest.fixture
+def known(roles: Mapping[str, str]) -> Mapping[str, Any]:
+    """Values with which an operation finds something: a run with attempts and issues, and its flow."""
+    run = make_retried_run(status="failed", blocking_step=1, blocking_attempt=2)
+    return {**KNOWN, "run_id": run.pk, "id": run.pk, "flow": run.flow.name, "name": run.flow.name}
+
+
+def point_at_what_there_is(case: Any, known: Mapping[str, Any]) -> None:
+    """Let a request that fits find something: no generator would guess the name of a flow."""
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    for name in case.path_parameters or {}:
+        if name in known:
+            case.path_parameters[name] = known[name]
+    if isinstance(case.body, dict) and "flow" in case.body:
+        case.body = {**case.body, "flow": known["flow"]}
+
+
+@SCHEMA.parametrize()
+@settings(suppress_health_check=list(HealthCheck))
+def test_what_the_document_says_holds_for_everybody(
+    case: Any, roles: Mapping[str, str], known: Mapping[str, Any]
+) -> None:
+    point_at_what_there_is(case, known)
+    if "Prefer" in (case.headers or {}):
+        # Nobody executes runs here: there would be nothing to wait for.
+        case.headers["Prefer"] = "wait=0"
+    for role, token in roles.items():
+        try:
+            case.call_and_validate(headers={"Authorization": f"Bearer {token}"})
+        except BaseException as error:
+            error.add_note(f"Asked by the {role}.")
+            raise

