@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser
 from django.db import models
 from django.db.models import Q
 
@@ -13,9 +12,9 @@ LONGEST_NAME = 60
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):
-    def seen_by(self, user: AbstractBaseUser) -> Self:
-        """Views of ``user``, and those that others share with everybody."""
-        return self.filter(Q(owner=user.pk) | Q(is_shared=True))
+    def seen_by(self, user_id: int) -> Self:
+        """Views of that user, and those that others share with everybody."""
+        return self.filter(Q(owner=user_id) | Q(is_shared=True))
 
 
 class SavedView(models.Model):

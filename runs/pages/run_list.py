@@ -10,10 +10,11 @@ from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 
 from flows.models import Flow
 from runs.models import Attempt, Run, RunStatus, Step
@@ -44,6 +45,14 @@ class StatusChoice:
     is_current: bool
 
 
+class FlowChoice(NamedTuple):
+    """A flow to filter by."""
+
+    pk: int
+    name: str
+    title: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """One run in the list; ``segments`` has one state for each step."""
@@ -64,7 +73,7 @@ class RunList:
     rows: tuple[RunRow, ...]
     filters: RunFilters
     problems: tuple[str, ...]
-    flows: tuple[Flow, ...]
+    flows: tuple[FlowChoice, ...]
     statuses: tuple[StatusChoice, ...]
     chips: tuple[FilterChip, ...]
     newer_url: str
@@ -131,7 +140,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         older_url = build_list_url(filters, before=_go_on(found.ids, found.looked_to, oldest)) if is_more else ""
         if before is not None:
             newer_url = build_list_url(filters, after=newest or max(before - 1, 0))
-    flows = tuple(Flow.objects.only("name", "title").order_by("title", "pk"))
+    flows = tuple(FlowChoice._make(row) for row in _FLOWS.fetch())
     return RunList(
         rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, now),
         filters=filters,
@@ -153,7 +162,16 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
 def build_list_url(filters: RunFilters, **paging: int) -> str:
     """The address of the list with these filters, from the newest run on or from ``before`` or ``after`` a number."""
     query = "&".join(part for part in (filters.to_query(), *(f"{name}={at}" for name, at in paging.items())) if part)
-    return reverse("runs:list") + (f"?{query}" if query else "")
+    return _find_address(get_script_prefix()) + (f"?{query}" if query else "")
+
+
+@lru_cache(maxsize=10)
+def _find_address(prefix: str) -> str:
+    """The address of the list, where the site stands under ``prefix``. A page has it dozens of times."""
+    return reverse("runs:list")
+
+
+_FLOWS = PreparedSelect(lambda _: Flow.objects.order_by("title", "pk").values_list("pk", "name", "title"))
 
 
 def _go_on(ids: Sequence[int], looked_to: int | None, last: int) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
@@ -16,6 +19,7 @@ from runs.models import SavedView
 from runs.models.saved_view import LONGEST_NAME
 from runs.pages.access import require_permission
 from runs.pages.json_lines import show_invisible
+from runs.prepared_select import PreparedSelect
 from runs.run_filters import RunFilters, read_filters
 from runs.run_filters.known_values import list_known_values
 
@@ -63,21 +67,27 @@ def load_view_tabs(user: User | AnonymousUser, filters: RunFilters) -> ViewTabs:
     query = filters.to_query()
     if not isinstance(user, User):
         return ViewTabs((), query)
-    rows = SavedView.objects.seen_by(user).select_related("owner").only("name", "query", "is_shared", "owner__username")
-    own = [view for view in rows if view.owner_id == user.pk]
-    others = [view for view in rows if view.owner_id != user.pk]
-    views = tuple(
+    tabs = [
         ViewTab(
-            id=view.pk,
-            name=show_invisible(view.name),
-            url=_build_url(view.query),
-            is_current=view.query == query,
-            shared_by=show_invisible(view.owner.get_username()) if view.owner_id != user.pk else "",
-            is_shared=view.is_shared,
+            id=pk,
+            name=show_invisible(name),
+            url=_build_url(kept),
+            is_current=kept == query,
+            shared_by=show_invisible(owner) if owner_id != user.pk else "",
+            is_shared=is_shared,
         )
-        for view in (*own, *others[:MOST_VIEWS])
-    )
-    return ViewTabs(views, query)
+        for pk, name, kept, is_shared, owner_id, owner in _VIEWS.fetch([user.pk])
+    ]
+    others = [tab for tab in tabs if not tab.is_own]
+    return ViewTabs((*(tab for tab in tabs if tab.is_own), *others[:MOST_VIEWS]), query)
+
+
+def _select_views(user_ids: Sequence[int]) -> QuerySet[Any, Any]:
+    rows = SavedView.objects.seen_by(user_ids[0])
+    return rows.values_list("pk", "name", "query", "is_shared", "owner", "owner__username")
+
+
+_VIEWS = PreparedSelect(_select_views, most=1)
 
 
 @require_POST
