@@ -59,11 +59,11 @@ class TestOneRun:
             ({"metadata": ["x"]}, "Metadata must be a JSON object, got a list."),
             ({"metadata": {"x": "y" * 16_400}}, "Metadata may have 16,384 bytes as JSON; this has 16,408."),
             ({"metadata": {"x": float("nan")}}, "/x: NaN"),
-            ({"webhook_url": "ftp://example.com/"}, "This is not an http or https address"),
-            ({"webhook_url": "https:///nowhere"}, "This is not an http or https address"),
-            ({"webhook_url": "https://example.com:99999/"}, "This is not an http or https address"),
-            ({"webhook_url": "https://ada:secret@example.com/"}, "The address holds a user name or password"),
-            ({"webhook_url": "https://example.com/" + "x" * 2_000}, "The address is longer than 2,000 characters."),
+            ({"webhook_url": "ftp://example.com/"}, "The address must begin with https:// or http://"),
+            ({"webhook_url": "https:///nowhere"}, "The address names no host"),
+            ({"webhook_url": "https://example.com:99999/"}, "This is no address (Port out of range 0-65535)"),
+            ({"webhook_url": "https://ada:secret@example.com/"}, "The address must not hold a user name or a password"),
+            ({"webhook_url": "https://example.com/" + "x" * 2_000}, "The address is longer than 2,000 bytes."),
         ],
     )
     def test_what_can_not_be_is_refused_in_a_sentence(self, options: dict[str, Any], sentence: str) -> None:
