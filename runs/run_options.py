@@ -24,8 +24,6 @@ LONGEST_LABEL = 50
 """Characters."""
 MOST_METADATA = 16_384
 """Bytes, as compact JSON."""
-LONGEST_WEBHOOK_URL = 2_000
-"""Characters."""
 
 PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 

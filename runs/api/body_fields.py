@@ -11,10 +11,10 @@ from rest_framework import serializers
 
 from flows.engine.json_value import describe_type
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET
+from flows.webhook_address import MOST_BYTES
 from runs.models import Priority
 from runs.run_options import (
     LONGEST_LABEL,
-    LONGEST_WEBHOOK_URL,
     MOST_LABELS,
     PRIORITIES,
     check_webhook_url,
@@ -186,7 +186,7 @@ class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
         "type": "string",
         "format": "uri",
         "pattern": r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[1-9][0-9]{0,3})?([/?][!-\[\]-~]*)?$",
-        "maxLength": LONGEST_WEBHOOK_URL,
+        "maxLength": MOST_BYTES,
         "examples": ["https://example.com/hooks/toolflow"],
     }
 )
@@ -194,7 +194,7 @@ class WebhookField(TextField):
     """The address that is told when the run has ended."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"max_length": LONGEST_WEBHOOK_URL, **kwargs})
+        super().__init__(**{"max_length": MOST_BYTES, **kwargs})
 
     def to_internal_value(self, data: Any) -> str:
         """The address. Raises ``ValidationError`` for what is none."""
