@@ -108,6 +108,13 @@ def add_spending(used: Iterable[tuple[int, int, Decimal]]) -> None:
     today = datetime.now(UTC).date()
     starts = {find_period_start(period, today) for period in BudgetPeriod.values}
     current = FlowSpending.objects.filter(period_start__in=starts)
-    # In one order, so that no two hosts wait for each other.
-    for flow_id in sorted(tokens):
-        current.filter(flow=flow_id).update(tokens=F("tokens") + tokens[flow_id], cost=F("cost") + costs[flow_id])
+    with transaction.atomic():
+        # In one order, so that no two hosts wait for each other.
+        for flow_id in sorted(tokens):
+            rows = current.filter(flow=flow_id)
+            more = {"tokens": F("tokens") + tokens[flow_id], "cost": F("cost") + costs[flow_id]}
+            if not rows.update(**more):
+                # Somebody may be making the row from sums that don’t hold yet what this transaction stores: wait until
+                # it is there. Whoever makes it later waits for this transaction, and sums up what it has stored.
+                list(Flow.objects.select_for_update(no_key=True).filter(pk=flow_id).values_list("pk"))
+                rows.update(**more)

@@ -40,7 +40,8 @@ class Terminal:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOOLFLOW_")}
+        # Neither the developer's settings nor the width of a terminal that others write to.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "COLUMNS"))}
         self.environment = {**inherited, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **environment}
         self._begun: list[subprocess.Popen[str]] = []
 

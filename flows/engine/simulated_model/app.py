@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from dataclasses import dataclass
 from typing import Any
 
-import httpx2
-
 from flows.engine.simulated_model.chance import NO_FAULTS, Faults, Latency, check_latency, draw_latency
 from flows.engine.simulated_model.completion import build_completion
 from flows.engine.simulated_model.invention import invent_value
@@ -198,6 +196,8 @@ async def _break(fault: Fault, scope: _Scope, receive: _Receive, send: _Send, re
         await _wait_for_disconnect(receive)
     else:
         # In process there is no connection to break: the client gets the error that a broken one would give it.
+        import httpx2  # only here: it takes long to load
+
         raise httpx2.ReadError("the simulated model broke the connection")
 
 

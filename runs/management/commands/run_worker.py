@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
 from django_q.cluster import Cluster
 
-from runs.provider import find_provider_problem
+from runs.provider import find_provider_problem, load_client
 from runs.queue import DRAIN_TASK
 from runs.queue_processes.outage import Outage
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError
@@ -59,6 +59,7 @@ class Command(BaseCommand):
         raise_file_limit()
         # What tasks need is loaded here, once: children share its memory, and one that is replaced is soon ready again.
         import_string(DRAIN_TASK)
+        load_client()
         gc.freeze()
         if not stopping.is_set():
             self._work()

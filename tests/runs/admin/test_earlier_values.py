@@ -282,7 +282,7 @@ def test_a_run_of_another_flow_is_not_shown(editor: Client) -> None:
 
 def test_asking_is_limited(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     run = store_run()
-    monkeypatch.setattr("flows.admin.throttle._count_request", lambda key, seconds: earlier_values.ASKED_A_MINUTE + 1)
+    monkeypatch.setattr("flows.throttle._count_request", lambda key, seconds: earlier_values.ASKED_A_MINUTE + 1)
     assert post(editor, run).status_code == 429
 
 
