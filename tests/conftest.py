@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from playwright.sync_api import Playwright
+from playwright.sync_api import Playwright, expect
 
 from tests.availability import FINDERS, explain_absence, is_required
 
@@ -119,6 +119,8 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any], chromium_
 @pytest.fixture(scope="session")
 def playwright(playwright: Playwright) -> Iterator[Playwright]:
     """Playwright, with Django told that the event loop in this thread is Playwright's and none of ours."""
+    # What never comes fails all the same, and a busy machine takes its time.
+    expect.set_options(timeout=20_000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield playwright
