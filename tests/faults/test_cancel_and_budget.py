@@ -111,6 +111,12 @@ def test_what_all_runs_of_a_flow_use_is_counted_once_although_the_worker_was_kil
     (whole,) = installation.read_runs()
     budget = 10 * whole.counts["total tokens"]
     installation.observer.ask("limit_flow", flow=flow, tokens=budget)
+    # A drain looks for budgets every few seconds: what it stores before it knows of one is not counted.
+    wait_until(
+        lambda: installation.observer.ask("read_spending", flow=flow) == whole.counts["total tokens"],
+        within=60,
+        what="the drain knows of the budget",
+    )
     installation.submit(flow, 24)
     installation.wait_for_calls(15)
     installation.kill("drain", host.find_drains())
