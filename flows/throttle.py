@@ -1,8 +1,7 @@
 """How often one user asks for something that costs the server time: fixed windows, counted in Django's default cache.
 
-Without ``CACHES`` in the settings that is the memory of one web process: several of them count each for itself, and a
-user may ask that many times as often. That is enough to keep a runaway page or script from holding the server; a shared
-cache makes the limit exact.
+That is the memory of one web process: several of them count each for itself, and a user may ask that many times as
+often. It is enough to keep a runaway page or script from holding the server.
 """
 
 from __future__ import annotations

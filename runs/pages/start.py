@@ -21,7 +21,7 @@ from runs.pages.input_fields import InputField, build_fields, default_input, exa
 from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
 from runs.pages.json_lines import show_invisible
 from runs.pages.run_options_form import RunOptions
-from runs.queue_figures import unattended_runs
+from runs.queue_figures import is_unattended
 from runs.submission import NotRunnableError, submit_run
 
 FORM, JSON = "form", "json"
@@ -35,7 +35,7 @@ _NO_FORM = "The form can’t show this input exactly: it has parts that no field
 def choose_flow(request: HttpRequest) -> HttpResponse:
     """All flows that can be run."""
     flows = Flow.objects.runnable().select_related("live_version").defer("input_schema", "live_version__spec")
-    context = {"flows": flows, "is_unattended": unattended_runs().exists()}
+    context = {"flows": flows, "is_unattended": is_unattended()}
     return render(request, "runs/choose_flow.html", context)
 
 
@@ -245,7 +245,7 @@ def _render_draft(request: HttpRequest, choice: _Choice, draft: _Draft, *, has_e
         "rows": min(max(draft.json.count("\n") + 2, 12), 40),
         "options": options,
         "is_more_open": draft.options.is_used,
-        "is_unattended": unattended_runs().exists(),
+        "is_unattended": is_unattended(),
     }
     is_refused = draft.problems or draft.option_problems
     return render(request, "runs/start_run.html", context, status=422 if is_refused else 200)
