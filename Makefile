@@ -89,7 +89,9 @@ schema: dev ## Write docs/flow.schema.json and docs/openapi.yaml anew
 
 lock: dev ## Pin what requirements/*.in ask for (ARGS=--upgrade for newer versions)
 	$(LOCK) $(ARGS) requirements/base.in -o requirements/base.txt
-	$(LOCK) $(ARGS) -c requirements/base.txt requirements/scale.in -o requirements/scale.txt
+	for extra in scale oidc tracing; do \
+		$(LOCK) $(ARGS) -c requirements/base.txt requirements/$$extra.in -o requirements/$$extra.txt || exit; \
+	done
 	$(LOCK) $(ARGS) requirements/dev.in -o requirements/dev.txt
 	$(LOCK) $(ARGS) requirements/bench.in -o requirements/bench.txt
 
