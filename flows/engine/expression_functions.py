@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 import jsonschema_rs
-from cel.stdlib import STDLIB_FUNCTIONS
+
+from flows.engine.cel_package import STDLIB_FUNCTIONS
 
 MAX_PRODUCED = 1_000_000
 """Characters and list elements that the functions may produce in one evaluation, all in all."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from cel import OptionalValue
-
+from flows.engine.cel_package import OptionalValue
 from flows.engine.errors import ExpressionError
 from flows.engine.json_value import MAX_DEPTH
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
-import cel
-
+from flows.engine.cel_package import cel
 from flows.engine.daemon_threads import DaemonThreads
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_cost import (
