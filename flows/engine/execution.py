@@ -24,6 +24,7 @@ from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Fi
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
 from flows.engine.prompt import build_request
+from flows.engine.redaction import Redactor
 from flows.engine.reply import ToolReply, read_reply
 from flows.engine.spec import FlowSpec
 from flows.engine.step_input import MissingInputError, prepare_input
@@ -101,13 +102,20 @@ def no_veto() -> None:
 class _Journal:
     """What ended and is not recorded yet: it is stored together with what follows, or alone if nothing does."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, redactor: Redactor) -> None:
         self._recorder = recorder
+        self._redactor = redactor
         self.ended: Attempt | None = None
 
     async def record(self, *, begun: Start | None = None, finish: Finish | None = None) -> None:
         ended, self.ended = self.ended, None
-        await self._recorder.record(Progress(ended, begun, finish))
+        await self._recorder.record(Progress(ended, begun and self._redact(begun), finish))
+
+    def _redact(self, begun: Start) -> Start:
+        if self._redactor.is_idle:
+            return begun
+        request = self._redactor.redact_request(begun.request, begun.input)
+        return replace(begun, input=self._redactor.redact_value(begun.input), request=request)
 
     async def flush(self) -> None:
         if self.ended is not None:
@@ -150,18 +158,22 @@ class Execution:
 
     async def execute(self, history: History) -> ExecutionEnd:
         """Do what comes next until the run ends or pauses. Raises what the recorder and the gate raise."""
-        journal = _Journal(self.recorder)
+        # What is taken out never joins the history, so that the stored one is the same. Only the input is in there as
+        # it is, for the steps that are still to come.
+        redactor = Redactor.of(self.spec.redact, history.initial_input)
+        journal = _Journal(self.recorder, redactor)
         while True:
             following = await self._find_next(history, journal)
             if isinstance(following, ExecutionEnd):
                 return following
             if isinstance(following, _Ready):
-                journal.ended = await self._perform(following, history, journal)
+                journal.ended = redactor.redact_attempt(await self._perform(following, history, journal))
                 history = history.append(journal.ended)
                 finish = self._find_overrun(following, journal.ended)
             else:
                 finish = following
             if finish is not None:
+                finish = redactor.redact_finish(finish)
                 await journal.record(finish=finish)
                 return ExecutionEnd(history, finish)
 

@@ -17,6 +17,7 @@ from flows.engine.output_schema import coerce_numbers, validate_input
 from flows.engine.plugins import Registry
 from flows.engine.plugins import registry as default_registry
 from flows.engine.pricing import price_usage
+from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import prepare_spec
@@ -68,7 +69,7 @@ async def run_flow(
     end = await execution.execute(history)
     assert end.finish is not None, "an execution that nobody stops ends with a finish"
     return RunResult.of(
-        end.history,
+        Redactor.of(spec.redact, end.history.initial_input).redact_history(end.history),
         end.finish,
         names=[step.name for step in spec.steps],
         include_all_attempts=include_all_attempts,

@@ -29,9 +29,13 @@ MAX_AUDITS_OF_FLOW = 500
 """Audits of all steps together: the editor's page has to carry them."""
 MAX_EXPRESSION_LENGTH = 4_000
 MAX_SCHEMA_BYTES = 64 * 1024
+MAX_REDACTION_RULES = 100
 
 Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH)]
 """CEL text, or ``python:name`` for a registered function."""
+
+RedactionRule = Annotated[str, Field(min_length=1, max_length=500)]
+"""A JSON pointer in which ``*`` stands for any name or position, or the name of a pattern."""
 
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False, strict=True)]
 MaxTokens = Annotated[StrictInt, Field(ge=1)]
@@ -151,6 +155,8 @@ class FlowSpec(_Document):
     time_limit: TimeLimit | None = None
     """How long a run may take from its first start."""
     input_schema: dict[str, Any] | None = None
+    redact: tuple[RedactionRule, ...] = Field(default=(), max_length=MAX_REDACTION_RULES)
+    """What is taken out of all that is kept of a run: JSON pointers and names of patterns, as ``redaction`` says."""
     steps: tuple[StepSpec, ...] = Field(min_length=1, max_length=MAX_STEPS)
 
     def step(self, index: int) -> StepSpec:

@@ -16,6 +16,7 @@ from flows.engine.field_paths import find_field_doubts, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, Registry
+from flows.engine.redaction import find_rule_problems
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.strict_schema import check_strict
 
@@ -98,8 +99,10 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
         Problem(f"/input_schema{problem.path}", problem.message)
         for problem in (check_input_schema(spec.input_schema) if spec.input_schema is not None else [])
     ]
+    problems += [Problem(f"/redact{problem.path}", problem.message) for problem in find_rule_problems(spec.redact)]
     problems += _check_characters(spec)
     problems += _check_audit_counts(spec)
+    spec = leave_out_surplus(spec)
     problems += _check_unique(spec, "name", "name")
     problems += _check_unique(spec, "tool_name", "tool name")
     for index, step in enumerate(spec.steps, start=1):
@@ -108,6 +111,17 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
             Problem(f"{place}{problem.path}", problem.message) for problem in _check_step(index, step, registry)
         ]
     return problems
+
+
+def leave_out_surplus(spec: FlowSpec) -> FlowSpec:
+    """The spec without the audits that it has beyond what a flow may: to look at each of thousands takes minutes."""
+    left = MAX_AUDITS_OF_FLOW
+    steps = []
+    for step in spec.steps:
+        audits = step.audits[: min(MAX_AUDITS, left)]
+        left -= len(audits)
+        steps.append(step if len(audits) == len(step.audits) else step.model_copy(update={"audits": audits}))
+    return spec.model_copy(update={"steps": tuple(steps)})
 
 
 def _check_characters(spec: FlowSpec) -> Iterator[Problem]:

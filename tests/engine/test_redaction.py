@@ -1,0 +1,215 @@
+"""Redaction: what a flow says must not be kept is in no attempt, whatever else repeats it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.execution import Progress
+from flows.engine.history import History
+from flows.engine.openai_client import simulated_client
+from flows.engine.plugins import Registry
+from flows.engine.redaction import MARK, Redactor, redact_input
+from flows.engine.redaction_patterns import PATTERNS
+from flows.engine.running import run_flow
+from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
+from flows.engine.spec_check import check_spec
+from tests.engine.builders import MemoryRecorder, make_flow, make_history, make_step
+from tests.engine.executions import execute, simulate
+
+SECRET = "Anna “Ännchen” Bach"
+INPUT = {"customer": {"name": SECRET, "age": 42, "iban": None}, "order": 7, "topic": f"A card for {SECRET}"}
+ECHO = AuditSpec(name="No names", rule="!output.text.contains('Anna')", message="'It says ' + output.text")
+
+
+def dump(value: Any) -> str:
+    """All that is kept, as text in which nothing is escaped."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def dump_records(records: list[Progress]) -> str:
+    ended = [progress.ended.model_dump(mode="json") for progress in records if progress.ended is not None]
+    begun = [[progress.begun.input, progress.begun.request] for progress in records if progress.begun is not None]
+    return dump([ended, begun, [str(progress.finish) for progress in records]])
+
+
+class TestPointers:
+    def test_what_stands_at_a_pointer_is_taken_out_wherever_the_input_repeats_it(self) -> None:
+        assert redact_input(["/customer/name"], INPUT) == {
+            "customer": {"name": MARK, "age": 42, "iban": None},
+            "order": 7,
+            "topic": f"A card for {MARK}",
+        }
+
+    def test_an_object_keeps_its_names_and_a_list_its_length(self) -> None:
+        value = {"people": [{"name": "Anna", "tags": ["a", ""]}, {"name": None, "tags": []}]}
+        assert redact_input(["/people"], value) == {
+            "people": [{"name": MARK, "tags": [MARK, ""]}, {"name": None, "tags": []}]
+        }
+
+    def test_a_star_stands_for_any_name_or_position(self) -> None:
+        value = {"people": [{"name": "Anna", "city": "Köln"}, {"name": "Bert", "city": "Ulm"}]}
+        redacted = redact_input(["/people/*/name"], value)
+        assert [person["name"] for person in redacted["people"]] == [MARK, MARK]
+        assert [person["city"] for person in redacted["people"]] == ["Köln", "Ulm"]
+
+    def test_numbers_are_taken_out_too_where_they_stand_alone(self) -> None:
+        value = {"account": 12345678, "note": "Account 12345678, not 123456789", "other": 12345678}
+        assert redact_input(["/account"], value) == {
+            "account": MARK,
+            "note": f"Account {MARK}, not 123456789",
+            "other": MARK,
+        }
+
+    def test_what_is_short_is_only_taken_out_of_its_place(self) -> None:
+        assert redact_input(["/size"], {"size": "XL", "text": "XLarge"}) == {"size": MARK, "text": "XLarge"}
+
+    def test_an_input_without_any_of_it_stays_the_same_object(self) -> None:
+        value = {"topic": "tea"}
+        assert redact_input(["/customer/name", "email"], value) is value
+        assert redact_input([], value) is value
+
+
+class TestPatterns:
+    @pytest.mark.parametrize(
+        ("name", "found", "left"),
+        [
+            ("email", "anna.bach+x@mail.example.co.uk", "anna@home"),
+            ("email", "jürgen@müller.de", "@müller.de"),
+            ("credit_card", "4111 1111 1111 1111", "4111 1111 1111 1112"),
+            ("credit_card", "4111111111111111", "41111111111111111111111"),
+            ("iban", "DE89 3704 0044 0532 0130 00", "DE89 3704 0044 0532 0130 01"),
+            ("iban", "GB82WEST12345698765432", "GB82WEST1234569876543"),
+            ("ip_address", "192.168.1.17", "999.168.1.17"),
+            ("ip_address", "2001:db8::8a2e:370:7334", "12:30:45"),
+            ("phone", "+49 (0)30 123456-7", "30 1234567"),
+            ("phone", "0049 30 1234567", "2026-11-21"),
+            ("api_key", "sk-abcdefghijklmnop1234", "sk-abc"),
+            ("api_key", "Bearer abc.def-ghijkl==", "Bearer of news"),
+        ],
+    )
+    def test_a_pattern_finds_what_it_names_and_leaves_what_only_looks_like_it(
+        self, name: str, found: str, left: str
+    ) -> None:
+        value = {"text": f"See {found} FOR IT, and {left}."}
+        assert redact_input([name], value) == {"text": f"See [redacted: {name}] FOR IT, and {left}."}
+
+    def test_names_of_fields_are_looked_through_and_stay_apart(self) -> None:
+        value = {"a@example.com": 1, "b@example.com": 2}
+        assert redact_input(["email"], value) == {"[redacted: email]": 1, "[redacted: email] 2": 2}
+
+    @given(st.text(max_size=300))
+    def test_any_text_can_be_looked_through_and_a_second_look_finds_nothing(self, text: str) -> None:
+        once = redact_input(list(PATTERNS), {"text": text})
+        assert redact_input(list(PATTERNS), once) == once
+
+
+class TestAttempts:
+    FLOW = make_flow(
+        make_step(1, audits=(ECHO,), system_message="Write to the customer."),
+        make_step(2, input_expression="{'name': input.customer.name, 'card': previous.text}"),
+        redact=("/customer/name", "/customer/age", "email"),
+    )
+    REPLIES = {
+        "tool_1": [{"text": f"Dear {SECRET}, write to anna@example.com."}, {"text": "Dear customer"}],
+        "tool_2": [{"text": f"{SECRET} again"}],
+    }
+
+    async def test_nothing_that_is_recorded_holds_it(self) -> None:
+        recorder = MemoryRecorder()
+        await execute(self.FLOW, simulate(**self.REPLIES), make_history(input=INPUT), recorder=recorder)
+        kept = dump_records(recorder.records)
+        assert "Ännchen" not in kept
+        assert json.dumps(SECRET)[1:-1] not in kept
+        assert "anna@example.com" not in kept
+        assert '\\"age\\":42' not in kept
+        assert kept.count(MARK) >= 6
+
+    async def test_the_model_is_told_the_input_as_it_is_and_its_outputs_as_they_are_kept(self) -> None:
+        app = simulate(**self.REPLIES)
+        await execute(self.FLOW, app, make_history(input=INPUT))
+        first, second, third = [[message["content"] for message in call.body["messages"]] for call in app.calls]
+        assert json.loads(first[1]) == INPUT
+        assert f"Dear {MARK}, write to [redacted: email]." in second[0]
+        assert SECRET not in second[0]
+        assert json.loads(third[-1])["name"] == SECRET
+
+    async def test_audits_judge_the_output_as_it_came_and_their_issues_are_redacted(self) -> None:
+        end = await execute(self.FLOW, simulate(**self.REPLIES), make_history(input=INPUT))
+        failed, passed = end.history.attempts(1)
+        assert [failed.outcome, passed.outcome] == ["failed", "passed"]
+        assert failed.issues[0].description == f"It says Dear {MARK}, write to [redacted: email]."
+        assert failed.failure_reason is None or "Anna" not in failed.failure_reason
+
+    async def test_what_was_recorded_leads_on_as_what_is_in_memory_does(self) -> None:
+        recorder, app = MemoryRecorder(), simulate(**self.REPLIES)
+        end = await execute(self.FLOW, app, make_history(input=INPUT), recorder=recorder)
+        stored = make_history(*recorder.attempts, input=INPUT)
+        assert stored.steps == end.history.steps
+
+    async def test_a_run_goes_on_after_a_crash_with_its_input(self) -> None:
+        recorder, app = MemoryRecorder(), simulate(**self.REPLIES)
+        await execute(self.FLOW, app, make_history(input=INPUT), recorder=recorder)
+        again = simulate(tool_2=[{"text": "fine"}])
+        await execute(self.FLOW, again, make_history(*recorder.attempts[:2], input=INPUT))
+        assert json.loads(again.calls[0].body["messages"][-1]["content"])["name"] == SECRET
+
+    async def test_a_value_of_an_output_is_taken_out_of_its_issues_and_raw_text(self) -> None:
+        audit = AuditSpec(name="A", rule="false", message="'Bad: ' + output.text", severity="low")
+        flow = make_flow(make_step(audits=(audit,), output_sanitizer="{'text': value.text + '!'}"), redact=("/text",))
+        end = await execute(flow, simulate(tool_1=[{"text": "geheim"}]), make_history())
+        attempt = end.history.attempts(1)[0]
+        assert (attempt.output, attempt.raw_output) == ({"text": MARK}, {"text": MARK})
+        assert attempt.issues[0].description == f"Bad: {MARK}"
+
+    async def test_the_sentence_of_an_end_is_redacted(self) -> None:
+        flow = make_flow(make_step(input_expression="{'x': int(input.name)}"), redact=("/name",))
+        recorder = MemoryRecorder()
+        end = await execute(flow, None, make_history(input={"name": "Rumpelstilz"}), recorder=recorder)
+        assert end.finish is not None and "Rumpelstilz" not in end.finish.sentence
+        assert recorder.records[-1].finish == end.finish
+
+    async def test_a_flow_without_rules_keeps_everything_as_it_is(self) -> None:
+        recorder = MemoryRecorder()
+        flow = make_flow(*self.FLOW.steps)
+        await execute(flow, simulate(**self.REPLIES), make_history(input=INPUT), recorder=recorder)
+        assert SECRET in dump_records(recorder.records)
+        assert Redactor.of((), INPUT).is_idle
+
+
+async def test_a_script_gets_a_result_that_it_can_keep() -> None:
+    result = await run_flow(
+        make_flow(redact=("/customer",)),
+        INPUT,
+        client=simulated_client(simulate(tool_1=[{"text": SECRET}])),
+        defaults=ModelSettings(model="gpt-4.1"),
+        registry=Registry(),
+    )
+    assert SECRET not in dump(result.to_document())
+
+
+class TestRules:
+    def check(self, *rules: str) -> list[str]:
+        return [str(problem) for problem in check_spec(make_flow(redact=rules), Registry())]
+
+    def test_pointers_and_the_names_of_patterns_are_rules(self) -> None:
+        assert self.check("/a/b", "/", "/*", *PATTERNS) == []
+
+    def test_anything_else_is_told_with_what_would_be_right(self) -> None:
+        assert self.check("/a", "emial") == [
+            "/redact/1: “emial” is neither a JSON pointer, such as “/customer/email”, nor a pattern: api_key, "
+            + ", ".join(list(PATTERNS)[1:])
+            + "."
+        ]
+
+    def test_a_flow_without_rules_has_the_digest_that_it_had(self) -> None:
+        assert "redact" not in make_flow().to_document()
+        assert FlowSpec.from_document(make_flow(redact=("email",)).to_document()).redact == ("email",)
+
+
+def test_history_begins_with_the_input_as_it_is() -> None:
+    assert History.begin(INPUT, run_id="1").initial_input == INPUT
