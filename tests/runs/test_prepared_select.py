@@ -43,7 +43,7 @@ def test_for_nothing_it_asks_nothing(runs: list[Run], django_assert_num_queries:
 
 
 def test_it_refuses_more_numbers_than_it_was_made_for(runs: list[Run]) -> None:
-    with pytest.raises(ValueError, match="for 2 numbers, not for 3"):
+    with pytest.raises(ValueError, match="for 2 values, not for 3"):
         PreparedSelect(select_runs, most=2).fetch([run.pk for run in runs])
 
 
