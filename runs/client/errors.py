@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 SUCCEEDED, FAILED, ERRORED, REFUSED = range(4)
 """Exit statuses."""
@@ -20,9 +21,26 @@ class ClientError(Exception):
         self.details = tuple(details)
 
 
+class NothingThereError(ClientError):
+    """The server knows nothing under the address."""
+
+
 class UnreachableError(ClientError):
     """The server can't answer now; in a while it may. ``pause`` is how many seconds it asked for."""
 
     def __init__(self, sentence: str, pause: float | None = None) -> None:
         super().__init__(sentence)
         self.pause = pause
+
+
+class SilenceError(Exception):
+    """Nothing came of a stream for as long as somebody had patience."""
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Say what it is that is not there: the server knows addresses only. Raises ``ClientError``."""
+    try:
+        yield
+    except NothingThereError:
+        raise ClientError(f"There is no {what}.") from None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from runs.client.errors import SUCCEEDED, ClientError
+from runs.client.errors import SUCCEEDED, ClientError, UnreachableError, naming
 from runs.client.printing import NONE, format_time, print_json, print_line, print_table
 from runs.client.runs import AS_JSON, find_server
 from runs.client.server import Server
@@ -59,7 +59,7 @@ def pull_flows(
     server = find_server(context)
     wanted = "live_version" if live else "latest_version"
     if names:
-        flows = [server.get(f"flows/{_check_name(name)}") for name in names]
+        flows = [_find(server, _check_name(name)) for name in names]
     else:
         flows = list(server.list("flows", ALL))
     for flow in flows:
@@ -68,9 +68,15 @@ def pull_flows(
             print_line(f"“{flow['name']}” has no such version; it is left out.", is_error=True)
             continue
         answer = server.ask("GET", f"flows/{flow['name']}/versions/{number}", headers={"Accept": YAML})
-        _write(path, answer.content)
-        print_line(f"{path}: version {number}")
+        is_new = _write(path, answer.content)
+        print_line(f"{path}: version {number}" + ("" if is_new else ", as it was"))
     return SUCCEEDED
+
+
+def _find(server: Server, name: str) -> dict[str, Any]:
+    with naming(f"flow “{name}”"):
+        found: dict[str, Any] = server.get(f"flows/{name}")
+    return found
 
 
 @commands.command("push")
@@ -83,21 +89,34 @@ def push_flows(
 ) -> int:
     """Make flows what files say. A file that says what is there already changes nothing."""
     server = find_server(context)
-    # What can't be read keeps all others from being stored, too.
     sources = [(path, _read(path)) for path in files]
-    problems = []
-    for path, content in sources:
-        try:
-            said = _check(server, content) if check else _store(server, path, content, note, is_live=live)
-        except ClientError as error:
-            if not check:
-                raise ClientError(f"{path}: {error.sentence}", error.details) from None
-            problems += [f"{path}: {line}" for line in error.details or (error.sentence,)]
-        else:
+    # A mistake in one file keeps all others from being stored, too.
+    findings, problems = _check_all(server, sources)
+    if check:
+        for path, said in findings.items():
             print_line(f"{path}: {said}")
     if problems:
-        raise ClientError("There are mistakes.", problems)
+        raise ClientError("There are mistakes." if check else "There are mistakes; nothing is stored.", problems)
+    for path, content in () if check else sources:
+        try:
+            said = _store(server, path, content, note, is_live=live)
+        except ClientError as error:
+            raise ClientError(f"{path}: {error.sentence}", error.details) from None
+        print_line(f"{path}: {said}")
     return SUCCEEDED
+
+
+def _check_all(server: Server, sources: list[tuple[Path, bytes]]) -> tuple[dict[Path, str], list[str]]:
+    """What would become of each file, and what is wrong with the others."""
+    findings, problems = {}, []
+    for path, content in sources:
+        try:
+            findings[path] = _check(server, content)
+        except UnreachableError:
+            raise
+        except ClientError as error:
+            problems += [f"{path}: {line}" for line in error.details or (error.sentence,)]
+    return findings, problems
 
 
 def _check(server: Server, content: bytes) -> str:
@@ -141,9 +160,13 @@ def _read(path: Path) -> bytes:
         raise ClientError(f"{path} can’t be read: {error.strerror}.") from None
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes) -> bool:
+    """Write a file; False if it says the same already."""
     try:
+        if path.exists() and path.read_bytes() == content:
+            return False
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     except OSError as error:
         raise ClientError(f"{path} can’t be written: {error.strerror}.") from None
+    return True

@@ -7,7 +7,6 @@ import sys
 from typing import Annotated
 
 import typer
-from typer._click.exceptions import ClickException
 
 from flows import __version__
 from runs.client import flows, runs
@@ -49,14 +48,25 @@ def read_options(
     context.obj = url
 
 
+def _explain_misuse(error: typer.TyperException) -> None:
+    """What is wrong, below how the command is used; whoever typed no command gets the help, which is the message."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    message = error.format_message()
+    if context is not None and not message.startswith("Usage: "):
+        print_line(context.get_usage(), is_error=True)
+        print_line(f"“{context.command_path} --help” says more.\n", is_error=True)
+        message = f"toolflow: {message}"
+    print_line(message, is_error=True)
+
+
 def main() -> None:
     """Do what the command line says, and end the process with its exit status."""
     try:
         status = app(prog_name="toolflow", standalone_mode=False)
         sys.stdout.flush()
-    except ClickException as error:
+    except typer.TyperException as error:
         # The framework’s own exit status for wrong use is what a run that errored has.
-        error.show()
+        _explain_misuse(error)
         status = REFUSED
     except ClientError as error:
         print_line(f"toolflow: {error.sentence}", is_error=True)

@@ -105,6 +105,11 @@ def format_count(count: int | None) -> str:
     return NONE if count is None else f"{count:,}"
 
 
+def format_plural(count: int, noun: str) -> str:
+    """A number of things with their name, which takes an “s” if they are many."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def format_issue_counts(counts: dict[str, int]) -> str:
     """Issues by severity, the gravest first."""
     named = [f"{counts[name]} {name}" for name in ("critical", "high", "medium", "low") if counts.get(name)]

@@ -10,6 +10,7 @@ from runs.client.printing import (
     format_cost,
     format_count,
     format_issue_counts,
+    format_plural,
     format_seconds,
     format_time,
     paint,
@@ -26,8 +27,8 @@ def print_run(run: dict[str, Any]) -> None:
     usage = run["usage"]
     figures = [
         f"{run['steps_passed']} of {run['step_count']} steps passed",
-        f"{format_count(run['attempt_count'])} attempts",
-        f"{format_count(usage['total'])} tokens",
+        format_plural(run["attempt_count"], "attempt"),
+        format_plural(usage["total"], "token"),
         format_cost(usage["cost"]),
         format_seconds(run["duration"]),
         f"created {format_time(run['created_at'])}",

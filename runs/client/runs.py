@@ -10,7 +10,7 @@ from uuid import uuid4
 import typer
 
 from flows.engine.json_value import parse_object
-from runs.client.errors import RUN_EXITS, SUCCEEDED, ClientError
+from runs.client.errors import RUN_EXITS, SUCCEEDED, ClientError, naming
 from runs.client.printing import (
     format_cost,
     format_count,
@@ -41,6 +41,11 @@ def start_run(
     token_budget: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
     cost_budget: Annotated[str | None, typer.Option(metavar="USD", help="What the run may cost.")] = None,
     time_limit: Annotated[int | None, typer.Option(metavar="SECONDS", help="How long the run may take.")] = None,
+    metadata: Annotated[str | None, typer.Option(metavar="@FILE", help="JSON of yours, kept with the run.")] = None,
+    webhook_url: Annotated[str | None, typer.Option(metavar="URL", help="Who is told when it has ended.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Under one key a run is started once, within 24 hours.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end, and print the last output.")] = False,
     as_json: AS_JSON = False,
 ) -> int:
@@ -57,11 +62,14 @@ def start_run(
         "token_budget": token_budget,
         "cost_budget": cost_budget,
         "time_limit": time_limit,
+        "metadata": None if metadata is None else read_input(metadata, "The metadata"),
+        "webhook_url": webhook_url,
     }
     body: dict[str, Any] = {"flow": flow, "input": read_input(input)}
     body |= {name: value for name, value in terms.items() if value is not None}
     # Under one key it may be sent again: two runs are never started by one command.
-    run = server.ask("POST", "runs", json=body, headers={"Idempotency-Key": str(uuid4())}).json()
+    key = idempotency_key or str(uuid4())
+    run = server.ask("POST", "runs", json=body, headers={"Idempotency-Key": key}).json()
     if not wait:
         if as_json:
             print_json(run)
@@ -165,7 +173,8 @@ def show_run(
 ) -> int:
     """Show a run and its attempts, each with its own output and its own issues if asked for."""
     server = find_server(context)
-    run = server.get(f"runs/{run_id}", attempts="final" if final else None, min_severity=min_severity)
+    with naming(f"run {run_id}"):
+        run = server.get(f"runs/{run_id}", attempts="final" if final else None, min_severity=min_severity)
     if as_json:
         print_json(run)
         return SUCCEEDED
@@ -186,7 +195,8 @@ def cancel_runs(
     server = find_server(context)
     runs = []
     for run_id in run_ids:
-        runs.append(server.ask("POST", f"runs/{run_id}/cancel").json())
+        with naming(f"run {run_id}"):
+            runs.append(server.ask("POST", f"runs/{run_id}/cancel").json())
         if not as_json:
             is_over = runs[-1]["status"] == "cancelled"
             print_line(f"Run {run_id} is cancelled." if is_over else f"Run {run_id} is about to be cancelled.")
@@ -200,8 +210,8 @@ def find_server(context: typer.Context) -> Server:
     return Server.from_environment(context.obj)
 
 
-def read_input(source: str) -> dict[str, Any]:
-    """The object that an option names. Raises ``ClientError`` that says what is wrong where."""
+def read_input(source: str, called: str = "The input") -> dict[str, Any]:
+    """The object that an option names. Raises ``ClientError`` that says what is wrong where; it is ``called`` so."""
     try:
         if source == "-":
             text, name = sys.stdin.read(), "Standard input"
@@ -209,7 +219,7 @@ def read_input(source: str) -> dict[str, Any]:
             path = Path(source.removeprefix("@"))
             text, name = path.read_text(encoding="utf-8-sig"), str(path)
         else:
-            text, name = source, "The input"
+            text, name = source, called
     except OSError as error:
         raise ClientError(f"{source.removeprefix('@')} can’t be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from flows import __version__
-from runs.client.errors import ClientError, UnreachableError
+from runs.client.errors import ClientError, NothingThereError, SilenceError, UnreachableError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 API = "/api/v1/"
@@ -89,6 +89,25 @@ class Server:
                     raise
                 time.sleep(error.pause)
 
+    def listen(self, path: str, *, last_id: str, patience: float) -> Iterator[httpx2.ServerSentEvent]:
+        """The events of a stream, after the one of that ``last_id``, until the server or the connection ends it.
+
+        A stream that doesn't come about has no events: what is wrong shows when what it tells of is asked for. Raises
+        ``SilenceError`` if not even a sign of life comes for ``patience`` seconds.
+        """
+        known = {"Last-Event-ID": last_id} if last_id else {}
+        timeout = httpx2.Timeout(TIMEOUT, read=patience)
+        try:
+            with self._client.sse(
+                self._url + API + path, headers=known, timeout=timeout, max_event_size=None
+            ) as source:
+                if source.response.status_code == httpx2.codes.OK:
+                    yield from source
+        except httpx2.ReadTimeout:
+            raise SilenceError from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):
+            return
+
     def _ask_once(
         self,
         method: str,
@@ -130,6 +149,8 @@ class Server:
             sentence = f"{self._url} answered {status}, and not as ToolFlow does; is TOOLFLOW_URL its address?"
         else:
             sentence = str(problem.get("detail") or status)
+        if problem is not None and answer.status_code == httpx2.codes.NOT_FOUND:
+            return NothingThereError(sentence)
         if answer.status_code in _LATER:
             return UnreachableError(sentence, pause=_read_pause(answer))
         return ClientError(sentence, _list_errors(problem or {}, sentence))

@@ -1,24 +1,32 @@
-"""Waiting for the end of a run, and showing how far it is."""
+"""Waiting for the end of a run, and showing how far it is.
+
+The server tells of each change in a stream of events. Where there is none, because the server is no ASGI server or a
+proxy holds events back, the run is asked for from time to time.
+"""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 from rich.status import Status
 
-from runs.client.errors import RUN_EXITS, UnreachableError
-from runs.client.printing import clean, format_cost, format_count, make_console, print_line
+from runs.client.errors import RUN_EXITS, SilenceError, UnreachableError
+from runs.client.printing import clean, format_cost, format_plural, make_console, print_line
 from runs.client.server import Server
 
 FIRST_PAUSE = 0.25
 LAST_PAUSE = 2.0
 """Seconds between looks: the longer a run takes, the less a moment counts."""
+SILENCE = 40.0
+"""Seconds without a sign of life after which a stream of events is given up; one comes every 15 seconds."""
 PATIENCE = 120.0
 """Seconds for which the server may be away before waiting is given up."""
 WORKER_PATIENCE = 10.0
-"""Seconds in the queue after which it is said that no worker took the run."""
+"""Seconds in the queue after which it is said why."""
 
 
 def wait_for_end(server: Server, run: dict[str, Any]) -> dict[str, Any]:
@@ -27,35 +35,62 @@ def wait_for_end(server: Server, run: dict[str, Any]) -> dict[str, Any]:
     Raises ``ClientError`` if the server refuses, or is away for ``PATIENCE``.
     """
     console = make_console(is_error=True)
-    is_live = console.is_terminal
-    said = ""
     begun_at = time.monotonic()
+    said = ""
     is_remarked = False
-    pause = FIRST_PAUSE
-    with Status(_describe(run), console=console) if is_live else nullcontext() as status:
-        while run["status"] not in RUN_EXITS:
-            now = _describe(run)
+    with Status(_describe(run), console=console) if console.is_terminal else nullcontext() as status:
+        for run in _follow(server, run):  # noqa: B020  # it begins with the run as it is known
+            if run["status"] in RUN_EXITS:
+                # How it ended is for the caller to tell.
+                break
+            line = _describe(run)
             if status is not None:
-                status.update(now)
-            elif now != said:
-                print_line(now, is_error=True)
-                said = now
-            if run["status"] == "queued" and not is_remarked and time.monotonic() - begun_at > WORKER_PATIENCE:
+                status.update(line)
+            elif line != said:
+                print_line(line, is_error=True)
+                said = line
+            if run["status"] == "queued" and not is_remarked and time.monotonic() - begun_at >= WORKER_PATIENCE:
                 is_remarked = True
-                reason = run.get("waiting_for") or "No worker has taken the run yet."
+                reason = run.get("waiting_for") or "It waits in the queue: no worker has had a place for it yet."
                 print_line(reason, is_error=True)
-            time.sleep(pause)
-            pause = min(LAST_PAUSE, pause * 1.3)
-            run = _look(server, run["id"])
     return run
 
 
-def _look(server: Server, run_id: int) -> dict[str, Any]:
+def _follow(server: Server, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The run as it is, and after each change until it has ended; once also if nothing changes for a while."""
+    path = f"runs/{run['id']}"
+    patience, pause, last_id = WORKER_PATIENCE, FIRST_PAUSE, ""
+    can_listen = True
+    yield run
+    while run["status"] not in RUN_EXITS:
+        if can_listen:
+            can_listen = False
+            try:
+                for event in server.listen(f"{path}/events", last_id=last_id, patience=patience):
+                    # A stream that breaks off before it has told anything new is none to come back to.
+                    can_listen = can_listen or event.id not in {"", last_id}
+                    last_id = event.id or last_id
+                    if event.event in {"run", "end"}:
+                        run = json.loads(event.data)
+                        yield run
+            except SilenceError:
+                # The first time it is only a reason to look why nothing happens.
+                can_listen, patience = patience < SILENCE, SILENCE
+            if run["status"] in RUN_EXITS:
+                return
+        if not can_listen:
+            time.sleep(pause)
+            pause = min(LAST_PAUSE, pause * 1.3)
+        run = _look(server, path)
+        yield run
+
+
+def _look(server: Server, path: str) -> dict[str, Any]:
     """The run, also if the server is away for a while."""
     given_up_at = time.monotonic() + PATIENCE
     while True:
         try:
-            found: dict[str, Any] = server.get(f"runs/{run_id}", attempts="none")
+            found: dict[str, Any] = server.get(path, attempts="none")
             return found
         except UnreachableError as error:
             pause = max(LAST_PAUSE, error.pause or 0)
@@ -69,8 +104,10 @@ def _describe(run: dict[str, Any]) -> str:
     parts = [
         f"Run {run['id']}: {run['status']}",
         f"{run['steps_passed']} of {run['step_count']} steps passed",
-        f"{format_count(run['attempt_count'])} attempts",
+        format_plural(run["attempt_count"], "attempt"),
     ]
     if usage["total"]:
-        parts += [f"{format_count(usage['total'])} tokens", format_cost(usage["cost"])]
+        parts.append(format_plural(usage["total"], "token"))
+        if usage["cost"] is not None:
+            parts.append(format_cost(usage["cost"]))
     return clean(", ".join(parts))

@@ -90,7 +90,7 @@ def test_mistakes_are_told_by_file_and_place_and_nothing_is_stored(terminal: Ter
     assert any(line.startswith("  nonsense.yaml: ") for line in lines)
     pushed = terminal.run("flows", "push", "broken.yaml")
     assert (pushed.status, Flow.objects.count()) == (3, 0)
-    assert pushed.err.startswith("toolflow: broken.yaml: ")
+    assert pushed.err.startswith("toolflow: There are mistakes; nothing is stored.\n  broken.yaml: ")
     missing = terminal.run("flows", "push", "broken.yaml", "missing.yaml")
     assert missing.err == "toolflow: missing.yaml can’t be read: No such file or directory.\n"
 
