@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import requests
 from pytest_django.live_server_helper import LiveServer
 from standardwebhooks import Webhook
 
-from flows import examples
 from flows.examples import load_examples
 from runs.api import idempotency, paging, waiting
 from runs.api.problems import KINDS
@@ -59,22 +57,21 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
         return printed.read()
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "flows").mkdir()
-    shutil.copy(Path(examples.__file__).parent / "colour-theme.yaml", tmp_path / "flows")
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
-    flows, run, flow_file, stored = printed.split("\n====\n")
+    flows, run, refused, read, stored = printed.split("\n====\n")
     assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
     assert json.loads(run)["status"] == "succeeded"
-    assert "name: colour-theme\n" in flow_file
+    (attempt,) = json.loads(refused)["items"]
+    assert attempt["outcome"] == "failed" and attempt["output"] and attempt["issues"]
+    assert read == "" and "name: colour-theme\n" in (tmp_path / "my-flows" / "colour-theme.yaml").read_text("utf-8")
     assert json.loads(stored)["made_version"] is None
 
 
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "flows").mkdir()
     command = tmp_path / "toolflow"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m runs.client "$@"\n')
     command.chmod(0o755)
@@ -82,7 +79,7 @@ def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_p
     ((_, commands),) = [block for block in find_blocks(GUIDE, "sh") if block[0] == "toolflow"]
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], environment, tmp_path)
     assert "succeeded" in printed.lower()
-    assert (tmp_path / "flows" / "colour-theme.yaml").exists()
+    assert (tmp_path / "my-flows" / "colour-theme.yaml").exists()
 
 
 @pytest.mark.django_db(transaction=True)
