@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 
 from flows.editor_form import EditorForm, make_code_area, make_text_area
 from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
+from flows.engine.redaction_patterns import PATTERNS
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 from flows.models import AuditRule, Flow, StepDefinition, validate_name
@@ -100,6 +101,25 @@ class StepNumbersField(forms.Field):
             return True
 
 
+class RedactionRulesField(forms.Field):
+    """Rules of redaction, one in a line. Gives a list of texts."""
+
+    widget = forms.Textarea
+
+    def to_python(self, value: Any) -> list[str]:
+        """The rules; whether they make sense is for the check of the flow to say."""
+        lines = ("" if value is None else str(value)).splitlines()
+        return [line.strip() for line in lines if line.strip()]
+
+    def prepare_value(self, value: Any) -> Any:
+        """The text to show."""
+        return "\n".join(map(str, value)) if isinstance(value, list) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Whether other rules were typed."""
+        return self.to_python(data) != (initial or [])
+
+
 class MultilineField(forms.CharField):
     """Text in several lines, kept as it was typed, with the line end at its end: files often have one.
 
@@ -126,7 +146,15 @@ class CostField(forms.DecimalField):
         return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
 
 
-OPERATIONAL_FIELDS = ("max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period", "webhook_url")
+OPERATIONAL_FIELDS = (
+    "max_runs_in_flight",
+    "total_token_budget",
+    "total_cost_budget",
+    "budget_period",
+    "webhook_url",
+    "keep_days",
+    "keep_outputs_days",
+)
 """Fields of a flow that are no part of its definition: changing them makes no version."""
 
 _MONEY = forms.NumberInput(attrs={"step": "any"})
@@ -147,12 +175,18 @@ class FlowForm(EditorForm, _FlowForm):
         help_text="JSON Schema of what a run is started with. It becomes the form on the start page; empty takes any "
         "JSON object.",
     )
+    redact = RedactionRulesField(
+        required=False,
+        widget=make_code_area(3),
+        help_text="What is taken out of all that is kept of a run, one rule in a line: a JSON pointer into the input "
+        f"and the outputs, such as /customer/email, or one of {', '.join(PATTERNS)}.",
+    )
 
     class Meta:
         model = Flow
         fields = (
             "title", "name", "description", "input_schema", "model", "temperature", "max_tokens", "token_budget",
-            "cost_budget", "time_limit", *OPERATIONAL_FIELDS,
+            "cost_budget", "time_limit", "redact", *OPERATIONAL_FIELDS,
         )  # fmt: skip
         labels = {
             "token_budget": "Budget of a run (tokens)",
@@ -163,6 +197,8 @@ class FlowForm(EditorForm, _FlowForm):
             "total_cost_budget": "Budget of all runs (USD)",
             "budget_period": "Budget of all runs, for each",
             "webhook_url": "Webhook address",
+            "keep_days": "Keep runs (days)",
+            "keep_outputs_days": "Keep outputs (days)",
         }
         help_texts = {
             "title": "What people call the flow.",
@@ -179,6 +215,10 @@ class FlowForm(EditorForm, _FlowForm):
             "total_cost_budget": "The same for what all runs of the flow cost.",
             "budget_period": "Days and months are those of UTC.",
             "webhook_url": "Gets a signed POST whenever a run of the flow ends. Empty: nobody is told.",
+            "keep_days": "Then a run is deleted, counted from its end; statistics keep what it counted. Empty: as this "
+            "installation keeps runs.",
+            "keep_outputs_days": "Then what was read and written goes, also of requests and issues; figures stay. "
+            "Empty: as this installation keeps outputs.",
         }
         widgets = {
             "description": make_text_area(2),
@@ -187,6 +227,16 @@ class FlowForm(EditorForm, _FlowForm):
             "webhook_url": forms.URLInput,
         }
         field_classes = {"description": MultilineField, "cost_budget": CostField, "total_cost_budget": CostField}
+
+    def clean(self) -> dict[str, Any] | None:
+        """Outputs go with their runs, if not before."""
+        cleaned = super().clean()
+        runs = self.cleaned_data.get("keep_days")
+        outputs = self.cleaned_data.get("keep_outputs_days")
+        if runs is not None and outputs is not None and outputs > runs:
+            sentence = f"Outputs can’t be kept longer than their runs: give {runs:,} days or fewer, or nothing."
+            self.add_error("keep_outputs_days", sentence)
+        return cleaned
 
 
 class StepForm(EditorForm, _StepForm):

@@ -34,6 +34,10 @@ from flows.webhook_address import validate_address
 SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity in Severity]
 
 
+MAX_KEEP_DAYS = 36_500
+"""For how long runs can be kept where a number says so: a hundred years."""
+
+
 class ImmutableVersionError(Exception):
     """Somebody tried to change a flow version, or to delete one that has runs or is live."""
 
@@ -104,6 +108,8 @@ class Flow(ModelSettingsFields):
     )
     time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
 
+    redact = models.JSONField(default=list, db_default=[], blank=True)
+
     # How this installation runs the flow. No part of its definition: a change makes no version and holds at once.
     max_runs_in_flight = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     total_token_budget = models.PositiveBigIntegerField(null=True, blank=True, validators=_between(1, MAX_TOKEN_BUDGET))
@@ -116,6 +122,9 @@ class Flow(ModelSettingsFields):
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
     webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])
+    # Days from the end of a run; empty where the installation's own hold.
+    keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_KEEP_DAYS))
+    keep_outputs_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_KEEP_DAYS))
 
     revision = models.PositiveIntegerField(default=0, editable=False)
     """How often the flow was saved: an editor's page names the revision that it was made of."""

@@ -38,6 +38,7 @@ _ADMINISTRATOR = (
     _EDITOR
     | _name_permissions("runs", _EVERY_ACTION, "ratelimit")
     | (_name_permissions("auth", _EVERY_ACTION, "user", "group"))
+    | {"runs.view_trailentry"}
 )
 
 ACCESS_GROUPS: Mapping[str, frozenset[str]] = {
@@ -60,6 +61,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     "No page shows these rows; what follows from them is shown with flows and limits.": _name_permissions(
         "runs", _EVERY_ACTION, "flowspending", "limitledger"
     ),
+    "Workers alone read what others see redacted.": _name_permissions("runs", _EVERY_ACTION, "originalinput"),
     "They follow from runs, and are shown to whoever may see those.": _name_permissions(
         "runs", _EVERY_ACTION, "runfacet", "runlevels", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
     ),

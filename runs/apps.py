@@ -9,7 +9,10 @@ class RunsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks: they read models, which exist from now on."""
+        """Register the system checks, and let the trail watch rows: both need models, which exist from now on."""
         from runs.checks import register_checks
+        from runs.trail import row_changes, sign_ins
 
         register_checks()
+        row_changes.connect()
+        sign_ins.connect()

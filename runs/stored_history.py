@@ -5,6 +5,8 @@ Step 0 has no rows: it is the run's input.
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.utils.crypto import salted_hmac
 
 from flows.engine import history as engine
@@ -14,8 +16,11 @@ from flows.engine.usage import NO_USAGE, TokenUsage
 from runs import models
 
 
-def load_history(run: models.Run) -> History:
-    """The history of a run as the engine left it. Attempts that are still running are not part of it."""
+def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> History:
+    """The history of a run as the engine left it. Attempts that are still running are not part of it.
+
+    ``input`` is what the run works on, for whoever goes on with it: others see the input as it is kept.
+    """
     rows = (
         models.Attempt.objects.filter(step__run=run)
         .exclude(outcome="")
@@ -23,10 +28,16 @@ def load_history(run: models.Run) -> History:
         .prefetch_related("issues")
         .order_by("step__index", "number")
     )
-    history = History.begin(run.input, run_id=make_run_id(run))
+    history = History.begin(run.input if input is None else input, run_id=make_run_id(run))
     for row in rows:
         history = history.append(read_attempt(row))
     return history
+
+
+def load_original_input(run: models.Run) -> dict[str, Any]:
+    """What a run works on that has not ended: its input before anything was redacted."""
+    input: dict[str, Any] = run.original_input.input if run.is_input_redacted else run.input
+    return input
 
 
 def make_run_id(run: models.Run) -> str:

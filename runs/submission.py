@@ -5,26 +5,34 @@ Preparing is apart from storing: inputs are held against their schema while nobo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import transaction
 
 from flows.engine.errors import InputError, Problem, ProblemsError
+from flows.engine.redaction import find_marks, redact_input
 from flows.engine.running import check_input
 from flows.engine.spec import ModelSettings
 from flows.models import Flow, FlowVersion
 from runs.facets import add_facets
-from runs.models import FacetKind, Priority, Run
+from runs.logs.events import log_event
+from runs.models import FacetKind, OriginalInput, Priority, Run
 from runs.queue import wake_worker
 from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
+from runs.trail.run_starts import tell_of_runs
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
+
+
+logger = logging.getLogger(__name__)
 
 
 class NotRunnableError(Exception):
@@ -82,7 +90,7 @@ def submit_run(
         webhook_url=webhook_url,
     )
     order = RunOrder(input=input, labels=labels, metadata=metadata)
-    return store_runs([terms.build_run(order, check_input(input, terms.input_schema))])[0]
+    return store_runs([terms.build_run(order, terms.check_input(input))])[0]
 
 
 def submit_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Any) -> list[Run]:
@@ -125,7 +133,7 @@ def prepare_runs(
     for index, order in enumerate(orders):
         found = list(_find_problems(order))
         try:
-            input = check_input(order.input, terms.input_schema)
+            input = terms.check_input(order.input)
         except InputError as error:
             found += [Problem(f"/input{problem.path}", problem.message) for problem in error.problems]
         if found:
@@ -141,10 +149,27 @@ def store_runs(runs: Sequence[Run]) -> list[Run]:
     """Queue prepared runs, all or none, and wake a worker; gives them with their numbers, in their order."""
     with transaction.atomic():
         stored = Run.objects.bulk_create(runs)
+        if originals := [run.original_input for run in runs if run.is_input_redacted]:
+            OriginalInput.objects.bulk_create(originals)
         add_facets((run.pk, (FacetKind.LABEL, label)) for run in stored for label in run.labels)
         if stored:
+            tell_of_runs(stored)
             wake_worker()
+            transaction.on_commit(partial(_log, stored[0], len(stored)))
     return stored
+
+
+def _log(first: Run, count: int) -> None:
+    """Tie runs to the request that submitted them, whose id is on this line."""
+    log_event(
+        logger,
+        logging.INFO,
+        "run.submitted",
+        "The run is queued." if count == 1 else f"{count} runs are queued.",
+        run=first.pk,
+        runs=count if count > 1 else None,
+        flow=first.flow_id,
+    )
 
 
 def find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
@@ -176,6 +201,7 @@ class _Terms:
     """What the runs of one request share."""
 
     input_schema: dict[str, Any] | None
+    redact: Collection[str]
     values: Mapping[str, Any]
     """Columns of a run."""
 
@@ -218,11 +244,22 @@ class _Terms:
             # Empty for a local step: nothing limits it.
             "next_model": spec.step(1).model or "",
         }
-        return cls(spec.input_schema, values)
+        return cls(spec.input_schema, spec.redact, values)
+
+    def check_input(self, input: Any) -> dict[str, Any]:
+        """An input as it is stored. Raises ``InputError``, also for one that was redacted before."""
+        if marks := find_marks(self.redact, input):
+            raise InputError(marks)
+        return check_input(input, self.input_schema)
 
     def build_run(self, order: RunOrder, input: dict[str, Any]) -> Run:
         """A run that is not stored yet. ``input`` is that of the order, checked."""
-        return Run(**self.values, input=input, labels=sorted(set(order.labels)), metadata=dict(order.metadata))
+        kept = redact_input(self.redact, input)
+        run = Run(**self.values, input=kept, labels=sorted(set(order.labels)), metadata=dict(order.metadata))
+        if kept is not input:
+            run.is_input_redacted = True
+            run.original_input = OriginalInput(run=run, input=input)
+        return run
 
 
 def _find_problems(order: RunOrder) -> list[Problem]:

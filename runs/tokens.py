@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from runs.models import ApiToken, TokenScope
+from runs.trail.token_changes import tell_of_revocation
 
 LONGEST_NAME = 100
 LONGEST_LIFE = timedelta(days=3650)
@@ -100,5 +101,13 @@ def find_token(user: User, key: str) -> ApiToken | None:
 
 def revoke_token(token: ApiToken) -> bool:
     """Revoke a token from now on. False if it let nobody in any more."""
-    count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
+    with transaction.atomic():
+        count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
+        if count:
+            tell_of_revocation(token)
     return count == 1
+
+
+def revoke_tokens(tokens: Iterable[ApiToken]) -> int:
+    """Revoke those of ``tokens`` that let somebody in; gives how many these were. Their owners must be loaded."""
+    return sum(revoke_token(token) for token in tokens)

@@ -60,7 +60,9 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
                 "classes": ["collapse"],
             },
         ),
+        ("Redaction", {"fields": ["redact"], "classes": ["collapse"]}),
         ("Webhook", {"fields": ["webhook_url"], "classes": ["collapse"]}),
+        ("How long runs are kept", {"fields": [("keep_days", "keep_outputs_days")], "classes": ["collapse"]}),
     ]
     list_display = ("title", "name", "live", "latest", "step_count", "saved", "state", "plugins")
     list_filter = (archiving.ArchiveFilter,)

@@ -11,7 +11,9 @@ from django.db import InterfaceError, OperationalError, transaction
 from flows.engine.errors import InputError
 from flows.models import FlowVersion
 from runs.models import BulkAction, Priority, Run, RunStatus
+from runs.models.run import REMOVED_INPUT
 from runs.submission import NotRunnableError, find_own_limits, submit_run
+from runs.trail.asking import told_already
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,8 @@ def start_again(*, action: BulkAction, run_ids: Sequence[int]) -> None:
             action.note(run_id=run_id, is_failure=True, sentence=_NO_RUN)
         elif not run.has_ended:
             action.note(run_id=run_id, is_failure=False, sentence="It has not ended yet.")
+        elif run.outputs_removed_at is not None:
+            action.note(run_id=run_id, is_failure=True, sentence=REMOVED_INPUT)
         elif problem := _start_one(action, run, versions):
             action.note(run_id=run_id, is_failure=True, sentence=problem)
         else:
@@ -71,7 +75,7 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
     labels = [label for label in run.labels if not _OWN_LABEL.fullmatch(label)]
     try:
         # What one run has begun to write doesn't stay if it fails.
-        with transaction.atomic():
+        with transaction.atomic(), told_already():
             submit_run(
                 flow=run.flow,
                 input=run.input,

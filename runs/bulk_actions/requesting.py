@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Min
 from django.http import QueryDict
 from django.utils import timezone
@@ -14,6 +15,8 @@ from runs.bulk_actions.run_range import RunRange, find_range
 from runs.bulk_actions.working import work_on
 from runs.models import BulkAction, BulkKind, Run, RunStatus
 from runs.run_filters import RunFilters, read_filters
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -56,22 +59,30 @@ def request_bulk_action(
         limits = _find_limits(kind, _read_query(query), newest)
     if kind == BulkKind.RUN_AGAIN:
         most = min(MOST_STARTED if most is None else most, MOST_STARTED)
-    action, is_new = BulkAction.objects.get_or_create(
-        token=token,
-        defaults={
-            "kind": kind,
-            "run_ids": chosen,
-            "query": query,
-            "newest": limits.newest,
-            "oldest": limits.oldest,
-            "position": limits.newest + 1,
-            "time_zone": timezone.get_current_timezone_name(),
-            "uses_live_version": uses_live_version,
-            "most": most,
-            "expected": expected,
-            "asked_by_id": asked_by.pk if asked_by else None,
-        },
-    )
+    with transaction.atomic():
+        action, is_new = BulkAction.objects.get_or_create(
+            token=token,
+            defaults={
+                "kind": kind,
+                "run_ids": chosen,
+                "query": query,
+                "newest": limits.newest,
+                "oldest": limits.oldest,
+                "position": limits.newest + 1,
+                "time_zone": timezone.get_current_timezone_name(),
+                "uses_live_version": uses_live_version,
+                "most": most,
+                "expected": expected,
+                "asked_by_id": asked_by.pk if asked_by else None,
+            },
+        )
+        if is_new:
+            leave_trail(
+                action=TrailAction.BULK_CANCEL if kind == BulkKind.CANCEL else TrailAction.BULK_RUN_AGAIN,
+                about=action,
+                details={"runs": len(chosen)} if chosen is not None else {"query": query[:500], "runs": expected},
+                actor=asked_by,
+            )
     if is_new:
         work_on(action_id=action.pk, turn=action.turn, patience=REQUEST_PATIENCE)
         action.refresh_from_db()

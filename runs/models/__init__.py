@@ -4,26 +4,33 @@
 work; ``facet`` and ``run_levels`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
 what they come to by day; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked
 for; ``long_work`` what is done to many runs at once; ``api_token`` by what scripts
-sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told.
+sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told; ``trail_entry`` who did
+what, ``original_input`` what runs work on whose input is redacted, ``browser_session`` who is signed in,
+``purged_day`` which days lack runs that retention deleted.
 """
 
 from runs.models.api_token import ApiToken, TokenScope
+from runs.models.browser_session import BrowserSession
 from runs.models.facet import FacetKind, RunFacet
 from runs.models.history import Attempt, Issue, Step, TokenUsage
 from runs.models.idempotent_request import IdempotentRequest
 from runs.models.limit import LimitLedger, RateLimit
 from runs.models.long_work import BulkAction, BulkKind, RunExport, WorkState
+from runs.models.original_input import OriginalInput
+from runs.models.purged_day import PurgedDay
 from runs.models.run import EndReason, Priority, Run, RunStatus
 from runs.models.run_levels import RunLevels
 from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
 from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
+from runs.models.trail_entry import TrailEntry, TrailIsKeptError
 from runs.models.webhook import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.worker import Worker
 
 __all__ = [
     "ApiToken",
     "Attempt",
+    "BrowserSession",
     "BulkAction",
     "BulkKind",
     "DailyAudits",
@@ -37,7 +44,9 @@ __all__ = [
     "IdempotentRequest",
     "Issue",
     "LimitLedger",
+    "OriginalInput",
     "Priority",
+    "PurgedDay",
     "RateLimit",
     "Run",
     "RunExport",
@@ -48,6 +57,8 @@ __all__ = [
     "Step",
     "TokenScope",
     "TokenUsage",
+    "TrailEntry",
+    "TrailIsKeptError",
     "WebhookDelivery",
     "WebhookEvent",
     "WebhookTry",

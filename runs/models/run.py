@@ -115,6 +115,9 @@ class Run(models.Model):
     flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="runs")
     version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="runs")
     input = OrderedJSONField()
+    is_input_redacted = models.BooleanField(
+        default=False, db_default=False, help_text="The input is not the one that the run works on."
+    )
     model_settings = models.JSONField(help_text="What calls fall back to, as resolved when the run was submitted.")
     is_simulated = models.BooleanField(default=False, help_text="The simulated model answers; nothing is billed.")
     started_by = models.ForeignKey(
@@ -184,6 +187,9 @@ class Run(models.Model):
     unpriced_count = models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
 
     is_tallied = models.BooleanField(default=False, help_text="Statistics and search know of this run; it has ended.")
+    outputs_removed_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when only figures are left of what the run read and wrote."
+    )
 
     objects = RunQuerySet.as_manager()
 
@@ -224,6 +230,17 @@ class Run(models.Model):
             models.Index(fields=["started_by", "-id"], name="run_by_user"),
             models.Index(fields=["created_at"], name="run_by_creation"),
             models.Index(fields=["id"], condition=Q(is_tallied=False, ended_at__isnull=False), name="run_untallied"),
+            # What is due under the policy of a flow. Each run that has ended is in one of the two.
+            models.Index(
+                fields=["flow", "ended_at"],
+                condition=Q(ended_at__isnull=False, outputs_removed_at__isnull=True),
+                name="run_by_end",
+            ),
+            models.Index(
+                fields=["flow", "ended_at"],
+                condition=Q(outputs_removed_at__isnull=False),
+                name="run_by_end_without_outputs",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -311,6 +328,8 @@ class Run(models.Model):
 
 
 CANCELLED_SENTENCE = "The run was cancelled."
+REMOVED_INPUT = "Its input was removed by the retention policy."
+"""Why a run can't be run again, in a sentence."""
 
 QUEUED_AGAIN: dict[str, Any] = {
     "status": RunStatus.QUEUED,

@@ -13,6 +13,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from runs.access_groups import ACCESS_GROUPS, APPS, LEFT_OUT, create_groups
+from runs.trail.asking import told_already
 
 BEFORE = [("flows", "0003_revision"), ("runs", "0006_rename_packed_request")]
 HERE = [("flows", "0003_revision"), ("runs", "0007_access_groups")]
@@ -75,6 +76,10 @@ class TestDefinition:
         assert read_permissions(viewer) == ACCESS_GROUPS["Viewer"] - {"runs.view_worker"}
 
 
+LATER = frozenset({"runs.view_trailentry"})
+"""What came after the migration that made the groups."""
+
+
 class TestMigration:
     pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -89,7 +94,12 @@ class TestMigration:
         # As while the first migration runs: Django makes permissions after the last one.
         before.get_model("auth", "Permission").objects.filter(content_type__app_label__in=APPS).delete()
         groups = migrate(HERE).get_model("auth", "Group").objects
-        assert {name: read_permissions(groups.get(name=name)) for name in ACCESS_GROUPS} == ACCESS_GROUPS
+        found = {name: read_permissions(groups.get(name=name)) for name in ACCESS_GROUPS}
+        assert found == {name: permissions - LATER for name, permissions in ACCESS_GROUPS.items()}
+
+    def test_later_migrations_bring_the_rest(self, before: Any) -> None:
+        migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
+        assert read_permissions(Group.objects.get(name="Administrator")) == ACCESS_GROUPS["Administrator"]
 
     def test_groups_of_these_names_keep_their_members_and_get_what_they_lack(self, before: Any) -> None:
         editor = before.get_model("auth", "Group").objects.create(name="Editor")
@@ -101,7 +111,9 @@ class TestMigration:
 
     def test_going_back_keeps_groups_with_members(self, before: Any) -> None:
         migrate(HERE)
-        User.objects.create_user("otto").groups.add(Group.objects.get(name="Operator"))
+        # The trail has no table here yet.
+        with told_already():
+            User.objects.create_user("otto").groups.add(Group.objects.get(name="Operator"))
         migrate(BEFORE)
         assert list(Group.objects.values_list("name", flat=True)) == ["Operator"]
         assert User.objects.get(username="otto").groups.count() == 1

@@ -1,0 +1,101 @@
+"""The trail: who did what, when, from where. Entries are added, and never changed.
+
+Whatever adds one does so in the transaction of what it tells: see ``runs.trail``. A trigger in the database refuses
+changes that don't come through here: see ADR 0016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.db import connections, models, transaction
+from django.db.models.functions import Now
+
+
+class TrailIsKeptError(Exception):
+    """Somebody tried to change or delete entries of the trail."""
+
+    def __init__(self) -> None:
+        super().__init__("Entries of the trail are kept as they are; “manage.py purge_trail” deletes old ones.")
+
+
+class TrailEntryQuerySet(models.QuerySet["TrailEntry"]):
+    """Entries, which can be added and read."""
+
+    def update(self, **values: Any) -> NoReturn:
+        """Refused."""
+        raise TrailIsKeptError
+
+    def delete(self) -> NoReturn:
+        """Refused."""
+        raise TrailIsKeptError
+
+    def purge(self, *, before: datetime, limit: int) -> int:
+        """Delete at most ``limit`` entries from before that time, the oldest first; gives how many these were.
+
+        This is the one way to delete any. Whoever calls it decides how long the trail is kept.
+        """
+        connection = connections[self.db]
+        with transaction.atomic(using=self.db):
+            if connection.vendor == "postgresql":
+                with connection.cursor() as cursor:
+                    # The trigger lets this transaction through.
+                    cursor.execute("SET LOCAL toolflow.purges_trail = 'on'")
+            oldest = self.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)[:limit]
+            rows: models.QuerySet[TrailEntry] = models.QuerySet(model=self.model, using=self.db)
+            return rows.filter(pk__in=list(oldest))._raw_delete(self.db)
+
+
+class TrailEntry(models.Model):
+    """Something that somebody did.
+
+    Names stand beside what they name: they are what it was called then, and outlive it. ``details`` is small and holds
+    no inputs, outputs or secrets.
+    """
+
+    at = models.DateTimeField(db_default=Now())
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="trail_entries"
+    )
+    actor_name = models.CharField(
+        max_length=150, blank=True, default="", help_text="Of a sign-in that failed, the name that was tried."
+    )
+    token_name = models.CharField(max_length=100, blank=True, default="", help_text="If it was done by an API token.")
+    address = models.CharField(max_length=45, blank=True, default="", help_text="Where the request came from.")
+    action = models.CharField(max_length=40)
+    object_kind = models.CharField(max_length=30, blank=True, default="")
+    object_id = models.CharField(max_length=64, blank=True, default="")
+    object_label = models.CharField(max_length=200, blank=True, default="")
+    details: models.JSONField[Mapping[str, Any], Mapping[str, Any]] = models.JSONField(blank=True, default=dict)
+    request_id = models.CharField(max_length=64, blank=True, default="")
+
+    objects = TrailEntryQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name = "trail entry"
+        verbose_name_plural = "trail"
+        # Nobody adds, changes or deletes one by hand.
+        default_permissions = ("view",)
+        indexes = [
+            models.Index(fields=["at"], name="trail_by_time"),
+            models.Index(fields=["actor_name", "-id"], name="trail_by_actor"),
+            models.Index(fields=["action", "-id"], name="trail_by_action"),
+            models.Index(fields=["object_kind", "object_id", "-id"], name="trail_by_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor_name or 'somebody'}: {self.action} {self.object_label}".strip()
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Add it. Raises ``TrailIsKeptError`` if it is stored already."""
+        if not self._state.adding:
+            raise TrailIsKeptError
+        super().save(*args, **{**kwargs, "force_insert": True})
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        raise TrailIsKeptError

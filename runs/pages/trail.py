@@ -1,0 +1,146 @@
+"""The trail: who did what, with filters in the address, and as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from runs.models import TrailEntry
+from runs.pages.access import require_permission
+from runs.pages.export_cells import write_json_cell, write_text_cell
+from runs.pages.json_lines import show_invisible
+from runs.pages.trail_query import KINDS, TrailQuery, load_page, read_trail_query, walk_entries
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+
+MOST_EXPORTED = 100_000
+"""Entries that one file holds, the newest."""
+BATCH = 2_000
+NOBODY = "Command line"
+"""Who is named for what was done without a request, and by no user."""
+
+_LINKS: Mapping[str, str] = {
+    "run": "runs:page",
+    "flow": "admin:flows_flow_change",
+    "user": "admin:auth_user_change",
+    "group": "admin:auth_group_change",
+    "bulkaction": "runs:bulk",
+    "webhookdelivery": "runs:webhook",
+    "ratelimit": "admin:runs_ratelimit_change",
+}
+_HEAD = (
+    "at", "actor", "token", "address", "action", "object_kind", "object_id", "object", "details", "request_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrailRow:
+    """One entry as the list shows it."""
+
+    entry: TrailEntry
+    actor: str
+    action: str
+    kind: str
+    url: str
+    """Where what it is about is shown; empty for what is gone."""
+    details: tuple[tuple[str, str], ...]
+
+
+@require_GET
+@require_permission("runs.view_trailentry")
+def show_trail(request: HttpRequest) -> HttpResponse:
+    """The list of entries, the newest first."""
+    query, problems = read_trail_query(request.GET)
+    page = load_page(query)
+    context = {
+        "query": query,
+        "problems": problems,
+        "page": page,
+        "rows": [_view(entry) for entry in page.rows],
+        "actions": TrailAction.choices,
+        "kinds": KINDS.items(),
+        "export_url": query.build_url("runs:trail-export"),
+        "most_exported": f"{MOST_EXPORTED:,}",
+        "is_filtered": bool(query.to_values()),
+    }
+    return render(request, "runs/trail.html", context)
+
+
+@require_GET
+@require_permission("runs.view_trailentry")
+def export_trail(request: HttpRequest) -> HttpResponseBase:
+    """The entries that match as CSV. Filters that make no sense are refused: a file looks right whatever it holds."""
+    query, problems = read_trail_query(request.GET)
+    if problems:
+        return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+    with transaction.atomic():
+        leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
+    name = f"toolflow-trail-{timezone.localdate().isoformat()}.csv"
+    return StreamingHttpResponse(
+        _write_file(query),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _write_file(query: TrailQuery) -> Iterator[str]:
+    yield ",".join(_HEAD) + "\r\n"
+    for entries in walk_entries(query, batch=BATCH, most=MOST_EXPORTED):
+        part = io.StringIO()
+        csv.writer(part).writerows(_list_cells(entry) for entry in entries)
+        yield part.getvalue()
+
+
+def _list_cells(entry: TrailEntry) -> list[Any]:
+    return [
+        entry.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        *map(write_text_cell, (entry.actor_name, entry.token_name, entry.address, entry.action)),
+        *map(write_text_cell, (entry.object_kind, entry.object_id, entry.object_label)),
+        write_json_cell(entry.details) if entry.details else "",
+        write_text_cell(entry.request_id),
+    ]
+
+
+def _view(entry: TrailEntry) -> TrailRow:
+    actions = dict(TrailAction.choices)
+    # Whoever did something by a request and is unknown is somebody else than nobody.
+    actor = entry.actor_name or ("Somebody" if entry.address else NOBODY)
+    is_there = entry.object_kind in _LINKS and entry.object_id.isdigit() and not entry.action.endswith("_deleted")
+    return TrailRow(
+        entry,
+        actor,
+        str(actions.get(entry.action, entry.action)),
+        KINDS.get(entry.object_kind, ""),
+        reverse(_LINKS[entry.object_kind], args=[entry.object_id]) if is_there else "",
+        tuple(
+            (show_invisible(name.replace("_", " ")), show_invisible(_tell(value)))
+            for name, value in entry.details.items()
+        ),
+    )
+
+
+def _tell(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "—"}[value]
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "all"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={part}" for name, part in value.items()) or "none"
+    return str(value)
+
+
+urls: list[URLPattern] = [
+    path("trail/", show_trail, name="trail"),
+    path("trail/export.csv", export_trail, name="trail-export"),
+]

@@ -1,0 +1,85 @@
+"""Who asks: the request that this thread or task answers, as the trail needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import sync_only_middleware
+
+from runs.models import ApiToken
+from runs.request_id import read_request_id
+
+LONGEST_ADDRESS = 45
+
+_request: ContextVar[HttpRequest | None] = ContextVar("trail_request", default=None)
+_is_silent: ContextVar[bool] = ContextVar("trail_is_silent", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whoever asks; all of it is empty for commands."""
+
+    user: AbstractBaseUser | None = None
+    token_name: str = ""
+    address: str = ""
+    request_id: str = ""
+
+
+@sync_only_middleware
+def know_request(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware that lets what is written while a request is answered know of it.
+
+    It is synchronous like all around it: see ``runs.pages.viewer_time_zone``.
+    """
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        token = _request.set(request)
+        try:
+            return get_response(request)
+        finally:
+            _request.reset(token)
+
+    return answer
+
+
+def read_asking() -> Asking:
+    """Who asks now."""
+    request = _request.get()
+    if request is None:
+        return Asking(request_id=read_request_id() or "")
+    user = getattr(request, "user", None)
+    # Django REST framework puts what it found out onto the request, too.
+    token = getattr(request, "auth", None)
+    return Asking(
+        user=user if user is not None and user.is_authenticated else None,
+        token_name=token.name if isinstance(token, ApiToken) else "",
+        address=find_address(request),
+        request_id=read_request_id() or "",
+    )
+
+
+def find_address(request: HttpRequest) -> str:
+    """The address that a request comes from; what a proxy says of it counts as far as the server believes the proxy."""
+    return str(request.META.get("REMOTE_ADDR") or "")[:LONGEST_ADDRESS]
+
+
+@contextmanager
+def told_already() -> Iterator[None]:
+    """Leave no entries for what happens in this block: one entry tells of all of it."""
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
+
+
+def is_told_already() -> bool:
+    """Whether this is in such a block."""
+    return _is_silent.get()

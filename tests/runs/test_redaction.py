@@ -1,0 +1,148 @@
+"""Redaction in the dashboard: nothing that is stored or shown holds what a flow redacts, and runs still work on it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.apps import apps
+from django.test import Client
+from django.urls import reverse
+
+from flows.engine.errors import InputError
+from flows.engine.spec import AuditSpec, FlowSpec
+from runs.bulk_actions.effects import start_again
+from runs.models import BulkAction, BulkKind, OriginalInput, Run, RunStatus
+from runs.stored_history import load_history, load_original_input
+from runs.submission import OrdersError, RunOrder, submit_run, submit_runs
+from runs.tally import tally_ended_runs
+from tests.engine.builders import make_flow, make_step
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import claim_run, make_version
+from tests.runs.executing import attempts_of, drain, script
+
+SECRET = "Anna “Ännchen” Bach"
+INPUT = {"customer": SECRET, "topic": f"Write to {SECRET}"}
+ECHO = AuditSpec(name="No names", rule="!output.text.contains('Anna')", message="'It says ' + output.text")
+
+
+def make_spec() -> FlowSpec:
+    step = make_step(2, input_expression="{'name': input.customer}")
+    return make_flow(make_step(1, audits=(ECHO,)), step, redact=("/customer", "email"))
+
+
+def find_in_database(text: str) -> list[str]:
+    """The columns of the database in which a text stands, however it is stored there."""
+    found = set()
+    for model in apps.get_models():
+        for row in model._base_manager.all():
+            for field in model._meta.concrete_fields:
+                value = getattr(row, field.attname)
+                written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+                if text in written or json.dumps(text)[1:-1] in written:
+                    found.add(f"{model.__name__}.{field.name}")
+    return sorted(found)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRun:
+    def test_works_on_its_input_and_keeps_none_of_it(self, provider: ModelServer) -> None:
+        script(
+            provider,
+            tool_1=[{"text": f"Dear {SECRET}, or anna@example.com"}, {"text": "Dear customer"}],
+            tool_2=[{"text": f"Yours, {SECRET}"}],
+        )
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        assert find_in_database("Ännchen") == ["OriginalInput.input"]
+        drain()
+        run.refresh_from_db()
+        assert run.status == RunStatus.SUCCEEDED
+        assert run.input == {"customer": "[redacted]", "topic": "Write to [redacted]"}
+        assert [attempt.output for attempt in attempts_of(run)] == [
+            {"text": "Dear [redacted], or [redacted: email]"},
+            {"text": "Dear customer"},
+            {"text": "Yours, [redacted]"},
+        ]
+        # What was sent is what came in.
+        sent = json.dumps([call.body for call in provider.app.calls], ensure_ascii=False)
+        assert sent.count("Ännchen") >= 3
+        while tally_ended_runs():
+            pass
+        assert not OriginalInput.objects.exists()
+        assert find_in_database("Ännchen") == []
+        assert find_in_database("anna@example.com") == []
+
+    def test_goes_on_with_its_input_after_its_worker_died(self, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": "Dear customer"}], tool_2=[{"text": "Yours"}])
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        held = claim_run(run)
+        assert load_original_input(held) == INPUT
+        assert held.hand_back()
+        drain()
+        run.refresh_from_db()
+        assert run.status == RunStatus.SUCCEEDED
+        assert "Ännchen" in json.dumps(provider.app.calls[-1].body, ensure_ascii=False)
+
+
+pytestmark = pytest.mark.django_db
+
+
+class TestSubmitting:
+    def test_others_see_the_redacted_input_while_the_run_waits(self) -> None:
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        run.refresh_from_db()
+        assert run.is_input_redacted
+        assert load_history(run).initial_input == run.input
+        assert SECRET not in json.dumps(run.input, ensure_ascii=False)
+
+    def test_an_input_without_any_of_it_is_kept_once(self) -> None:
+        run = submit_run(flow=make_version(make_spec()).flow, input={"topic": "tea"})
+        assert not run.is_input_redacted
+        assert load_original_input(run) == {"topic": "tea"}
+        assert not OriginalInput.objects.exists()
+
+    def test_many_runs_keep_each_their_own(self) -> None:
+        flow = make_version(make_spec()).flow
+        orders = [RunOrder({"customer": f"Customer {number}"}) for number in range(3)] + [RunOrder({"topic": "tea"})]
+        runs = submit_runs(flow=flow, orders=orders)
+        assert [load_original_input(Run.objects.get(pk=run.pk)) for run in runs] == [order.input for order in orders]
+        assert OriginalInput.objects.count() == 3
+
+    def test_an_input_that_was_redacted_is_refused_with_the_place(self) -> None:
+        flow = make_version(make_spec()).flow
+        with pytest.raises(InputError) as refused:
+            submit_run(flow=flow, input={"customer": "[redacted]", "topic": "Mail [redacted: email]"})
+        assert [str(problem) for problem in refused.value.problems] == [
+            "/customer: “[redacted]” was redacted here; write again what stood in its place.",
+            "/topic: “Mail [redacted: email]” was redacted here; write again what stood in its place.",
+        ]
+        with pytest.raises(OrdersError) as many:
+            submit_runs(flow=flow, orders=[RunOrder({"customer": "[redacted]"})])
+        assert many.value.problems[0].path == "/0/input/customer"
+
+    def test_a_flow_without_rules_takes_such_a_text(self) -> None:
+        assert submit_run(flow=make_version().flow, input={"topic": "[redacted]"}).input == {"topic": "[redacted]"}
+
+
+class TestPages:
+    def test_show_what_is_redacted_as_redacted(self, admin_client: Client) -> None:
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        addresses = {
+            reverse("runs:page", args=[run.pk]): True,
+            reverse("runs:document", args=[run.pk]): True,
+            reverse("runs:list"): False,
+            f"{reverse('runs:start', args=[run.flow.name])}?from={run.pk}": True,
+            reverse("api:run", args=[run.pk]): True,
+            reverse("admin:runs_run_change", args=[run.pk]): True,
+        }
+        for address, shows_input in addresses.items():
+            text = admin_client.get(address).content.decode()
+            assert "nnchen" not in text, address
+            assert ("[redacted]" in text) is shows_input, address
+
+    def test_running_again_in_bulk_says_what_is_missing(self) -> None:
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        Run.objects.update(status="succeeded", ended_at="2026-11-21T12:00:00Z")
+        action = BulkAction(kind=BulkKind.RUN_AGAIN)
+        start_again(action=action, run_ids=[run.pk])
+        assert "Its input doesn’t fit version 1: /customer: “[redacted]” was redacted here" in str(action.notes)
