@@ -22,6 +22,9 @@ from toolflow_site.settings import *  # noqa: E402, F403  # the environment had 
 # The real one takes a quarter of a second for each user, on purpose.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
+# Tests of signing in turn it on.
+AXES_ENABLED = False
+
 _database = DATABASES["default"]  # noqa: F405  # comes with the settings
 # A name of its own for every session, so that two at a time don't meet. SQLite's is a file, as in production: its
 # databases in memory know no waiting for locks.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils import timezone
 from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
@@ -13,6 +16,7 @@ from rest_framework import exceptions
 from rest_framework.authentication import get_authorization_header
 
 from runs.models import ApiToken
+from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -41,8 +45,7 @@ class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox
             digest = hash_token(text)
         except (ValueError, TypeError):
             raise exceptions.AuthenticationFailed(_UNKNOWN) from None
-        found: Any = ApiToken.objects.filter(token_key=text[: CONSTANTS.TOKEN_KEY_LENGTH], digest=digest)
-        row: ApiToken | None = found.select_related("user").first()
+        row = _find_token(text[: CONSTANTS.TOKEN_KEY_LENGTH], digest)
         if row is None:
             raise exceptions.AuthenticationFailed(_UNKNOWN)
         now = timezone.now()
@@ -53,4 +56,21 @@ class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox
         return row.user, row
 
 
+def _find_token(key: str, digest: str) -> ApiToken | None:
+    for values in _TOKENS.fetch([key, digest]):
+        own, user = _PARTS.split(values)
+        token = build_row(ApiToken, own)
+        token.user = build_row(User, user)
+        return token
+    return None
+
+
+def _select_tokens(texts: Sequence[str]) -> QuerySet[Any, Any]:
+    key, digest = texts
+    found: QuerySet[Any, Any] = ApiToken.objects.filter(token_key=key, digest=digest).order_by()
+    return found.values_list(*_PARTS.columns)
+
+
+_PARTS = RowParts(list_columns(ApiToken), list_columns(User, "user"))
+_TOKENS = PreparedSelect(_select_tokens, most=2, kind=str)
 _UNKNOWN = "This token is not known. Make one on the page “API tokens”."

@@ -1,0 +1,143 @@
+"""One's own account: the password, and the browsers that are signed in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from runs.models import ApiToken, BrowserSession
+from runs.pages.figures import format_plural
+from runs.tokens import revoke_tokens
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+from runs.trail.sign_ins import ADDRESS, BROWSER, SINCE
+
+MOST_LISTED = 50
+"""Sessions of one user that are listed, those that last longest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A browser that is signed in."""
+
+    reference: str
+    """Names the session to its owner; signs nobody in."""
+    browser: str
+    address: str
+    since: datetime | None
+    is_this: bool
+
+
+@never_cache
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+@login_required
+def show_account(request: HttpRequest) -> HttpResponse:
+    """The account of whoever is signed in; a form that is sent changes the password, and signs out everywhere else."""
+    user = _get_user(request)
+    form = PasswordChangeForm(user, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and user.has_usable_password() and form.is_valid():
+        with transaction.atomic():
+            form.save()
+            update_session_auth_hash(request, user)
+            count = _end_sessions(request, user)
+            tokens = _revoke_all(user) if "tokens" in request.POST else 0
+        ended = f" {format_plural(count, 'other session')} ended." if count else ""
+        revoked = f" {format_plural(tokens, 'API token')} revoked." if tokens else ""
+        messages.success(request, f"Your password is changed.{ended}{revoked}")
+        return redirect("runs:account")
+    context = {
+        "form": form,
+        "sessions": _list_sessions(request, user),
+        "token_count": ApiToken.objects.filter(user=user).active(timezone.now()).count(),
+        "now": timezone.now(),
+    }
+    return render(request, "runs/account.html", context, status=422 if request.method == "POST" else 200)
+
+
+@require_POST
+@login_required
+def end_sessions(request: HttpRequest) -> HttpResponse:
+    """Sign out other browsers: that of ``session``, or all of them."""
+    user = _get_user(request)
+    with transaction.atomic():
+        count = _end_sessions(request, user, request.POST.get("session", ""))
+        if count:
+            leave_trail(action=TrailAction.SESSIONS_ENDED, about=user, details={"sessions": count})
+    if count:
+        messages.success(request, f"{format_plural(count, 'session')} ended.")
+    else:
+        messages.info(request, "There was no such session any more.")
+    return redirect("runs:account")
+
+
+def _get_user(request: HttpRequest) -> User:
+    user = request.user
+    assert isinstance(user, User), "Strangers are not let in."
+    return user
+
+
+def _list_sessions(request: HttpRequest, user: User) -> Sequence[SessionRow]:
+    rows = BrowserSession.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-expire_date")
+    return [_view(row, request.session.session_key) for row in rows[:MOST_LISTED]]
+
+
+def _view(row: BrowserSession, own_key: str | None) -> SessionRow:
+    known: dict[str, Any] = row.get_decoded()
+    since = known.get(SINCE)
+    return SessionRow(
+        _name(row.session_key),
+        _name_browser(str(known.get(BROWSER) or "")),
+        str(known.get(ADDRESS) or ""),
+        datetime.fromisoformat(since) if since else None,
+        row.session_key == own_key,
+    )
+
+
+_BROWSERS = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
+_SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac", "Linux")
+
+
+def _name_browser(text: str) -> str:
+    """“Firefox on Windows”, or what the browser said of itself if that is none that is known."""
+    browser = next((name for sign, name in _BROWSERS if f"{sign}/" in text), "")
+    system = next((sign for sign in _SYSTEMS if sign in text), "")
+    return f"{browser} on {system}" if browser and system else text[:80]
+
+
+def _name(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
+
+
+def _end_sessions(request: HttpRequest, user: User, reference: str = "") -> int:
+    """End all sessions of ``user`` but for this one, or the one that is named; gives how many these were."""
+    others = BrowserSession.objects.filter(user=user).exclude(session_key=request.session.session_key)
+    keys = [key for key in others.values_list("session_key", flat=True) if reference in ("", _name(key))]
+    return BrowserSession.objects.filter(session_key__in=keys).delete()[0]
+
+
+def _revoke_all(user: User) -> int:
+    return revoke_tokens(ApiToken.objects.filter(user=user).active(timezone.now()).select_related("user"))
+
+
+urls: list[URLPattern] = [
+    path("account/", show_account, name="account"),
+    path("account/sessions/end/", end_sessions, name="end-sessions"),
+]

@@ -1,0 +1,194 @@
+"""Signing in: guessing is slowed down, for names and for addresses, and nobody learns who has an account."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from axes.models import AccessAttempt
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+from runs.models import BrowserSession, TrailEntry
+from tests.runs.pages.reading import read_words
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+WRONG = "wrong"
+PAGES = ["/accounts/login/", "/admin/login/"]
+
+
+@pytest.fixture(autouse=True)
+def ada(settings: Any) -> User:
+    settings.AXES_ENABLED = True
+    return User.objects.create_superuser("ada", password="correct horse")
+
+
+def sign_in(
+    name: str = "ada", password: str = WRONG, *, page: str = PAGES[0], address: str = "192.0.2.7", client: Any = None
+) -> Any:
+    return (client or Client()).post(page, {"username": name, "password": password}, REMOTE_ADDR=address)
+
+
+def tell() -> list[tuple[str, str, str]]:
+    return [(entry.action, entry.object_label, entry.address) for entry in TrailEntry.objects.order_by("pk")][1:]
+
+
+@pytest.mark.parametrize("form", PAGES)
+def test_after_five_wrong_passwords_one_is_told_when_to_try_again(form: str) -> None:
+    answers = [sign_in(page=form) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 429]
+    # The right one is not taken either now, and to go on trying makes it no longer.
+    answer = sign_in(password="correct horse", page=form)
+    assert answer.status_code == 429
+    assert answer["Retry-After"] == str(15 * 60)
+    assert "You can try again in 15 minutes" in read_words(answer.content.decode())
+    assert "no-store" in answer["Cache-Control"]
+
+
+def test_it_ends_after_a_quarter_of_an_hour() -> None:
+    for _ in range(6):
+        sign_in()
+    AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=10))
+    assert "again in 5 minutes" in read_words(sign_in().content.decode())
+    AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=15, seconds=1))
+    assert sign_in(password="correct horse").status_code == 302
+
+
+def test_others_are_not_locked_out() -> None:
+    User.objects.create_user("olga", password="correct horse")
+    for _ in range(5):
+        sign_in()
+    assert sign_in("olga", "correct horse").status_code == 302
+    assert sign_in(password="correct horse", address="192.0.2.8").status_code == 302
+
+
+def test_an_address_that_guesses_for_many_names_is_locked_out_with_all_of_them(settings: Any) -> None:
+    settings.AXES_FAILURE_LIMIT = 2
+    User.objects.create_user("olga", password="correct horse")
+    answers = [sign_in(f"somebody-{number}").status_code for number in range(20)]
+    assert answers == [200] * 19 + [429]
+    assert sign_in("olga", "correct horse").status_code == 429
+    assert sign_in("olga", "correct horse", address="192.0.2.8").status_code == 302
+
+
+def test_who_has_an_account_does_not_guess_on_for_others(settings: Any) -> None:
+    settings.AXES_FAILURE_LIMIT = 2
+    User.objects.create_user("mallory", password="correct horse")
+    answers = []
+    for number in range(20):
+        answers.append(sign_in(f"somebody-{number}").status_code)
+        if number % 10 == 5:
+            sign_in("mallory", "correct horse")
+    assert answers[-1] == 429
+
+
+def test_a_name_that_is_guessed_from_many_addresses_is_locked_out(settings: Any) -> None:
+    settings.AXES_FAILURE_LIMIT = 2
+    answers = [sign_in(address=f"192.0.2.{number}").status_code for number in range(40)]
+    assert answers == [200] * 39 + [429]
+    assert sign_in(password="correct horse", address="198.51.100.1").status_code == 429
+
+
+def test_right_after_a_few_wrong_ones_counts_anew() -> None:
+    for _ in range(3):
+        for _ in range(4):
+            assert sign_in().status_code == 200
+        assert sign_in(password="correct horse").status_code == 302
+
+
+def test_an_administrator_lets_somebody_in_again() -> None:
+    for _ in range(5):
+        sign_in()
+    call_command("axes_reset_username", "ada", verbosity=0)
+    assert sign_in(password="correct horse").status_code == 302
+
+
+def test_an_unknown_name_is_answered_as_a_known_one_also_when_it_is_locked_out() -> None:
+    User.objects.create_user("gone", password="correct horse", is_active=False)
+    pages: dict[str, list[Any]] = {}
+    for name in ("ada", "nobody", "gone"):
+        answers = [sign_in(name, "correct horse" if name == "gone" else "wrong") for _ in range(6)]
+        pages[name] = [
+            (answer.status_code, read_words(answer.content.decode()).replace(name, "NAME")) for answer in answers
+        ]
+    assert pages["ada"] == pages["nobody"] == pages["gone"]
+
+
+def test_the_trail_tells_of_sign_ins_and_of_nothing_typed_by_mistake() -> None:
+    client = Client()
+    sign_in()
+    sign_in("correct horse battery staple")
+    sign_in(password="correct horse", client=client)
+    client.post("/accounts/logout/")
+    assert tell() == [
+        ("sign_in_failed", "ada", "192.0.2.7"),
+        ("sign_in_failed", "", "192.0.2.7"),
+        ("signed_in", "ada", "192.0.2.7"),
+        ("signed_out", "ada", "127.0.0.1"),
+    ]
+    assert "battery" not in str(list(TrailEntry.objects.values_list()))
+
+
+def test_a_lockout_is_told_of_once_however_long_somebody_goes_on() -> None:
+    for _ in range(12):
+        sign_in()
+    assert [action for action, _, _ in tell()] == ["sign_in_failed"] * 4 + ["locked_out"]
+
+
+def test_what_is_counted_holds_no_password_and_no_secret_of_the_form() -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.get("/accounts/login/")
+    token = client.cookies["csrftoken"].value
+    page = {"username": "ada", "password": "correct hoarse", "csrfmiddlewaretoken": token}
+    assert client.post("/accounts/login/?next=/runs/", page).status_code == 200
+    stored = str(list(AccessAttempt.objects.values_list()))
+    assert token not in stored and "hoarse" not in stored
+
+
+def test_the_key_of_a_session_changes_at_sign_in_and_sign_out() -> None:
+    client = Client()
+    session = client.session
+    session["seen"] = True
+    session.save()
+    before = session.session_key
+    client.cookies["sessionid"] = before
+    sign_in(password="correct horse", client=client)
+    during = client.cookies["sessionid"].value
+    assert before != during
+    assert not BrowserSession.objects.filter(session_key=before).exists()
+    assert BrowserSession.objects.get(session_key=during).user == User.objects.get(username="ada")
+    client.post("/accounts/logout/")
+    assert not BrowserSession.objects.filter(session_key=during).exists()
+
+
+def test_cookies_of_a_session_are_out_of_reach_of_scripts_and_other_sites() -> None:
+    client = Client()
+    sign_in(password="correct horse", client=client)
+    cookie = client.cookies["sessionid"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Lax", "/")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://evil.example/", "//evil.example/", "///evil.example", "/\\evil.example", "\\\\evil.example",
+        "javascript:alert(1)", "http:evil.example", "https:///evil.example", "/\t/evil.example", "ftp://evil.example",
+        "data:text/html,x",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", PAGES)
+def test_signing_in_leads_to_no_other_site(form: str, place: str) -> None:
+    answer = Client().post(form, {"username": "ada", "password": "correct horse", "next": place})
+    out = Client()
+    out.force_login(User.objects.get(username="ada"))
+    left = out.post(f"/accounts/logout/?next={place}")
+    for location in (answer["Location"], left["Location"]):
+        # Browsers take a backslash for a slash, and leave white space out.
+        read = re.sub(r"\s", "", location.replace("\\", "/"))
+        assert urlsplit(urljoin(f"http://testserver{form}", read))[:2] == ("http", "testserver")

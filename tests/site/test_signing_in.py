@@ -1,0 +1,120 @@
+"""Who is signed in is asked anew for each request: whatever was taken away is gone with the next one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.models import Group, Permission, User
+from django.http import HttpRequest
+from django.test import Client
+from django.utils import timezone
+
+from runs.signing_in import AccountBackend, SessionStore
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def member(db: None) -> User:
+    """Somebody who may see runs by themself, and flows by their group."""
+    user = User.objects.create_user("ada", "ada@example.com", "pw")
+    user.user_permissions.add(Permission.objects.get(codename="view_run"))
+    group = Group.objects.create(name="Readers of flows")
+    group.permissions.add(Permission.objects.get(codename="view_flow"))
+    user.groups.add(group)
+    # Somebody else may do more.
+    other = User.objects.create_user("ben")
+    other.user_permissions.add(Permission.objects.get(codename="add_run"))
+    return user
+
+
+@pytest.fixture
+def browser(member: User) -> Client:
+    client = Client()
+    client.force_login(member)
+    assert client.get("/runs/").status_code == 200
+    return client
+
+
+def is_asked_to_sign_in(client: Client) -> bool:
+    response = client.get("/runs/")
+    return response.status_code == 302 and "/accounts/login/" in response["Location"]
+
+
+def test_this_is_what_pages_sign_in_with() -> None:
+    assert import_module(settings.SESSION_ENGINE).SessionStore is SessionStore
+    assert "runs.signing_in.AccountBackend" in settings.AUTHENTICATION_BACKENDS
+
+
+def test_a_session_that_was_ended_elsewhere_is_over_with_the_next_page(browser: Client) -> None:
+    SessionStore.get_model_class().objects.all().delete()
+    assert is_asked_to_sign_in(browser)
+
+
+def test_a_session_whose_time_is_over_is_none(browser: Client) -> None:
+    SessionStore.get_model_class().objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert is_asked_to_sign_in(browser)
+
+
+@pytest.mark.parametrize("key", ["short", "x" * 32, "\\000" * 10, "';--" * 10])
+def test_a_key_that_nobody_was_given_opens_nothing(db: None, key: str) -> None:
+    client = Client()
+    client.cookies[settings.SESSION_COOKIE_NAME] = f'"{key}"'
+    assert is_asked_to_sign_in(client)
+
+
+def test_an_account_that_is_closed_or_deleted_is_out_with_the_next_page(browser: Client, member: User) -> None:
+    User.objects.filter(pk=member.pk).update(is_active=False)
+    assert is_asked_to_sign_in(browser)
+    User.objects.filter(pk=member.pk).update(is_active=True)
+    assert not is_asked_to_sign_in(browser)
+    member.delete()
+    assert is_asked_to_sign_in(browser)
+
+
+def test_another_password_ends_sessions(browser: Client, member: User) -> None:
+    member.set_password("another")
+    member.save()
+    assert is_asked_to_sign_in(browser)
+
+
+def test_a_permission_that_is_taken_away_is_gone_with_the_next_page(browser: Client, member: User) -> None:
+    member.user_permissions.clear()
+    assert browser.get("/runs/").status_code == 403
+
+
+def test_accounts_and_permissions_are_those_that_django_knows(member: User) -> None:
+    found = AccountBackend().get_user(member.pk)
+    assert found == member
+    assert found is not None
+    assert {name: getattr(found, name) for name in vars(member) if not name.startswith("_")} == {
+        name: value for name, value in vars(User.objects.get(pk=member.pk)).items() if not name.startswith("_")
+    }
+    expected = ModelBackend().get_all_permissions(User.objects.get(pk=member.pk))
+    assert AccountBackend().get_all_permissions(found) == expected == {"runs.view_run", "flows.view_flow"}
+    assert AccountBackend().get_user(999_999) is None
+
+
+def test_a_superuser_may_all_and_a_closed_account_nothing(member: User) -> None:
+    member.is_superuser = True
+    assert AccountBackend().get_all_permissions(member) == ModelBackend().get_all_permissions(member)
+    member.is_superuser, member.is_active = False, False
+    assert AccountBackend().get_all_permissions(member) == set()
+
+
+def test_to_know_who_asks_and_what_they_may_takes_three_queries(
+    browser: Client, member: User, django_assert_num_queries: Any
+) -> None:
+    request = HttpRequest()
+    request.session = SessionStore(browser.cookies[settings.SESSION_COOKIE_NAME].value)
+    with django_assert_num_queries(3):
+        user = get_user(request)
+        assert user == member
+        assert user.has_perms(["runs.view_run", "flows.view_flow"])
+        assert not user.has_perm("runs.add_run")

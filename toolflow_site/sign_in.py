@@ -1,0 +1,102 @@
+"""Signing in: how often a password may be wrong, and what somebody is told who was wrong too often.
+
+Failures are counted by ``django-axes`` in three ways: for a name from an address, for the address, and for the name.
+The first bounds guessing one password; the second guessing one password for many names; the third guessing from many
+addresses, and its limit is high, since whoever reaches it keeps somebody out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any
+
+from axes.handlers.database import AxesDatabaseHandler
+from axes.helpers import get_cool_off
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib.auth.views import LoginView
+from django.db.models import Max, QuerySet, Sum
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+
+from runs.trail.asking import find_address
+
+SCALE = (1, 10, 20)
+"""How many times as many failures an address, and a name, may have as a name from one address; in the order of
+``AXES_LOCKOUT_PARAMETERS``."""
+
+
+class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no types
+    """Counts failures, each way against a limit of its own."""
+
+    def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
+        """Failures in the last minutes, scaled so that any limit is reached at ``AXES_FAILURE_LIMIT``."""
+        return max(
+            (attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0) // scale
+            for attempts, scale in zip(self.get_user_attempts(request, credentials), SCALE, strict=True)
+        )
+
+    def reset_user_attempts(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
+        """Forget the failures of this name from this address: whoever has one account must not guess on for others."""
+        own: QuerySet[AccessAttempt] = self.filter_user_attempts(request, credentials)[0]
+        count, _ = own.delete()
+        return count
+
+    def find_wait(self, request: HttpRequest, credentials: dict[str, Any] | None) -> int:
+        """Minutes until somebody who is locked out may try again; at least 1."""
+        found = [
+            attempts.aggregate(last=Max("attempt_time"))["last"]
+            for attempts, scale in zip(self.get_user_attempts(request, credentials), SCALE, strict=True)
+            if (attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0) // scale
+            >= settings.AXES_FAILURE_LIMIT
+        ]
+        last = max((time for time in found if time is not None), default=timezone.now())
+        left: timedelta = last + get_cool_off(request) - timezone.now()
+        return max(1, math.ceil(left.total_seconds() / 60))
+
+
+def read_address(request: HttpRequest) -> str | None:
+    """The address of a client as ``axes`` wants it."""
+    return find_address(request) or None
+
+
+def is_by_provider(request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
+    """Whether somebody comes back from a provider of OpenID Connect: then there is no password to guess."""
+    return credentials is not None and "nonce" in credentials
+
+
+def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Answer 429, with the minutes to wait, where ``view`` met somebody who is locked out."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = view(request, *args, **kwargs)
+        return _show_lockout(request) if getattr(request, "axes_locked_out", False) else response
+
+    return guarded
+
+
+def _show_lockout(request: HttpRequest) -> HttpResponse:
+    credentials = getattr(request, "axes_credentials", None)
+    minutes = SignInThrottle().find_wait(request, credentials)
+    response = render(request, "registration/locked_out.html", {"minutes": minutes}, status=429)
+    response.headers["Retry-After"] = str(minutes * 60)
+    return response
+
+
+class SignInView(LoginView):
+    """The form for a name and a password, and a way to the provider if there is one."""
+
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """What the page shows."""
+        name = settings.TOOLFLOW_OIDC_NAME if settings.TOOLFLOW_OIDC_ISSUER else ""
+        return {**super().get_context_data(**kwargs), "provider_name": name}
+
+
+sign_in = refuse_locked_out(SignInView.as_view())
