@@ -1,0 +1,225 @@
+"""Signing in through a provider of OpenID Connect: whom it lets in, and what they may do.
+
+The package ``mozilla-django-oidc`` does the protocol (code flow with PKCE, state and nonce). Here stands what it leaves
+open: where the provider’s addresses come from, that a token was issued by that provider for us, whose e-mail address
+is believed, and which groups follow from its claims. Nothing of this is imported while no provider is set.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+import requests
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import SuspiciousOperation
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from mozilla_django_oidc.auth import OIDCAuthenticationBackend
+from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
+
+from runs.signing_in import AccountBackend
+
+TIMEOUT = 10
+"""Seconds that the provider may take for one answer."""
+REMEMBERED = 3600
+"""Seconds for which the provider’s description of itself holds."""
+
+logger = logging.getLogger(__name__)
+
+
+class NotLetInError(SuspiciousOperation):
+    """Somebody whom the provider knows may not sign in. The text says why, in a sentence."""
+
+
+class Provider:
+    """What the provider says of itself, asked for when it is needed first."""
+
+    def __init__(self) -> None:
+        self._issuer = ""
+        self._found: Mapping[str, Any] = {}
+        self._asked_at = 0.0
+
+    def find(self, name: str) -> str:
+        """An entry such as ``token_endpoint``. Raises ``requests.RequestException`` or ``ValueError``."""
+        issuer: str = settings.TOOLFLOW_OIDC_ISSUER
+        if issuer != self._issuer or time.monotonic() - self._asked_at > REMEMBERED:
+            answer = requests.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=TIMEOUT)
+            answer.raise_for_status()
+            found = answer.json()
+            if not isinstance(found, dict) or str(found.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+                raise ValueError(f"{issuer} does not describe itself as the issuer.")
+            self._issuer, self._found, self._asked_at = issuer, found, time.monotonic()
+        value = self._found.get(name)
+        if not isinstance(value, str):
+            raise ValueError(f"{issuer} does not say what its {name} is.")
+        return value
+
+
+provider = Provider()
+
+
+class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[misc]  # the package ships no types
+    """Lets in whom the provider vouches for, if their e-mail address and groups are among those that are wanted."""
+
+    def __init__(self) -> None:
+        # Made for every request of whoever signed in so: nobody is asked here.
+        self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
+        self.OIDC_RP_CLIENT_SECRET = settings.OIDC_RP_CLIENT_SECRET
+        self.OIDC_RP_SIGN_ALGO = settings.OIDC_RP_SIGN_ALGO
+        self.OIDC_RP_IDP_SIGN_KEY = None
+        self.UserModel = get_user_model()
+
+    OIDC_OP_TOKEN_ENDPOINT = property(lambda self: provider.find("token_endpoint"))
+    OIDC_OP_USER_ENDPOINT = property(lambda self: provider.find("userinfo_endpoint"))
+    OIDC_OP_JWKS_ENDPOINT = property(lambda self: provider.find("jwks_uri"))
+
+    # The package's own lets in accounts that were closed since.
+    get_user = AccountBackend.get_user
+
+    def authenticate(
+        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
+    ) -> User | None:
+        """The user, or None with a sentence in ``request.openid_problem``."""
+        if request is None or "nonce" not in kwargs:
+            return None
+        try:
+            found: User | None = super().authenticate(request, **kwargs)
+        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, ValueError, KeyError) as error:
+            # A provider may repeat in an error what it was sent.
+            logger.warning("Signing in through %s failed: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
+            request.openid_problem = f"{settings.TOOLFLOW_OIDC_NAME} could not say who you are. Try again."  # type: ignore[attr-defined]  # read by the view
+            return None
+        if found is not None and not found.is_active:
+            request.openid_problem = "Your account here is closed."  # type: ignore[attr-defined]  # read by the view
+        return found
+
+    def get_payload_data(self, token: str, key: Any) -> dict[str, Any]:
+        """What a token says, if the provider issued it for this installation and it is still good."""
+        payload: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[self.OIDC_RP_SIGN_ALGO],
+            audience=self.OIDC_RP_CLIENT_ID,
+            issuer=provider.find("issuer"),
+            leeway=30,
+            options={"require": ["exp", "iat", "sub"]},
+        )
+        return payload
+
+    def get_or_create_user(self, access_token: str, id_token: str, payload: Mapping[str, Any]) -> User | None:
+        """The user of the claims, made if need be, in the groups that follow from them."""
+        claims: dict[str, Any] = self.get_userinfo(access_token, id_token, payload)
+        if claims.get("sub") != payload["sub"]:
+            raise ValueError("The claims are about somebody else than the token.")
+        # Some providers tell groups only in the token.
+        claims = {**payload, **claims}
+        try:
+            with transaction.atomic():
+                return _let_in(claims)
+        except NotLetInError as refusal:
+            self.request.openid_problem = str(refusal)
+            return None
+
+
+def _let_in(claims: Mapping[str, Any]) -> User:
+    email = _read_email(claims)
+    groups = _read_groups(claims)
+    users = list(User.objects.select_for_update().filter(email__iexact=email)[:2])
+    if len(users) > 1:
+        raise NotLetInError("Several accounts here have your e-mail address; an administrator can mend that.")
+    if users and users[0].is_superuser:
+        # Whoever rules the provider must not rule everything here.
+        raise NotLetInError("Superusers sign in with their password.")
+    user = users[0] if users else User.objects.create_user(_choose_name(email), email=email)
+    _put_into_groups(user, groups)
+    return user
+
+
+def _choose_name(email: str) -> str:
+    if User.objects.filter(username=email).exists() or len(email) > 150:
+        raise NotLetInError("Your e-mail address can’t be a user name here; an administrator can mend that.")
+    return email
+
+
+def _read_email(claims: Mapping[str, Any]) -> str:
+    email = str(claims.get("email") or "").strip().lower()
+    if not email or claims.get("email_verified") is not True:
+        raise NotLetInError(f"{settings.TOOLFLOW_OIDC_NAME} has not verified your e-mail address.")
+    domains: list[str] = settings.TOOLFLOW_OIDC_DOMAINS
+    if domains and email.rpartition("@")[2] not in {domain.lower() for domain in domains}:
+        raise NotLetInError("Your e-mail address is not one of those that may sign in here.")
+    return email
+
+
+def _read_groups(claims: Mapping[str, Any]) -> set[str]:
+    """The groups here that follow from those of the provider."""
+    wanted: Mapping[str, str] = settings.TOOLFLOW_OIDC_GROUPS
+    told = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
+    names = {told} if isinstance(told, str) else {name for name in told or () if isinstance(name, str)}
+    found = {group for name, group in wanted.items() if name in names}
+    if wanted and not found:
+        raise NotLetInError("You are in none of the groups that may sign in here.")
+    return found
+
+
+def _put_into_groups(user: User, wanted: set[str]) -> None:
+    """Make ``user`` a member of these of the groups that are told by the provider; others are ours to give."""
+    told = Group.objects.filter(name__in=set(settings.TOOLFLOW_OIDC_GROUPS.values()))
+    present = set(user.groups.values_list("name", flat=True))
+    for group in told:
+        if group.name in wanted and group.name not in present:
+            user.groups.add(group)
+        elif group.name not in wanted and group.name in present:
+            user.groups.remove(group)
+    # Flows are changed in the admin, which is for staff.
+    may_edit = User.objects.get(pk=user.pk).has_perm("flows.change_flow")
+    if wanted and user.is_staff != may_edit:
+        user.is_staff = may_edit
+        user.save(update_fields=["is_staff"])
+
+
+class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the package ships no types
+    """Sends somebody to the provider."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super(OIDCAuthenticationRequestView, self).__init__(**kwargs)
+        self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
+
+    OIDC_OP_AUTH_ENDPOINT = property(lambda self: provider.find("authorization_endpoint"))
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Lead to the provider, or back with a sentence if it does not answer."""
+        try:
+            answer: HttpResponse = super().get(request)
+        except (requests.RequestException, ValueError) as error:
+            logger.warning("%s can’t be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
+            messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} does not answer. Try again soon.")
+            return HttpResponseRedirect(reverse("login"))
+        return answer
+
+
+class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the package ships no types
+    """Takes back whom the provider sends."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Let somebody in, or say why not."""
+        try:
+            answer: HttpResponse = super().get(request)
+        except SuspiciousOperation:
+            # The state is not one that this browser was given.
+            return self.login_failure()
+        return answer
+
+    def login_failure(self) -> HttpResponse:
+        """Lead back to the sign-in page, with a sentence."""
+        sentence = getattr(self.request, "openid_problem", "") or "Signing in did not work. Try again."
+        messages.error(self.request, sentence)
+        return HttpResponseRedirect(reverse("login"))
