@@ -49,7 +49,9 @@ def explain_status(
     contains ``api_key`` nor anything that looks like one.
     """
     code_name, message = _read_error(body)
-    code, sentence = _find_meaning(status, code_name, message, model=model, place=place, headers=headers)
+    # Whoever redirects may repeat the key in the address: in its query, or in front.
+    target = quote_provider(headers.get("location", "another address").partition("?")[0], api_key)
+    code, sentence = _find_meaning(status, code_name, message, model=model, place=place, target=target)
     if quote := quote_provider(message, api_key):
         sentence = f"{sentence} It said: “{quote}”"
     return ModelError(
@@ -62,7 +64,7 @@ def explain_status(
 
 
 def _find_meaning(
-    status: int, code_name: str, message: str, *, model: str, place: str, headers: Mapping[str, str]
+    status: int, code_name: str, message: str, *, model: str, place: str, target: str
 ) -> tuple[ModelErrorCode, str]:
     if status == 404 and (code_name == "model_not_found" or "model" in message.lower()):
         sentence = (
@@ -83,10 +85,7 @@ def _find_meaning(
         )
         return ModelErrorCode.FORBIDDEN, sentence
     if 300 <= status < 400:
-        sentence = (
-            f"{place} redirects to {_cut(headers.get('location', 'another address'))} ({status}). "
-            "Set OPENAI_BASE_URL to the address that it redirects to."
-        )
+        sentence = f"{place} redirects to {target} ({status}). Set OPENAI_BASE_URL to the address that it redirects to."
         return ModelErrorCode.NOT_CONFIGURED, sentence
     return _MEANINGS.get(status) or _find_class_meaning(status)
 

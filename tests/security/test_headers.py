@@ -1,0 +1,124 @@
+"""The headers that protect people stand on every answer: every address, signed in and out, and every error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import path
+
+from tests.api.test_access_matrix import find_addresses
+from tests.site.test_permissions import ANYONE, STAFF, World, list_rules, world
+from toolflow_site.urls import urlpatterns as real_urlpatterns
+
+__all__ = ["world"]
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+EXPECTED = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+HEX_FORM = "multipart/form-data; boundary=x; charset=hex"
+
+
+def crash(request: HttpRequest) -> HttpResponse:
+    raise RuntimeError("A view that fails.")
+
+
+def take_too_much(request: HttpRequest) -> HttpResponse:
+    raise RequestDataTooBig
+
+
+handler400 = "toolflow_site.errors.show_bad_request"
+urlpatterns = [path("crash/", crash), path("large/", take_too_much), *real_urlpatterns]
+
+
+def find_missing(answer: Any) -> Iterator[str]:
+    """What an answer lacks."""
+    if set(answer.headers.get("Content-Security-Policy", "").split("; ")) != set(POLICY.split("; ")):
+        yield f"Content-Security-Policy: {answer.headers.get('Content-Security-Policy')}"
+    for name, value in EXPECTED.items():
+        if answer.headers.get(name) != value:
+            yield f"{name}: {answer.headers.get(name)}"
+    if "camera=()" not in answer.headers.get("Permissions-Policy", ""):
+        yield f"Permissions-Policy: {answer.headers.get('Permissions-Policy')}"
+    if "Cache-Control" not in answer.headers:
+        yield "Cache-Control"
+
+
+@pytest.mark.parametrize("role", [ANYONE, STAFF, "Administrator"])
+def test_every_address_answers_with_all_headers(world: World, role: str) -> None:
+    problems = []
+    for address in list_rules():
+        for method in ("GET", "POST"):
+            answer = world.ask(role, method, world.fill(address))
+            problems += [f"{method} {address}: {missing}" for missing in find_missing(answer)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("is_signed_in", [True, False])
+def test_every_address_of_the_api_answers_with_all_headers(world: World, is_signed_in: bool) -> None:
+    client = Client(raise_request_exception=False)
+    if is_signed_in:
+        client.force_login(User.objects.create_superuser("ada"))
+    problems = []
+    for address in find_addresses():
+        filled = re.sub(r"<\w+>", "1", address)
+        for method in ("GET", "POST"):
+            answer: Any = client.generic(method, f"/api/v1/{filled}", b"{}", content_type="application/json")
+            problems += [f"{method} {address}: {missing}" for missing in find_missing(answer)]
+            assert "no-store" in answer["Cache-Control"], address
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.urls(__name__)
+@pytest.mark.parametrize("is_signed_in", [True, False])
+@pytest.mark.parametrize(
+    ("status", "ask"),
+    [
+        (400, lambda client: client.get("/runs/", HTTP_HOST="evil.example")),
+        (403, lambda client: client.post("/accounts/login/", {"username": "ada"})),
+        (404, lambda client: client.get("/nowhere/")),
+        (404, lambda client: client.get("/static/nothing.css")),
+        (405, lambda client: client.post("/healthz")),
+        (400, lambda client: client.generic("POST", "/accounts/login/", b"--x", HEX_FORM)),
+        (413, lambda client: client.post("/large/")),
+        (500, lambda client: client.get("/crash/")),
+        (301, lambda client: client.get("/runs")),
+        (200, lambda client: client.get("/static/admin/css/base.css")),
+        (200, lambda client: client.get("/healthz")),
+    ],
+)
+def test_errors_and_files_carry_them_too(status: int, ask: Any, is_signed_in: bool) -> None:
+    client = Client(raise_request_exception=False, enforce_csrf_checks=status == 403)
+    if is_signed_in:
+        client.force_login(User.objects.create_superuser("ada"))
+    with closing(ask(client)) as answer:
+        assert answer.status_code == status
+        assert list(find_missing(answer)) == []
+
+
+def test_private_pages_stay_in_no_cache_and_files_do(world: World) -> None:
+    for address in ("runs/", "runs/<run_id>/", "runs/<run_id>.json", "tokens/", "admin/", "admin/flows/flow/"):
+        answer = world.ask("Administrator", "GET", world.fill(address))
+        assert "no-store" in answer["Cache-Control"], address
+    answer = world.ask(ANYONE, "GET", "/nowhere/")
+    assert "no-store" in answer["Cache-Control"]
+    with closing(Client().get("/static/admin/css/base.css")) as file:
+        assert "no-store" not in file["Cache-Control"]

@@ -1,0 +1,74 @@
+"""What is answered, and logged, where a request is refused."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from django.conf import settings
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.defaults import bad_request, permission_denied
+
+_ACTIONS = {
+    "changelist": ("view", "see"),
+    "history": ("view", "see"),
+    "add": ("add", "add"),
+    "change": ("view", "see"),
+    "password_change": ("change", "change"),
+    "delete": ("delete", "delete"),
+}
+"""What the admin's own views need, by how their addresses are named; and in words."""
+_SAVED = {"changelist": ("change", "change"), "change": ("change", "change")}
+"""The same for forms that were sent."""
+
+
+def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The page for a request that can’t be read; 413 with the limit for one that is too large."""
+    match exception:
+        case RequestDataTooBig():
+            most = f"{(settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0) / 1_000_000:g} MB"
+            problem = f"What was sent is larger than {most}, the most that a form may have. The API takes more."
+        case TooManyFieldsSent():
+            problem = f"The form has more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} fields, the most it may have."
+        case TooManyFilesSent():
+            problem = f"More than {settings.DATA_UPLOAD_MAX_NUMBER_FILES} files were sent, the most a form may have."
+        case _:
+            return bad_request(request, exception)
+    return render(None, "413.html", {"problem": problem}, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The page for something that somebody may not do; it names the permission that is missing."""
+    if not exception.args and (sentence := _explain(request)):
+        exception = PermissionDenied(sentence)
+    return permission_denied(request, exception)
+
+
+def _explain(request: HttpRequest) -> str:
+    """What the user lacks for one of the admin's own pages; empty if this is none."""
+    match = request.resolver_match
+    if match is None or match.app_name != "admin" or match.url_name is None:
+        return ""
+    for model in admin.site._registry:
+        options = model._meta
+        action = match.url_name.removeprefix(f"{options.app_label}_{options.model_name}_")
+        if action == match.url_name or action not in _ACTIONS:
+            continue
+        needed, verb = (_SAVED if request.method == "POST" else _ACTIONS).get(action, _ACTIONS[action])
+        what = f"{options.app_label}.{needed}_{options.model_name}"
+        return f"You may not {verb} {options.verbose_name_plural}: your account lacks “{what}”."
+    return ""
+
+
+class BriefRefusals(logging.Filter):
+    """Takes the traceback from what is logged of refused requests: nothing is wrong with ToolFlow."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record through."""
+        status = getattr(record, "status_code", None)
+        if isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            record.exc_info = record.exc_text = None
+        return True
