@@ -2,16 +2,34 @@
 
 import gc
 import os
+import sys
 import warnings
 
 import django
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.urls import get_resolver
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolflow_site.settings")
-django.setup(set_prefix=False)
+NO_START = 3
+"""The exit status by which a process tells uvicorn and gunicorn that another one would not start either."""
 
-from toolflow_site.request_threads import DashboardHandler, KeptThreads  # noqa: E402  # Django has to be set up first
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolflow_site.settings")
+try:
+    django.setup(set_prefix=False)
+except ImproperlyConfigured as error:
+    # Whichever server loads this: a wrong setting is no traceback, and trying again mends nothing.
+    sys.stderr.write(f"{error}\n")
+    sys.exit(NO_START)
+
+# Django has to be set up first.
+from toolflow_site.edge import build_edge  # noqa: E402
+from toolflow_site.production import find_static_problem  # noqa: E402
+from toolflow_site.request_threads import DashboardHandler, KeptThreads  # noqa: E402
+
+if _problem := find_static_problem(settings):
+    sys.stderr.write(f"{_problem}\n")
+    sys.exit(NO_START)
 
 for _database in connections.settings.values():
     if _database["ENGINE"] == "django.db.backends.postgresql":
@@ -25,7 +43,12 @@ for _database in connections.settings.values():
 # WhiteNoise hands out files as synchronous iterators; they are small, and Django reads them as a whole.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 
-application = KeptThreads(DashboardHandler())
+application = build_edge(
+    KeptThreads(DashboardHandler()),
+    trusted_proxies=settings.TOOLFLOW_TRUSTED_PROXIES,
+    url_prefix=settings.TOOLFLOW_URL_PREFIX,
+    most_bytes=settings.TOOLFLOW_MAX_BODY,
+)
 
 # Addresses lead to all of our modules. What is loaded now stays to the end: looking through it for garbage again and
 # again made single answers slow.

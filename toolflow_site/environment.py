@@ -1,5 +1,7 @@
 """Environment variables: read, checked and explained.
 
+Secrets may also come from files, as orchestrators mount them: where NAME may hold one, NAME_FILE may name its file.
+
 Every reader takes the name of a variable. One that is unset or empty gives the default; one that is wrong raises
 ``ImproperlyConfigured`` with a sentence that names the variable and says what would be right. Values that may hold
 a password or a key are never part of such a sentence.
@@ -80,10 +82,40 @@ def read_text(name: str, default: str = "") -> str:
     return os.environ.get(name, "").strip() or default
 
 
+def read_secret(name: str) -> str:
+    """The variable, or the content of the file that the variable ``name``_FILE names; without the white space around.
+
+    Raises ``ImproperlyConfigured`` if both are set, or if the file can't be read or is empty.
+    """
+    value, path = read_text(name), read_text(f"{name}_FILE")
+    if not path:
+        return value
+    if value:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set; keep one of them.")
+    try:
+        value = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImproperlyConfigured(f"{name}_FILE is “{path}”, which can't be read: {_reason(error)}.") from error
+    if not value:
+        raise ImproperlyConfigured(f"{name}_FILE is “{path}”, which is empty; it must hold what {name} would.")
+    return value
+
+
 def read_list(name: str, default: list[str]) -> list[str]:
     """The parts between commas, without empty ones."""
     text = read_text(name)
     return [part.strip() for part in text.split(",") if part.strip()] if text else default
+
+
+def read_pairs(name: str) -> dict[str, str]:
+    """``left=right`` pairs, between commas. What is left may hold an equals sign: the last one parts the two."""
+    pairs = {}
+    for part in read_list(name, []):
+        left, sign, right = (text.strip() for text in part.rpartition("="))
+        if not (left and sign and right):
+            raise ImproperlyConfigured(f"{name} names “{part}”; it must list pairs like staff=Editor, between commas.")
+        pairs[left] = right
+    return pairs
 
 
 def read_flag(name: str, *, default: bool) -> bool:
@@ -164,6 +196,30 @@ def read_origins(name: str) -> list[str]:
     return origins
 
 
+def read_networks(name: str) -> list[str]:
+    """IP addresses and networks, between commas."""
+    networks = read_list(name, [])
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise ImproperlyConfigured(
+                f"{name} names “{network}”; it must list addresses (127.0.0.1) or networks (172.16.0.0/12), "
+                "between commas."
+            ) from None
+    return networks
+
+
+def read_url_prefix(name: str) -> str:
+    """The path below which everything lies (``/toolflow``), without a slash at its end; nothing for the whole host."""
+    prefix = read_text(name).rstrip("/")
+    if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix):
+        raise ImproperlyConfigured(
+            f"{name} is “{prefix}”; it must be a path such as /toolflow, of letters, digits, “-”, “.”, “_” and “~”."
+        )
+    return prefix
+
+
 def read_targets(name: str) -> list[str]:
     """Host names, IP addresses and networks, between commas. ``*.example.com`` stands for all hosts below it."""
     targets = read_list(name, [])
@@ -181,7 +237,7 @@ def read_targets(name: str) -> list[str]:
 
 def read_webhook_secrets(name: str) -> list[str]:
     """Secrets of the Standard Webhooks scheme, between spaces: ``whsec_`` and 24 to 64 bytes in base64."""
-    found = read_text(name).split()
+    found = read_secret(name).split()
     for secret in found:
         prefix, _, encoded = secret.partition("_")
         try:
@@ -205,9 +261,14 @@ def read_base_url(name: str) -> str:
     return text
 
 
+def read_path(name: str, default: Path, *, base: Path) -> Path:
+    """A path that need not exist; a relative one is taken from ``base``."""
+    return base / Path(read_text(name, str(default))).expanduser()
+
+
 def read_data_dir(name: str, default: Path, *, base: Path) -> Path:
     """A folder that this process may write to, made if need be; a relative one is taken from ``base``."""
-    path = base / Path(read_text(name, str(default))).expanduser()
+    path = read_path(name, default, base=base)
     try:
         # It holds the secret key and everything that models wrote: nobody else's business.
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -216,18 +277,20 @@ def read_data_dir(name: str, default: Path, *, base: Path) -> Path:
     return path
 
 
-def read_secret_key(name: str, path: Path) -> str:
-    """The secret key: the variable, else the content of ``path``, which is generated once.
+def read_secret_key(name: str, path: Path | None) -> str:
+    """The secret key: the variable, else the content of ``path``, which is generated once; empty without a ``path``.
 
     The file appears whole and readable by its owner only, also when several processes start at the same time.
     """
-    key = read_text(name)
+    key = read_secret(name)
     if key:
         if len(key) < MIN_SECRET_KEY_LENGTH:
             raise ImproperlyConfigured(
                 f"{name} has {len(key)} characters; it must have at least {MIN_SECRET_KEY_LENGTH}, all of them random."
             )
         return key
+    if path is None:
+        return ""
     try:
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(48))
@@ -243,7 +306,7 @@ def read_secret_key(name: str, path: Path) -> str:
 
 def read_database(name: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]:
     """The database as an entry of ``DATABASES``: SQLite in ``sqlite_path`` unless the variable names another."""
-    text = read_text(name)
+    text = read_secret(name)
     expected = (
         f"{name} must be sqlite:///path/to/file (four slashes before an absolute path) "
         "or postgres://user:password@host:5432/database"
@@ -279,7 +342,7 @@ def read_database(name: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]
 
 def read_broker(name: str) -> dict[str, Any]:
     """Where the queue keeps its messages, as part of ``Q_CLUSTER``: the database unless the variable names a Redis."""
-    text = read_text(name)
+    text = read_secret(name)
     if not text:
         return {"orm": "default"}
     parts = urlsplit(text)

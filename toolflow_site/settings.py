@@ -6,29 +6,43 @@ embedded: SQLite, a generated secret key and all other state in ``var/``, and th
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from toolflow_site import environment
+from runs.logs.configuration import FORMATS, LEVELS, build_logging
+from toolflow_site import environment, production
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+_SITE_DIR = Path(__file__).resolve().parent
+_IS_CHECKOUT = (_SITE_DIR.parent / "manage.py").exists()
+
+# In a checkout everything lies around manage.py. Installed as a package ToolFlow keeps nothing beside its code: what is
+# the installation's own lies where it is started.
+BASE_DIR = _SITE_DIR.parent if _IS_CHECKOUT else Path.cwd()
+_PARTS_DIR = _SITE_DIR.parent if _IS_CHECKOUT else _SITE_DIR
 
 environment.load_env_file(BASE_DIR / environment.read_text("TOOLFLOW_ENV_FILE", ".env"))
 
 # What ToolFlow itself reads
 
+TOOLFLOW_ENV = environment.read_choice("TOOLFLOW_ENV", "development", ("development", "production"))
+"""In production nothing that is convenient and unsafe is taken: see ``toolflow_site/production.py``."""
+_IS_PRODUCTION = TOOLFLOW_ENV == "production"
+
 TOOLFLOW_DATA_DIR = environment.read_data_dir("TOOLFLOW_DATA_DIR", BASE_DIR / "var", base=BASE_DIR)
 
-TOOLFLOW_OPENAI_API_KEY = environment.read_text("OPENAI_API_KEY")
+TOOLFLOW_OPENAI_API_KEY = environment.read_secret("OPENAI_API_KEY")
 TOOLFLOW_OPENAI_BASE_URL = environment.read_base_url("OPENAI_BASE_URL")
 TOOLFLOW_PROVIDER = environment.read_choice(
     "TOOLFLOW_PROVIDER",
     "openai" if TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL else "simulated",
     ("simulated", "openai"),
 )
+TOOLFLOW_PROVIDER_NAMED = bool(environment.read_text("TOOLFLOW_PROVIDER"))
+"""Whether somebody asked for this one, rather than that it follows from what else is set."""
 if TOOLFLOW_PROVIDER == "openai" and not (TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL):
     raise ImproperlyConfigured(
         "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them."
@@ -55,6 +69,15 @@ TOOLFLOW_PLUGIN_TIMEOUT = environment.read_integer("TOOLFLOW_PLUGIN_TIMEOUT", 60
 TOOLFLOW_PLUGIN_WAIT = environment.read_integer("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
 """Seconds that a run waits for a worker that has the plug-ins of its version."""
 
+TOOLFLOW_KEEP_DAYS = environment.read_integer("TOOLFLOW_KEEP_DAYS", None, minimum=1, maximum=36_500)
+TOOLFLOW_KEEP_OUTPUTS_DAYS = environment.read_integer("TOOLFLOW_KEEP_OUTPUTS_DAYS", None, minimum=1, maximum=36_500)
+"""Days from its end that a run is kept, and what it read and wrote, where its flow says nothing; for ever if None."""
+if TOOLFLOW_KEEP_DAYS is not None and (TOOLFLOW_KEEP_OUTPUTS_DAYS or 0) > TOOLFLOW_KEEP_DAYS:
+    raise ImproperlyConfigured(
+        f"TOOLFLOW_KEEP_OUTPUTS_DAYS is “{TOOLFLOW_KEEP_OUTPUTS_DAYS}”; outputs go with their runs, so it must be at "
+        f"most the {TOOLFLOW_KEEP_DAYS} of TOOLFLOW_KEEP_DAYS."
+    )
+
 TOOLFLOW_API_MAX_BODY = environment.read_integer("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
 """Bytes that the body of a request to the API may have."""
 TOOLFLOW_API_READS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_READS_PER_MINUTE", 12_000, minimum=1)
@@ -68,11 +91,47 @@ TOOLFLOW_WEBHOOK_SECRET = environment.read_webhook_secrets("TOOLFLOW_WEBHOOK_SEC
 TOOLFLOW_WEBHOOK_ALLOW = environment.read_targets("TOOLFLOW_WEBHOOK_ALLOW")
 """Hosts and networks that webhooks may reach besides the internet, and without TLS."""
 
+TOOLFLOW_ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS", [])
+TOOLFLOW_URL_PREFIX = environment.read_url_prefix("TOOLFLOW_URL_PREFIX")
+"""The path below which everything lies, such as ``/toolflow``; empty if ToolFlow has a host for itself."""
+TOOLFLOW_TRUSTED_PROXIES = environment.read_networks("TOOLFLOW_TRUSTED_PROXIES")
+"""Addresses and networks of proxies that say where a request came from and whether it came through TLS."""
+TOOLFLOW_MAX_BODY = environment.read_integer("TOOLFLOW_MAX_BODY", 20_000_000, minimum=10_000)
+"""Bytes that the body of any request may have."""
+TOOLFLOW_WEB_PROCESSES = environment.read_integer("TOOLFLOW_WEB_PROCESSES", 1, minimum=1, maximum=64)
+"""Processes that serve pages and the API on this host."""
+TOOLFLOW_WEB_CONNECTIONS = environment.read_integer("TOOLFLOW_WEB_CONNECTIONS", 1000, minimum=10, maximum=100_000)
+"""Connections that each of them has open at the same time; whoever comes then is told to come back (503)."""
+
+TOOLFLOW_LOG_FORMAT = environment.read_choice("TOOLFLOW_LOG_FORMAT", "json" if _IS_PRODUCTION else "plain", FORMATS)
+TOOLFLOW_LOG_LEVEL = environment.read_text("TOOLFLOW_LOG_LEVEL") and environment.read_choice(
+    "TOOLFLOW_LOG_LEVEL", "", LEVELS
+)
+"""Empty for one that fits the format: see ``runs/logs/configuration.py``."""
+TOOLFLOW_ACCESS_LOG = environment.read_choice(
+    "TOOLFLOW_ACCESS_LOG",
+    "without-probes" if TOOLFLOW_LOG_FORMAT == "json" else "none",
+    ("all", "without-probes", "none"),
+)
+"""Which requests have a line in the log."""
+TOOLFLOW_METRICS_TOKEN = environment.read_secret("TOOLFLOW_METRICS_TOKEN")
+"""Whoever knows it may read metrics; without it nobody may, and the address doesn't exist."""
+TOOLFLOW_WORKER_METRICS_PORT = environment.read_integer("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
+"""The first of the ports on which the processes of the worker serve what they measure."""
+if TOOLFLOW_WORKER_METRICS_PORT and not TOOLFLOW_METRICS_TOKEN:
+    raise ImproperlyConfigured("TOOLFLOW_WORKER_METRICS_PORT is set, but TOOLFLOW_METRICS_TOKEN is not: set both.")
+TOOLFLOW_TRACES = environment.read_base_url("TOOLFLOW_TRACES")
+"""The collector that traces of runs go to, as OTLP over HTTP; without it none are made."""
+TOOLFLOW_TRACE_CONTENT = environment.read_flag("TOOLFLOW_TRACE_CONTENT", default=False)
+"""Whether traces hold what was sent to the model and what came back."""
+
 # Django
 
-SECRET_KEY = environment.read_secret_key("TOOLFLOW_SECRET_KEY", TOOLFLOW_DATA_DIR / "secret_key")
+SECRET_KEY = environment.read_secret_key(
+    "TOOLFLOW_SECRET_KEY", None if _IS_PRODUCTION else TOOLFLOW_DATA_DIR / "secret_key"
+)
 DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
-ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+ALLOWED_HOSTS = TOOLFLOW_ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
 INSTALLED_APPS = [
     "nested_admin",
@@ -92,13 +151,20 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "flows",
     "runs",
+    "axes",
 ]
 
 MIDDLEWARE = [
+    # The outermost: whatever happens further in has an id, and is told of.
+    "runs.request_log.note_requests",
     # First, so that its header is on every answer, whoever gives it.
     "csp.middleware.CSPMiddleware",
+    "toolflow_site.security.add_headers",
+    "toolflow_site.security.refuse_strange_forms",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Before sessions, and before names of hosts are looked at.
+    "toolflow_site.probes.answer_probes",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -106,6 +172,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "runs.trail.asking.know_request",
     # Last: see there.
     "runs.pages.viewer_time_zone.show_local_times",
 ]
@@ -117,7 +184,7 @@ WSGI_APPLICATION = "toolflow_site.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [_PARTS_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -136,8 +203,10 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "runs.signing_in.AccountBackend"]
+SESSION_ENGINE = "runs.signing_in"
 LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/"
+LOGIN_REDIRECT_URL = f"{TOOLFLOW_URL_PREFIX}/"
 LOGOUT_REDIRECT_URL = "login"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -154,10 +223,24 @@ USE_I18N = False
 USE_TZ = True
 TIME_ZONE = environment.read_time_zone("TOOLFLOW_TIME_ZONE", "UTC")
 
-STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"]
-# Served straight from the installed packages and static/: there is nothing to collect first.
-WHITENOISE_USE_FINDERS = True
+FORCE_SCRIPT_NAME = TOOLFLOW_URL_PREFIX or None
+
+STATIC_URL = f"{TOOLFLOW_URL_PREFIX}/static/"
+STATICFILES_DIRS = [_PARTS_DIR / "static"]
+_STATIC_ROOT = environment.read_path("TOOLFLOW_STATIC_ROOT", TOOLFLOW_DATA_DIR / "static", base=BASE_DIR)
+# WhiteNoise warns of a directory that is not there.
+STATIC_ROOT = _STATIC_ROOT if _IS_PRODUCTION or _STATIC_ROOT.is_dir() else None
+# In development served straight from the installed packages and static/: there is nothing to collect first.
+WHITENOISE_USE_FINDERS = not _IS_PRODUCTION
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        # In production names carry a hash of the content, so that browsers keep files for ever.
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if _IS_PRODUCTION
+        else "django.contrib.staticfiles.storage.StaticFilesStorage",
+    },
+}
 
 # A flow with all its steps and audits is one form.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
@@ -166,10 +249,66 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 
 CSRF_TRUSTED_ORIGINS = environment.read_origins("TOOLFLOW_CSRF_TRUSTED_ORIGINS")
 # Whoever names only HTTPS origins serves through TLS; the embedded default has none.
-SESSION_COOKIE_SECURE = bool(CSRF_TRUSTED_ORIGINS) and all(
-    origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS
+TOOLFLOW_HTTPS = environment.read_flag(
+    "TOOLFLOW_HTTPS",
+    default=_IS_PRODUCTION
+    or (bool(CSRF_TRUSTED_ORIGINS) and all(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)),
 )
-CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
+"""Whether browsers reach the website through TLS: then cookies travel on no other way."""
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TOOLFLOW_HTTPS
+# Others may lie on the same host.
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{TOOLFLOW_URL_PREFIX}/"
+
+_IS_HTTPS_ONLY = _IS_PRODUCTION and TOOLFLOW_HTTPS
+SECURE_SSL_REDIRECT = _IS_HTTPS_ONLY
+SECURE_REDIRECT_EXEMPT = [r"^(.*/)?(healthz|readyz|metrics)$"]
+SECURE_HSTS_SECONDS = environment.read_integer(
+    "TOOLFLOW_HSTS_SECONDS", 3600 if _IS_HTTPS_ONLY else 0, minimum=0, maximum=63_072_000
+)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = environment.read_flag("TOOLFLOW_HSTS_SUBDOMAINS", default=False)
+# What holds for other names of the domain, and for ever in the lists that browsers come with, is no decision of ours.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+
+# Signing in: see toolflow_site/sign_in.py.
+AXES_HANDLER = "toolflow_site.sign_in.SignInThrottle"
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
+AXES_FAILURE_LIMIT = environment.read_integer("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
+AXES_COOLOFF_TIME = timedelta(minutes=environment.read_integer("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
+# To go on trying does not lengthen it.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_RESET_ON_SUCCESS = True
+AXES_CLIENT_IP_CALLABLE = "toolflow_site.sign_in.read_address"
+# The trail tells of it, without what may be a password in the wrong field.
+AXES_DISABLE_ACCESS_LOG = True
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+# A provider that says no is no wrong password.
+AXES_WHITELIST_CALLABLE = "toolflow_site.sign_in.is_by_provider"
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "csrfmiddlewaretoken", "next"]
+# Who is locked out is answered where people sign in, and no other request pays for it.
+SILENCED_SYSTEM_CHECKS += ["axes.W002"]
+
+# Signing in through a provider of OpenID Connect: see toolflow_site/openid.py. Off, and not even loaded, without one.
+TOOLFLOW_OIDC_ISSUER = environment.read_base_url("TOOLFLOW_OIDC_ISSUER")
+TOOLFLOW_OIDC_NAME = environment.read_text("TOOLFLOW_OIDC_NAME", "Your organisation")
+TOOLFLOW_OIDC_DOMAINS = environment.read_list("TOOLFLOW_OIDC_DOMAINS", [])
+TOOLFLOW_OIDC_GROUPS = environment.read_pairs("TOOLFLOW_OIDC_GROUPS")
+TOOLFLOW_OIDC_GROUPS_CLAIM = environment.read_text("TOOLFLOW_OIDC_GROUPS_CLAIM", "groups")
+OIDC_RP_CLIENT_ID = environment.read_text("TOOLFLOW_OIDC_CLIENT_ID")
+OIDC_RP_CLIENT_SECRET = environment.read_secret("TOOLFLOW_OIDC_CLIENT_SECRET")
+OIDC_RP_SCOPES = environment.read_text("TOOLFLOW_OIDC_SCOPES", "openid email profile")
+OIDC_RP_SIGN_ALGO = "RS256"
+OIDC_USE_PKCE = True
+OIDC_TIMEOUT = 10
+if TOOLFLOW_OIDC_ISSUER:
+    if not OIDC_RP_CLIENT_ID:
+        raise ImproperlyConfigured("TOOLFLOW_OIDC_ISSUER is set, but TOOLFLOW_OIDC_CLIENT_ID is not; set it too.")
+    if not (TOOLFLOW_OIDC_DOMAINS or TOOLFLOW_OIDC_GROUPS):
+        raise ImproperlyConfigured(
+            "TOOLFLOW_OIDC_ISSUER is set, but nothing says who of its users may sign in; set TOOLFLOW_OIDC_DOMAINS or "
+            "TOOLFLOW_OIDC_GROUPS."
+        )
+    AUTHENTICATION_BACKENDS.insert(0, "toolflow_site.openid.OpenIDBackend")
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -280,17 +419,11 @@ if _redis := Q_CLUSTER.get("redis"):
         },
     }
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {
-        # Without handlers of its own, so that each line appears once, with DEBUG or without.
-        "django": {"handlers": [], "level": "INFO"},
-        # At INFO these tell of every call, and of every message that is handed over.
-        "httpx2": {"level": "WARNING"},
-        "django-q": {"level": "WARNING"},
-    },
-}
+LOGGING = build_logging(format=TOOLFLOW_LOG_FORMAT, level=TOOLFLOW_LOG_LEVEL)
+# At INFO it tells what it does; what matters of that stands in the trail.
+LOGGING["loggers"]["axes"] = {"level": "WARNING"}
+LOGGING["filters"] = {"brief_refusals": {"()": "toolflow_site.errors.BriefRefusals"}}
+LOGGING["handlers"]["stderr"]["filters"] = ["brief_refusals"]
+
+if _IS_PRODUCTION:
+    production.refuse_what_is_unsafe(globals())

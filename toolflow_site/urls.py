@@ -1,18 +1,35 @@
 """Where addresses lead."""
 
+from django.conf import settings
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from runs.health import show_alive, show_ready
+from runs.metrics.views import show_metrics
+from toolflow_site.sign_in import refuse_locked_out, sign_in
 
 urlpatterns = [
+    # Before the admin's own, so that it too says when somebody may try again.
+    path("admin/login/", refuse_locked_out(admin.site.login)),
     path("admin/", admin.site.urls),
-    path("accounts/login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/login/", sign_in, name="login"),
     path("accounts/logout/", LogoutView.as_view(), name="logout"),
     path("_nested_admin/", include("nested_admin.urls")),
     path("api/v1/", include("runs.api.urls")),
     path("healthz", show_alive, name="healthz"),
     path("readyz", show_ready, name="readyz"),
+    path("metrics", show_metrics, name="metrics"),
     path("", include("runs.pages.urls")),
 ]
+
+if settings.TOOLFLOW_OIDC_ISSUER:
+    from toolflow_site.openid import BeginView, ReturnView
+
+    urlpatterns += [
+        path("accounts/oidc/", BeginView.as_view(), name="oidc_authentication_init"),
+        path("accounts/oidc/callback/", ReturnView.as_view(), name="oidc_authentication_callback"),
+    ]
+
+handler400 = "toolflow_site.errors.show_bad_request"
+handler403 = "toolflow_site.errors.show_refusal"

@@ -1,4 +1,8 @@
-"""The dashboard as a WSGI application."""
+"""The dashboard as a WSGI application, for tests and tools.
+
+What serves people is ``toolflow_site.asgi``: streams of events, what proxies say of clients and bounds of bodies are
+there.
+"""
 
 import os
 

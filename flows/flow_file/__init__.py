@@ -10,7 +10,8 @@ from flows.flow_file.reading import read_document, read_flow
 from flows.flow_file.writing import write_flow
 from flows.flow_file.yaml_reading import MAX_FILE_BYTES, decode_text
 
-SCHEMA_PATH = Path(__file__).resolve().parents[2] / "docs" / "flow.schema.json"
+_PACKED = Path(__file__).resolve().with_name("flow.schema.json")
+SCHEMA_PATH = _PACKED if _PACKED.exists() else Path(__file__).resolve().parents[2] / "docs" / "flow.schema.json"
 """The JSON Schema of the format. Written files say that it stands beside them."""
 
 __all__ = [

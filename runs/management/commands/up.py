@@ -24,7 +24,7 @@ from runs.provider import is_simulated
 from runs.queue_processes.parentage import die_with_parent
 from runs.queue_processes.process_tree import find_stop_patience
 from runs.queue_processes.stop_signals import ECHO, StopSignals
-from runs.worker.stop_flags import hurrying, stopping
+from runs.stop_flags import hurrying, stopping
 
 STOP_PATIENCE = 10
 """Seconds that a process has to stop beyond what the worker allows itself."""
@@ -56,7 +56,7 @@ class Command(BaseCommand):
         StopSignals()
         processes = [
             # Should this process be killed, the worker stops in order and nothing keeps the port.
-            start_process([sys.executable, "manage.py", "run_worker"], signal_when_orphaned=signal.SIGTERM),
+            start_process([sys.executable, "-m", "toolflow_site", "run_worker"], signal_when_orphaned=signal.SIGTERM),
             start_process(web_server_command(host, port), signal_when_orphaned=signal.SIGKILL),
         ]
         try:
@@ -118,7 +118,7 @@ def web_server_command(host: str, port: int) -> list[str]:
         "uvicorn",
         "toolflow_site.asgi:application",
         *("--host", host, "--port", str(port)),
-        *("--log-level", "warning", "--no-access-log", "--no-server-header"),
+        *("--log-level", "warning", "--no-access-log", "--no-server-header", "--no-proxy-headers"),
         # Streams of events have no end of their own; whoever reads one asks again where it broke off.
         *("--timeout-graceful-shutdown", "5"),
     ]

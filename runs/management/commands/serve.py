@@ -1,0 +1,73 @@
+"""``manage.py serve``: the web server of this host, for production."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from runs.management.commands.up import refuse_taken_port
+
+APPLICATION = "toolflow_site.asgi:application"
+
+GRACE = 10
+"""Seconds that requests have to end after a stop. Streams of events have no end of their own: they are broken off."""
+KEEP_ALIVE = 75
+"""Seconds that an idle connection stays open: longer than a proxy keeps it, so that none is closed as it is used."""
+PATIENCE = 30
+"""Seconds that a process may be silent, or take to start, before another takes its place."""
+HEADER_BYTES = 65_536
+"""The first line and the headers of a request may have as many bytes."""
+
+
+class Command(BaseCommand):
+    help = (
+        "Serve pages and the API until told to stop (SIGTERM or Ctrl-C). SIGHUP replaces the processes one by one. "
+        "A proxy that does TLS belongs in front of it."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="Address to listen on (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=8000, help="Port to listen on (default: %(default)s)")
+        parser.add_argument(
+            "--processes",
+            type=int,
+            choices=range(1, 65),
+            metavar="1…64",
+            default=settings.TOOLFLOW_WEB_PROCESSES,
+            help="Processes that answer (default: TOOLFLOW_WEB_PROCESSES, %(default)s)",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        host, port, processes = options["host"], options["port"], options["processes"]
+        # Static files that were not collected: no process could serve a page.
+        self.check(tags=["staticfiles"], include_deployment_checks=True)
+        refuse_taken_port(host, port)
+        self.stdout.write(
+            f"ToolFlow answers on http://{host}:{port}{settings.TOOLFLOW_URL_PREFIX}/ "
+            f"({processes} {'process' if processes == 1 else 'processes'})."
+        )
+        self.stdout.flush()
+        # In the place of this process: signals reach the server, and nothing waits beside it.
+        os.execv(sys.executable, build_server_command(host, port, processes=processes))  # noqa: S606  # our own command
+
+
+def build_server_command(host: str, port: int, *, processes: int = 1) -> list[str]:
+    """The command that serves pages and the API. Each of the ``processes`` has ``TOOLFLOW_WEB_CONNECTIONS`` at most."""
+    return [
+        *(sys.executable, "-m", "uvicorn", APPLICATION),
+        *("--host", host, "--port", str(port)),
+        *("--workers", str(processes)),
+        *("--log-level", "warning", "--no-access-log", "--no-server-header"),
+        # What proxies say is looked at where TOOLFLOW_TRUSTED_PROXIES is known.
+        "--no-proxy-headers",
+        *("--limit-concurrency", str(settings.TOOLFLOW_WEB_CONNECTIONS)),
+        *("--h11-max-incomplete-event-size", str(HEADER_BYTES)),
+        *("--timeout-keep-alive", str(KEEP_ALIVE)),
+        *("--timeout-graceful-shutdown", str(GRACE)),
+        *("--timeout-worker-healthcheck", str(PATIENCE)),
+    ]

@@ -1,0 +1,243 @@
+"""``TOOLFLOW_ENV=production``: what it refuses, says all at once, and turns on by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from tests.site.test_settings import make_environment, read_settings, start_command
+from toolflow_site.production import find_static_problem
+
+KEY = "Zq3-Tb8_Kv1xWm6RjYp0DsLf7UhNcGe9AoXi2BtQw5EyVuMk4Hr"
+
+RIGHT = {
+    "TOOLFLOW_ENV": "production",
+    "TOOLFLOW_SECRET_KEY": KEY,
+    "TOOLFLOW_PROVIDER": "simulated",
+    "TOOLFLOW_ALLOWED_HOSTS": "flows.example.com",
+    "TOOLFLOW_TRUSTED_PROXIES": "127.0.0.1",
+}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "var"
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with collected static files."""
+    folder = tmp_path_factory.mktemp("collected")
+    variables = {**RIGHT, "TOOLFLOW_STATIC_ROOT": str(folder)}
+    done = start_command("collectstatic", "--noinput", "-v0", data_dir=tmp_path_factory.mktemp("var"), **variables)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def read_refusal(data_dir: Path, **changes: str) -> list[str]:
+    """What is refused when these variables are other than right."""
+    with pytest.raises(ImproperlyConfigured) as raised:
+        read_settings(data_dir, **{**RIGHT, **changes})
+    return str(raised.value).splitlines()
+
+
+def test_with_nothing_set_everything_is_refused_at_once_a_sentence_each(data_dir: Path) -> None:
+    done = start_command("check", data_dir=data_dir, TOOLFLOW_ENV="production", TOOLFLOW_DEBUG="true")
+    assert done.returncode == 2
+    first, *others = done.stderr.splitlines()
+    assert first == "TOOLFLOW_ENV is “production”, and 5 settings must be mended:"
+    named = ["TOOLFLOW_SECRET_KEY", "TOOLFLOW_DEBUG", "OPENAI_API_KEY", "TOOLFLOW_ALLOWED_HOSTS", "TOOLFLOW_TRUSTED"]
+    assert len(others) == len(named)
+    for line, name in zip(others, named, strict=True):
+        assert line.startswith("- ") and name in line and line.endswith(".")
+    assert not (data_dir / "secret_key").exists()
+
+
+@pytest.mark.parametrize("command", ["run_worker", "serve"])
+def test_no_command_starts_with_a_wrong_setting(data_dir: Path, command: str) -> None:
+    done = start_command(command, data_dir=data_dir, **{**RIGHT, "TOOLFLOW_SECRET_KEY": "short"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == (
+        "TOOLFLOW_SECRET_KEY has 5 characters; it must have at least 32, all of them random."
+    )
+
+
+@pytest.mark.parametrize(
+    ("processes", "changes", "sentence"),
+    [
+        ("1", {"TOOLFLOW_ALLOWED_HOSTS": "*"}, "TOOLFLOW_ALLOWED_HOSTS is “*”"),
+        # A supervisor that saw nothing but a dead child would put the next one in its place for ever.
+        ("2", {"TOOLFLOW_STATIC_ROOT": "nowhere"}, "have not been collected into"),
+    ],
+)
+def test_a_server_that_is_started_by_hand_says_the_same_and_ends(
+    data_dir: Path, processes: str, changes: dict[str, str], sentence: str
+) -> None:
+    command = [sys.executable, "-m", "uvicorn", "toolflow_site.asgi:application", "--port", "0"]
+    done = subprocess.run(
+        [*command, "--workers", processes],
+        cwd=settings.BASE_DIR,
+        env=make_environment(data_dir, {**RIGHT, **changes}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"TOOLFLOW_SECRET_KEY": KEY[:49]}, "TOOLFLOW_SECRET_KEY has 49 characters; it must have at least 50 random"),
+        ({"TOOLFLOW_SECRET_KEY": "abcd" * 20}, "TOOLFLOW_SECRET_KEY can be guessed"),
+        ({"TOOLFLOW_SECRET_KEY": f"django-insecure-{KEY}"}, "TOOLFLOW_SECRET_KEY can be guessed"),
+        ({"TOOLFLOW_SECRET_KEY": ""}, "TOOLFLOW_SECRET_KEY is not set, nor is its _FILE"),
+        ({"TOOLFLOW_DEBUG": "yes"}, "TOOLFLOW_DEBUG is on"),
+        ({"TOOLFLOW_PROVIDER": ""}, "the simulated model would invent all outputs"),
+        ({"TOOLFLOW_ALLOWED_HOSTS": ""}, "TOOLFLOW_ALLOWED_HOSTS is not set"),
+        ({"TOOLFLOW_ALLOWED_HOSTS": "flows.example.com,*"}, "TOOLFLOW_ALLOWED_HOSTS is “*”"),
+        ({"TOOLFLOW_TRUSTED_PROXIES": ""}, "TOOLFLOW_TRUSTED_PROXIES is not set; name the proxy that does TLS"),
+        ({"TOOLFLOW_TRUSTED_PROXIES": "0.0.0.0/0"}, "so that every client may say who it is"),
+    ],
+    ids=lambda value: (
+        "-".join(f"{name}_{text[:12]}" for name, text in value.items()) if isinstance(value, dict) else ""
+    ),
+)
+def test_each_unsafe_setting_is_refused_by_itself(data_dir: Path, changes: dict[str, str], part: str) -> None:
+    first, sentence = read_refusal(data_dir, **changes)
+    assert first == "TOOLFLOW_ENV is “production”, and one setting must be mended:"
+    assert part in sentence
+    assert not changes.get("TOOLFLOW_SECRET_KEY") or changes["TOOLFLOW_SECRET_KEY"] not in sentence
+
+
+def test_what_is_refused_in_production_is_fine_in_development(data_dir: Path) -> None:
+    found = read_settings(data_dir, TOOLFLOW_ALLOWED_HOSTS="*", TOOLFLOW_DEBUG="true")
+    assert (found["TOOLFLOW_ENV"], found["DEBUG"], found["SECURE_SSL_REDIRECT"]) == ("development", True, False)
+    assert found["SECURE_HSTS_SECONDS"] == 0
+
+
+def test_cookies_redirects_and_hsts_follow_from_production(data_dir: Path) -> None:
+    found = read_settings(data_dir, **RIGHT)
+    assert found["SESSION_COOKIE_SECURE"] and found["CSRF_COOKIE_SECURE"] and found["SECURE_SSL_REDIRECT"]
+    assert found["SECURE_HSTS_SECONDS"] == 3600
+    changed = read_settings(data_dir, **RIGHT, TOOLFLOW_HSTS_SECONDS="31536000", TOOLFLOW_HSTS_SUBDOMAINS="true")
+    assert (changed["SECURE_HSTS_SECONDS"], changed["SECURE_HSTS_INCLUDE_SUBDOMAINS"]) == (31_536_000, True)
+
+
+def test_a_network_without_tls_has_to_be_named_as_one(data_dir: Path) -> None:
+    found = read_settings(data_dir, **{**RIGHT, "TOOLFLOW_HTTPS": "false", "TOOLFLOW_TRUSTED_PROXIES": ""})
+    assert not found["SESSION_COOKIE_SECURE"] and not found["SECURE_SSL_REDIRECT"]
+    assert found["SECURE_HSTS_SECONDS"] == 0
+
+
+def test_django_s_own_checks_of_deployments_find_nothing(data_dir: Path, collected: Path) -> None:
+    variables = {**RIGHT, "TOOLFLOW_STATIC_ROOT": str(collected)}
+    done = start_command("check", "--deploy", "--fail-level", "WARNING", data_dir=data_dir, **variables)
+    assert (done.returncode, "WARNINGS" in done.stderr) == (0, False), done.stderr
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Secrets in files
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("TOOLFLOW_SECRET_KEY", KEY, lambda found: found["SECRET_KEY"] == KEY),
+        ("OPENAI_API_KEY", "sk-file", lambda found: found["TOOLFLOW_OPENAI_API_KEY"] == "sk-file"),
+        (
+            "DATABASE_URL",
+            "postgres://me:pass@db.example.com/toolflow",
+            lambda found: found["DATABASES"]["default"]["PASSWORD"] == "pass",
+        ),
+        ("TOOLFLOW_REDIS_URL", "redis://:pass@host/5", lambda found: found["Q_CLUSTER"]["redis"]["password"] == "pass"),
+        ("TOOLFLOW_WEBHOOK_SECRET", f"whsec_{'A' * 32}", lambda found: found["TOOLFLOW_WEBHOOK_SECRET"]),
+    ],
+)
+def test_a_secret_may_lie_in_a_file(tmp_path: Path, data_dir: Path, name: str, value: str, read: Any) -> None:
+    file = tmp_path / "secret"
+    file.write_text(f"{value}\n")
+    variables = {**RIGHT, name: "", f"{name}_FILE": str(file)}
+    assert read(read_settings(data_dir, **variables))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "OPENAI_API_KEY_FILE is “{file}”, which can't be read: No such file or directory."),
+        ("\n", "OPENAI_API_KEY_FILE is “{file}”, which is empty; it must hold what OPENAI_API_KEY would."),
+    ],
+)
+def test_a_file_that_holds_no_secret_is_named(tmp_path: Path, data_dir: Path, text: str | None, sentence: str) -> None:
+    file = tmp_path / "secret"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ImproperlyConfigured) as raised:
+        read_settings(data_dir, OPENAI_API_KEY_FILE=str(file))
+    assert str(raised.value) == sentence.format(file=file)
+
+
+def test_a_secret_has_one_place(data_dir: Path) -> None:
+    with pytest.raises(ImproperlyConfigured, match="OPENAI_API_KEY and OPENAI_API_KEY_FILE are both set; keep one"):
+        read_settings(data_dir, OPENAI_API_KEY="sk-1", OPENAI_API_KEY_FILE=os.devnull)
+
+
+@pytest.mark.parametrize(
+    ("variables", "beginning"),
+    [
+        ({"TOOLFLOW_ENV": "prod"}, "TOOLFLOW_ENV is “prod”; it must be development or production."),
+        (
+            {"TOOLFLOW_TRUSTED_PROXIES": "127.0.0.1, proxy"},
+            "TOOLFLOW_TRUSTED_PROXIES names “proxy”; it must list addresses (127.0.0.1) or networks (172.16.0.0/12)",
+        ),
+        (
+            {"TOOLFLOW_URL_PREFIX": "toolflow"},
+            "TOOLFLOW_URL_PREFIX is “toolflow”; it must be a path such as /toolflow, of letters, digits",
+        ),
+    ],
+)
+def test_a_wrong_variable_gets_one_sentence(data_dir: Path, variables: dict[str, str], beginning: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        read_settings(data_dir, **variables)
+    assert str(raised.value).startswith(beginning)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Static files
+
+
+def look_for_static_files(root: Path) -> str | None:
+    return find_static_problem(SimpleNamespace(WHITENOISE_USE_FINDERS=False, STATIC_ROOT=root))
+
+
+def test_a_web_server_without_collected_static_files_says_what_to_do(data_dir: Path) -> None:
+    done = start_command("serve", "--port", "1", data_dir=data_dir, **RIGHT)
+    assert done.returncode == 1
+    assert str(look_for_static_files(data_dir / "static")) in done.stderr
+
+
+def test_static_files_that_are_missing_or_of_another_version_are_noticed(tmp_path: Path, collected: Path) -> None:
+    assert look_for_static_files(collected) is None
+    assert look_for_static_files(tmp_path) == (
+        f"The static files have not been collected into {tmp_path}; run “manage.py collectstatic --noinput”."
+    )
+    text = (collected / "staticfiles.json").read_text()
+    (tmp_path / "staticfiles.json").write_text(text.replace('"toolflow/logo.svg"', '"toolflow/old.svg"'))
+    assert look_for_static_files(tmp_path) == (
+        f"The static files in {tmp_path} are those of another version, without toolflow/logo.svg; "
+        "run “manage.py collectstatic --noinput”."
+    )
+
+
+def test_collected_files_carry_a_hash_and_are_compressed(collected: Path) -> None:
+    assert [path.suffix for path in collected.glob("toolflow/css/base.*.css*")].count(".gz") == 1
