@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,17 @@ import pytest
 import yaml
 from django.conf import settings
 from django.core.management import get_commands
+from django.urls import reverse
 
+from runs.api import event_stream, waiting
+from runs.management.commands.serve import GRACE, KEEP_ALIVE
 from runs.queue_processes.process_tree import DEATH_PATIENCE, find_stop_patience
-from tests.site.test_settings import start_command
+from tests.site.test_settings import read_settings, start_command
 
 ROOT = Path(settings.BASE_DIR)
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SERVERS = [path for path in UNITS if path.stem != "toolflow-nightly"]
 
 IMAGE_VARIABLES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
 """What the image of PostgreSQL reads."""
@@ -30,7 +36,8 @@ def known_variables() -> set[str]:
 
 
 def read_unit(path: Path) -> ConfigParser:
-    unit = ConfigParser(interpolation=None, strict=True)
+    # Some names may stand several times.
+    unit = ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # keeps the case of names; the documented way
     unit.read_string(path.read_text(encoding="utf-8"))
     return unit
@@ -61,9 +68,18 @@ def find_commands(text: str) -> set[str]:
     return set(re.findall(r"manage\.py[\s\",]+([a-z_]+)", text))
 
 
+def to_bytes(text: str) -> int:
+    """A size as nginx writes it."""
+    number, unit = re.fullmatch(r"(\d+)([km]?)", text).groups()  # type: ignore[union-attr]  # a wrong one should fail
+    return int(number) * {"": 1, "k": 1024, "m": 1024**2}[unit]
+
+
 class TestUnits:
-    def test_there_is_one_for_the_website_and_one_for_the_worker(self) -> None:
-        assert [path.name for path in UNITS] == ["toolflow-web.service", "toolflow-worker.service"]
+    def test_there_is_one_for_the_website_one_for_the_worker_and_one_for_the_night(self) -> None:
+        assert [path.stem for path in UNITS] == ["toolflow-nightly", "toolflow-web", "toolflow-worker"]
+        timer = read_unit(DEPLOY / "systemd/toolflow-nightly.timer")
+        assert timer["Timer"]["Persistent"] == "true" and timer["Install"]["WantedBy"] == "timers.target"
+        assert read_unit(DEPLOY / "systemd/toolflow-nightly.service")["Service"]["Type"] == "oneshot"
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
     def test_variables_and_commands_exist(self, path: Path) -> None:
@@ -75,12 +91,32 @@ class TestUnits:
         assert find_commands(path.read_text(encoding="utf-8")) <= set(get_commands())
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-    def test_it_runs_as_a_user_of_its_own_and_comes_back_after_every_end(self, path: Path) -> None:
-        unit = read_unit(path)
-        service = unit["Service"]
+    def test_it_runs_as_a_user_of_its_own_who_may_write_to_one_folder(self, path: Path) -> None:
+        service = read_unit(path)["Service"]
         assert (service["User"], service["UMask"], service["NoNewPrivileges"]) == ("toolflow", "0077", "true")
-        assert (service["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
+        assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
         assert service["Environment"] == f"TOOLFLOW_DATA_DIR=/var/lib/{service['StateDirectory']}"
+
+    @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
+    def test_a_server_comes_back_after_every_end(self, path: Path) -> None:
+        unit = read_unit(path)
+        assert (unit["Service"]["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
+
+    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="There is no systemd here.")
+    @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+    def test_systemd_understands_every_line(self, path: Path) -> None:
+        done = subprocess.run(
+            ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False, timeout=60
+        )
+        # That the programs are not installed here is no fault of the unit.
+        found = [line for line in done.stderr.splitlines() if path.stem in line and "is not executable" not in line]
+        assert found == []
+
+    def test_static_files_are_collected_before_the_website_starts_and_requests_may_end(self) -> None:
+        service = read_unit(DEPLOY / "systemd/toolflow-web.service")["Service"]
+        assert find_commands(service["ExecStartPre"]) == {"collectstatic"}
+        assert find_commands(service["ExecStart"]) == {"serve"}
+        assert int(service["TimeoutStopSec"]) > GRACE
 
     def test_a_stop_of_the_worker_lets_its_calls_end(self) -> None:
         service = read_unit(DEPLOY / "systemd/toolflow-worker.service")["Service"]
@@ -103,7 +139,8 @@ class TestCompose:
         assert asked - {"POSTGRES_PASSWORD"} <= known_variables()
 
     def test_with_the_template_filled_in_the_checks_find_nothing(self, tmp_path: Path) -> None:
-        values = {**read_template(), "POSTGRES_PASSWORD": "secret", "TOOLFLOW_SECRET_KEY": "0123456789" * 5}
+        secrets = {"POSTGRES_PASSWORD": "secret", "TOOLFLOW_SECRET_KEY": "0123456789" * 5, "OPENAI_API_KEY": "sk-1"}
+        values = {**read_template(), **secrets}
 
         def fill_in(text: str) -> str:
             return re.sub(
@@ -121,6 +158,21 @@ class TestCompose:
         commands = {word for service in our_services().values() for word in find_commands(json.dumps(service))}
         assert commands == {"migrate", "run_worker", "workers"}
         assert commands <= set(get_commands())
+
+    def test_nothing_starts_before_what_it_needs(self) -> None:
+        services = our_services()
+        for name in ("web", "worker"):
+            conditions = {other: needed["condition"] for other, needed in services[name]["depends_on"].items()}
+            assert conditions["migrate"] == "service_completed_successfully"
+            assert conditions["db"] == conditions["redis"] == "service_healthy"
+        assert services["migrate"]["depends_on"]["db"]["condition"] == "service_healthy"
+        assert services["migrate"]["restart"] == "no"
+        assert all("healthcheck" in read_compose()["services"][name] for name in ("db", "redis", "worker"))
+
+    def test_it_is_production_with_several_workers(self) -> None:
+        for service in our_services().values():
+            assert service["environment"]["TOOLFLOW_ENV"] == "production"
+        assert our_services()["worker"]["deploy"]["replicas"] == 2
 
     def test_a_stop_of_a_worker_lets_its_calls_end(self) -> None:
         assert to_seconds(our_services()["worker"]["stop_grace_period"]) > find_stop_patience() + DEATH_PATIENCE
@@ -141,6 +193,9 @@ class TestImage:
     def read(self) -> str:
         return (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 
+    def read_last_stage(self) -> str:
+        return self.read().rpartition("\nFROM ")[2]
+
     def test_what_is_copied_exists_and_nothing_else_is_sent_to_the_builder(self) -> None:
         sources = {
             source
@@ -153,14 +208,62 @@ class TestImage:
         assert {name.partition("/")[0] for name in sent} == {source.partition("/")[0] for source in sources}
         assert [name for name in sent if "/" in name and name not in sources] == []
 
+    def test_each_stage_is_named_before_something_is_copied_from_it(self) -> None:
+        text = self.read()
+        for found in re.finditer(r"^COPY --from=(\w+)", text, re.MULTILINE):
+            assert re.search(rf"^FROM \S+ AS {found[1]}$", text[: found.start()], re.MULTILINE)
+        # Named without a host: whoever builds decides where images come from.
+        assert all("/" not in image for image in re.findall(r"^FROM (\S+)", text, re.MULTILINE))
+
     def test_it_runs_as_nobody_special_with_variables_that_exist(self) -> None:
-        last = self.read().rpartition("\nFROM ")[2]
+        last = self.read_last_stage()
         assert re.search(r"^USER toolflow$", last, re.MULTILINE)
-        assert last.index("\nUSER ") < last.index("\nCMD ")
-        assert set(re.findall(r"\b(TOOLFLOW_[A-Z_]+)=", last)) <= known_variables()
+        assert last.index("\nUSER ") < last.index("\nHEALTHCHECK ") < last.index("\nCMD ")
+        assert set(re.findall(r"\b(TOOLFLOW_[A-Z_]+)=", self.read())) <= known_variables()
+        assert find_commands(self.read()) == {"collectstatic", "serve"} <= set(get_commands())
+
+    def test_no_secret_is_in_it(self) -> None:
+        last = self.read_last_stage()
+        assert not [name for name in ("SECRET", "API_KEY", "DATABASE_URL", "PASSWORD") if name in last]
+        assert "ARG " not in self.read()
+
+    def test_static_files_are_collected_where_the_website_looks_for_them(self) -> None:
+        places = re.findall(r"TOOLFLOW_STATIC_ROOT=(\S+)", self.read())
+        assert len(places) == 2 and len(set(places)) == 1
+        assert places[0].startswith("/opt/toolflow/")
+
+    def test_it_asks_for_its_health_where_that_is_told(self) -> None:
+        (port,) = re.findall(r"^EXPOSE (\d+)$", self.read(), re.MULTILINE)
+        assert f"http://127.0.0.1:{port}{reverse('healthz')}" in self.read_last_stage()
 
     def test_all_that_django_serves_is_in_it(self) -> None:
         copied = set(re.findall(r"^COPY (\w+) \w+$", self.read(), re.MULTILINE))
         folders = {Path(folder).relative_to(ROOT).parts[0] for folder in settings.STATICFILES_DIRS}
         folders |= {Path(folder).relative_to(ROOT).parts[0] for folder in settings.TEMPLATES[0]["DIRS"]}
         assert folders | {"flows", "runs", "toolflow_site"} <= copied
+
+
+class TestNginx:
+    def read(self, name: str) -> str:
+        text = (DEPLOY / "nginx" / f"{name}.conf").read_text(encoding="utf-8")
+        return re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
+
+    def test_what_a_client_says_of_itself_is_never_handed_on_alone(self) -> None:
+        text = self.read("toolflow-proxy")
+        headers = dict(re.findall(r"proxy_set_header (\S+) (\S+);", text))
+        assert headers["X-Forwarded-For"] == "$proxy_add_x_forwarded_for"
+        assert headers["X-Forwarded-Proto"] == "$scheme"
+        assert headers["Host"] == "$http_host"
+
+    def test_times_and_sizes_go_with_those_of_the_server(self, tmp_path: Path) -> None:
+        text = self.read("toolflow-proxy")
+        (body,) = re.findall(r"client_max_body_size (\S+);", text)
+        assert to_bytes(body) >= read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
+        (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
+        assert int(patience) > max(waiting.LONGEST, 2 * event_stream.HEARTBEAT)
+        # nginx closes idle connections after 60 seconds by itself.
+        assert KEEP_ALIVE > 60
+
+    @pytest.mark.parametrize("name", ["toolflow", "toolflow-below-a-path"])
+    def test_addresses_are_handed_on_as_they_are(self, name: str) -> None:
+        assert re.findall(r"proxy_pass (\S+);", self.read(name)) == ["http://toolflow"]
