@@ -30,7 +30,8 @@ class RunRecorder:
         self._flow_id = run.flow_id
         self._epoch = run.epoch
         self._number = run.record_number
-        self._step_names = ["", *(step.name for step in spec.steps)]
+        self.step_names = ["", *(step.name for step in spec.steps)]
+        """The names of the run's steps, by number."""
         self._totals: dict[str, Any] = {name: getattr(run, name) for name in TOTALS}
         self._counted = Counter(attempt.step for attempt in history if attempt.counts)
         self._step_rows: dict[int, int] = {}
@@ -70,7 +71,7 @@ class RunRecorder:
             ended_row=running_row,
             begun=begun,
             begun_step=self._step_rows.get(begun.step) if begun is not None else None,
-            begun_step_name=self._step_names[begun.step] if begun is not None else "",
+            begun_step_name=self.step_names[begun.step] if begun is not None else "",
             finish=progress.finish,
             facets=list_facets(ended) - self._facets if ended is not None else (),
             has_flow_budget=has_flow_budget,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Count
 
 from runs.facets import add_facets, list_facets
-from runs.models import FacetKind, Run, RunFacet
+from runs.models import FacetKind, OriginalInput, Run, RunFacet
 from runs.models.run import RunQuerySet
 from runs.models.run_levels import store_levels
 from runs.search import index_runs
@@ -38,8 +38,14 @@ FIRST_REST, LONGEST_REST = 0.1, 60.0
 """Seconds until the next try after some that failed: twice as long each time, up to the latter."""
 
 
-def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = ()) -> int:
+Teller = Callable[[list[int]], None]
+"""Hears of runs that were tallied. It raises nothing."""
+
+
+def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = (), tell: Teller | None = None) -> int:
     """Tally up to ``limit`` runs that have ended, the oldest first; gives their number.
+
+    ``tell`` is called with them once that is stored.
 
     Gives 0 also while somebody else is at it, or statistics are rebuilt. ``without`` are runs that are left alone.
     """
@@ -57,7 +63,10 @@ def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = ()) -> in
             index_runs(run_ids)
             store_levels(run_ids=run_ids)
             make_deliveries(run_ids)
+            OriginalInput.objects.filter(pk__in=run_ids).delete()
             Run.objects.filter(pk__in=run_ids).update(is_tallied=True)
+    if tell is not None and run_ids:
+        tell(run_ids)
     return len(run_ids)
 
 
@@ -81,7 +90,8 @@ def _complete_facets(runs: Collection[EndedRun]) -> None:
 class Tally:
     """The tallying of one worker, a batch at a time beside its other work."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tell: Teller | None = None) -> None:
+        self._tell = tell
         self._size = FIRST_BATCH
         self._left_out: list[int] = []
         """Runs that can't be tallied; the next worker tries them again."""
@@ -96,7 +106,7 @@ class Tally:
         """
         begin = time.monotonic()
         try:
-            count = tally_ended_runs(limit=self._size, without=self._left_out)
+            count = tally_ended_runs(limit=self._size, without=self._left_out, tell=self._tell)
             self._webhooks.look()
         except Exception as error:  # whatever it is, runs go on  # noqa: BLE001
             return self._note_failure(error)

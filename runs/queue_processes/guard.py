@@ -22,7 +22,7 @@ from runs.queue_processes.parentage import die_with_parent, name_process
 from runs.queue_processes.pusher import Pusher
 from runs.queue_processes.task_channel import TaskChannel
 from runs.queue_processes.worker_process import TaskTimer, do_tasks
-from runs.worker.stop_flags import stopping
+from runs.stop_flags import stopping
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from runs.queue_processes.guard import run_guard
 from runs.queue_processes.stop_signals import ECHO
-from runs.worker.stop_flags import hurrying, stopping
+from runs.stop_flags import hurrying, stopping
 
 LOOK = 0.2
 """Seconds between looks at the flags and at the guard."""

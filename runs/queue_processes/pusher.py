@@ -19,8 +19,8 @@ from django_q.signing import SignedPackage
 
 from runs.queue_processes.outage import Outage
 from runs.queue_processes.task_channel import TaskChannel
+from runs.stop_flags import stopping
 from runs.worker.slots import Slot
-from runs.worker.stop_flags import stopping
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import signal
 import time
 from types import FrameType
 
-from runs.worker.stop_flags import hurrying, stopping
+from runs.stop_flags import hurrying, stopping
 
 ECHO = 0.2
 """Seconds within which another signal is the same one: a terminal signals a whole group, and wrappers pass it on."""

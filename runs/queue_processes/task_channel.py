@@ -7,7 +7,7 @@ import select
 import socket
 from typing import Any
 
-from runs.worker.stop_flags import stopping
+from runs.stop_flags import stopping
 
 LOOK = 0.25
 """Seconds between a waiting worker's looks at the stop flag."""

@@ -15,6 +15,7 @@ from django_q.conf import Conf
 from django_q.monitor import save_task
 from django_q.worker import worker
 
+from runs.measuring import serve_worker_metrics
 from runs.queue_processes.task_channel import TaskChannel
 from runs.worker.watchdog import watchdog
 
@@ -79,4 +80,5 @@ def do_tasks(channel: TaskChannel, timer: TaskTimer) -> None:
         signal.alarm(Conf.TIMEOUT)
 
     watchdog.attach(put_off_timeout)
+    serve_worker_metrics()
     worker(channel, TaskResults(), timer, Conf.TIMEOUT)

@@ -72,8 +72,9 @@ class _Storing:
 class DatabaseThread:
     """Does database work for one event loop, in the order of asking; writes of runs go first, many at once."""
 
-    def __init__(self) -> None:
-        """Call it on the event loop."""
+    def __init__(self, *, note_batch: Callable[[int, float], None] | None = None) -> None:
+        """Call it on the event loop. ``note_batch`` hears of each transaction: its writes, and its seconds."""
+        self._note_batch = note_batch
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._storing: list[_Storing] = []
@@ -166,6 +167,7 @@ class DatabaseThread:
             self._settle([(question.future, result)])
 
     def _store(self, storing: list[_Storing]) -> None:
+        began_at = time.perf_counter()
         try:
             results = commit_writes([one.write for one in storing])
         except OUTAGE_ERRORS as error:
@@ -182,6 +184,8 @@ class DatabaseThread:
         else:
             self._note_return()
             self._settle([(one.future, self._stamp(result)) for one, result in zip(storing, results, strict=True)])
+            if self._note_batch is not None:
+                self._note_batch(len(storing), time.perf_counter() - began_at)
 
     def _stamp(self, result: Written | LeaseLostError) -> Stored | LeaseLostError:
         return Stored(result, self.commits) if isinstance(result, Written) else result

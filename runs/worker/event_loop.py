@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db.models import F
@@ -19,17 +20,23 @@ from django.db.models.functions import Now
 from flows import __version__
 from runs.claiming import claim_runs, has_ready_runs
 from runs.limits import create_gate
+from runs.measuring import find_worker_meter
 from runs.models import Run, Worker
 from runs.ownership import Owner
 from runs.provider import choose_pricing, create_client, is_simulated
 from runs.spending import FlowBudget, load_budgets
+from runs.stop_flags import hurrying, stopping
 from runs.sweep import sweep
 from runs.tally import Tally
+from runs.tracing import create_tracer
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
+from runs.worker.run_events import RunEvents, note_drain_start, note_drain_stop
 from runs.worker.run_task import Interruption, RunTask, Workplace
-from runs.worker.stop_flags import hurrying, stopping
 from runs.worker.wake_channel import WakeChannel
 from runs.worker.watchdog import watchdog
+
+if TYPE_CHECKING:
+    from runs.tracing.run_tracer import RunTracer
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +83,13 @@ class Drain:
 
     async def run(self) -> int:
         """Work until idle, due for rotation or told to stop; gives the number of runs worked on."""
+        began_at = time.monotonic()
         async with contextlib.AsyncExitStack() as closing:
-            self._database = DatabaseThread()
+            tracer = create_tracer()
+            if tracer is not None:
+                closing.push_async_callback(tracer.close)
+            events = RunEvents(meter=find_worker_meter(), tracer=tracer)
+            self._database = DatabaseThread(note_batch=events.note_batch)
             closing.push_async_callback(self._database.close)
             closing.push_async_callback(self._guard, partial(self._database.ask, self._sign_off))
             self._gate = create_gate(owner=str(self._owner), ask=self._database.ask)
@@ -85,20 +97,28 @@ class Drain:
             client = create_client()
             closing.push_async_callback(client.close)
             self._place = Workplace(
-                database=self._database, client=client, gate=self._gate, price=choose_pricing(), stop=asyncio.Event()
+                database=self._database,
+                client=client,
+                gate=self._gate,
+                price=choose_pricing(),
+                stop=asyncio.Event(),
+                events=events,
             )
             self._channel = WakeChannel(self._news)
             listening = asyncio.create_task(self._channel.listen())
             closing.callback(listening.cancel)
-            tallying = asyncio.create_task(self._tally())
+            tallying = asyncio.create_task(self._tally(tracer))
             closing.callback(tallying.cancel)
             is_well = False
+            note_drain_start(owner=str(self._owner), slots=self._capacity)
             try:
                 await self._work()
                 is_well = True
             finally:
                 # Also after an error of our own: the runs are not to wait until their leases end.
                 await self._finish(at_once=not is_well)
+                seconds = time.monotonic() - began_at
+                note_drain_stop(owner=str(self._owner), runs=self._executed, seconds=seconds, is_well=is_well)
         return self._executed
 
     async def _work(self) -> None:
@@ -113,9 +133,9 @@ class Drain:
                 return
             await self._wait_for_news(self._choose_pause() if is_well else SLOW_LOOK)
 
-    async def _tally(self) -> None:
+    async def _tally(self, tracer: RunTracer | None) -> None:
         """Count runs that have ended, whoever ended them, for as long as this drain works."""
-        tally = Tally()
+        tally = Tally(tell=tracer.trace_ended_runs if tracer is not None else None)
         while True:
             # In small parts: what runs have to store comes first.
             rest = await self._database.ask(lambda: tally.advance(is_busy=bool(self._tasks)))

@@ -28,9 +28,10 @@ from runs.models import EndReason, Run, RunStatus
 from runs.models.run import CANCELLED_SENTENCE
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget
-from runs.stored_history import load_history, make_run_id
+from runs.stop_flags import stopping
+from runs.stored_history import load_history, load_original_input, make_run_id
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
-from runs.worker.stop_flags import stopping
+from runs.worker.run_events import RunEvents, note_run_end, note_wait
 from runs.worker.versions import MissingPluginsError, PreparedVersions
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Workplace:
     """Versions that this process lacks plug-ins for, with a sentence."""
     budgets: dict[int, FlowBudget] = field(default_factory=dict)
     """The budgets that runs of a flow share, by flow."""
+    events: RunEvents = field(default_factory=RunEvents)
 
 
 class RunTask:
@@ -81,6 +83,7 @@ class RunTask:
     async def execute(self) -> None:
         """Take the run as far as it goes. Never raises: what goes wrong ends the run or leaves it to others."""
         run = self.run
+        self._place.events.begin(run)
         try:
             await self._execute()
         except asyncio.CancelledError:
@@ -117,6 +120,7 @@ class RunTask:
             await storing
             raise
         self._recorder.confirm(write, stored.written)
+        self._place.events.note(self.run, self._recorder.step_names, progress)
         if progress.ended is not None:
             self._settle(stored.commits)
 
@@ -138,7 +142,7 @@ class RunTask:
         spec = place.versions.find(run)
         if spec is None:
             spec = await place.database.persist(lambda: place.versions.prepare(run))
-        if run.attempt_count:
+        if run.attempt_count or run.is_input_redacted:
             history, self._recorder = await place.database.persist(partial(self._load, spec))
         else:
             history = History.begin(run.input, run_id=make_run_id(run))
@@ -163,7 +167,7 @@ class RunTask:
             await self._hand_back(end, find_next_model(spec, end.history))
 
     def _load(self, spec: FlowSpec) -> tuple[History, RunRecorder]:
-        history = load_history(self.run)
+        history = load_history(self.run, input=load_original_input(self.run))
         return history, RunRecorder(self.run, spec, history)
 
     def _must_stop(self) -> bool:
@@ -180,6 +184,7 @@ class RunTask:
         await self._place.database.persist(
             lambda: self.run.hand_back(delay=delay, next_model=next_model, waiting_for=end.waits_for)
         )
+        self._place.events.note_hand_back(seconds=delay.total_seconds(), waits_for=end.waits_for)
 
     async def _wait_for_plugins(self, sentence: str) -> None:
         self._place.unable[self.run.version_id] = sentence
@@ -202,15 +207,18 @@ class RunTask:
         is_cancelled = reason is EndReason.CANCELLED
         status = RunStatus.CANCELLED if is_cancelled else RunStatus.ERRORED
         outcome = Outcome.CANCELLED if is_cancelled else Outcome.INTERRUPTED
-        await self._try(lambda: end_held_run(self.run, status, reason, sentence, outcome=outcome))
+        if await self._try(lambda: end_held_run(self.run, status, reason, sentence, outcome=outcome)):
+            note_run_end(status.value, reason.value)
 
-    async def _try(self, write: Callable[[], object]) -> None:
+    async def _try(self, write: Callable[[], object]) -> bool:
         self.is_leaving = True
         try:
             await self._place.database.persist(write)
         except (LeaseLostError, *DATABASE_ERRORS) as error:
             # The lease runs out, and the sweep does what is left to do.
             logger.warning("Run %s is left to the sweep: %s", self.run.pk, error)
+            return False
+        return True
 
 
 def find_next_model(spec: FlowSpec, history: History) -> str:
@@ -236,5 +244,6 @@ class DrainClock:
         # Looked at once: a clock that somebody sets while this waits doesn't make it longer.
         remaining = (moment - self.now()).total_seconds()
         if remaining > 0:
+            note_wait(remaining)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), remaining)

@@ -7,9 +7,9 @@ import asyncio
 from django.db import close_old_connections
 
 from runs.queue import wake_worker
+from runs.stop_flags import stopping
 from runs.worker.event_loop import Drain
 from runs.worker.slots import Slot
-from runs.worker.stop_flags import stopping
 
 
 def drain(*, leaves_when_idle: bool = False) -> str:

@@ -14,9 +14,9 @@ from django_q.models import OrmQ
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.ownership import Owner
+from runs.stop_flags import hurrying, stopping
 from runs.worker import event_loop, tasks
 from runs.worker.slots import Slot
-from runs.worker.stop_flags import hurrying, stopping
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version

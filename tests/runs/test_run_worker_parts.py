@@ -22,7 +22,7 @@ from redis.retry import Retry
 from runs import queue
 from runs.management.commands import run_worker
 from runs.queue_processes import guard, outage, pusher, stop_signals, task_channel, worker_process
-from runs.worker.stop_flags import StopFlag
+from runs.stop_flags import StopFlag
 from tests.runs.gateway import Gateway
 
 

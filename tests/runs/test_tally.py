@@ -15,10 +15,10 @@ from django.test.utils import CaptureQueriesContext
 from runs import tally
 from runs.models import DailyRuns, Run, RunFacet
 from runs.statistics.turns import take_turn
+from runs.stop_flags import stopping
 from runs.sweep import sweep
 from runs.tally import FIRST_REST, LONGEST_REST, PATIENCE, Tally, tally_ended_runs
 from runs.worker import event_loop
-from runs.worker.stop_flags import stopping
 from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -73,7 +73,7 @@ class TestBatches:
         taken = iter([1.0, 1.0, 0.0, 0.0])
         clock = [0.0]
 
-        def take_time(*, limit: int, without: Collection[int]) -> int:
+        def take_time(*, limit: int, without: Collection[int], tell: object) -> int:
             sizes.append(limit)
             clock[0] += next(taken)
             return limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import re
 import resource
 import sys
@@ -24,8 +25,10 @@ from runs.queue import DRAIN_TASK
 from runs.queue_processes.outage import Outage
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError
 from runs.queue_processes.stop_signals import StopSignals
+from runs.stop_flags import stopping
 from runs.sweep import sweep
-from runs.worker.stop_flags import stopping
+
+logger = logging.getLogger(__name__)
 
 RETRY = 1.0
 """Seconds before the database is asked again after it did not answer."""
@@ -93,6 +96,10 @@ class Command(BaseCommand):
         cluster.stop()
 
     def _say(self, line: str) -> None:
+        if settings.TOOLFLOW_LOG_FORMAT == "json":
+            # Whoever collects lines reads standard output too, and wants one kind.
+            logger.info("%s", line)
+            return
         # A terminal that was closed must not keep the worker from an orderly stop.
         with contextlib.suppress(OSError):
             self.stdout.write(line)

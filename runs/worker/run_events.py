@@ -1,0 +1,135 @@
+"""Telling log, metrics and traces what the runs of a drain do, once it is stored.
+
+What is told: names, numbers and codes. Inputs, outputs and prompts stay in the history.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from flows.engine.execution import Progress, Start
+from flows.engine.history import Attempt
+from flows.engine.planner import Finish
+from runs.logs.events import log_event
+from runs.logs.run_place import RunPlace, set_run_place
+from runs.models import Run
+
+if TYPE_CHECKING:
+    from runs.measuring.worker_meter import WorkerMeter
+    from runs.tracing.run_tracer import RunTracer
+
+logger = logging.getLogger(__name__)
+
+
+class RunEvents:
+    """Each run's own task calls this; without ``meter`` and ``tracer``, and with its log level off, it does nothing."""
+
+    def __init__(self, *, meter: WorkerMeter | None = None, tracer: RunTracer | None = None) -> None:
+        self._meter = meter
+        self._tracer = tracer
+
+    def begin(self, run: Run) -> None:
+        """A worker has taken a run; all that this task logs from now on says so."""
+        set_run_place(RunPlace(run.pk))
+        if logger.isEnabledFor(logging.INFO):
+            event, verb = ("run.resumed", "goes on") if run.attempt_count else ("run.started", "starts")
+            log_event(
+                logger, logging.INFO, event, f"The run {verb}.", flow=run.flow_id, version=run.version_id,
+                crashes=run.crashes or None,
+            )  # fmt: skip
+
+    def note(self, run: Run, step_names: Sequence[str], progress: Progress) -> None:
+        """What happened in a run is stored. ``step_names`` are those of its steps, by number."""
+        if progress.ended is not None:
+            self._note_end(run, step_names, progress.ended)
+        if progress.begun is not None:
+            self._note_begin(run, progress.begun)
+        if progress.finish is not None:
+            self._note_finish(run, progress.finish)
+
+    def note_hand_back(self, *, seconds: float, waits_for: str) -> None:
+        """A run waits in the queue again: until a moment, for something, or for another worker."""
+        log_event(
+            logger, logging.INFO, "run.handed_back", "The run goes back to the queue.",
+            wait_seconds=round(seconds, 3), waits_for=waits_for or None,
+        )  # fmt: skip
+
+    def note_batch(self, writes: int, seconds: float) -> None:
+        """One transaction has stored what so many runs did."""
+        if self._meter is not None:
+            self._meter.note_batch(writes=writes, seconds=seconds)
+        if logger.isEnabledFor(logging.DEBUG):
+            log_event(
+                logger, logging.DEBUG, "recorder.committed", f"{writes} writes are stored.",
+                writes=writes, seconds=round(seconds, 5),
+            )  # fmt: skip
+
+    def _note_begin(self, run: Run, begun: Start) -> None:
+        set_run_place(RunPlace(run.pk, begun.step, begun.number))
+        if begun.number > 1 and logger.isEnabledFor(logging.INFO):
+            log_event(logger, logging.INFO, "attempt.retried", f"Step {begun.step} is tried again.")
+        elif logger.isEnabledFor(logging.DEBUG):
+            log_event(logger, logging.DEBUG, "attempt.started", f"Step {begun.step} is tried.")
+
+    def _note_end(self, run: Run, step_names: Sequence[str], ended: Attempt) -> None:
+        error = ended.error
+        seconds = _find_seconds(ended)
+        if self._meter is not None:
+            model = ended.request["model"] if ended.request is not None else None
+            code = error.code.value if error is not None else None
+            self._meter.note_attempt(model=model, outcome=ended.outcome.value, seconds=seconds, error=code)
+        if self._tracer is not None:
+            self._tracer.trace_attempt(run, step_names[ended.step], ended)
+        if error is not None:
+            log_event(
+                logger, logging.WARNING, "provider.error", "A call of the model brought no answer.",
+                code=error.code.value, status=error.status, retry_after=error.retry_after,
+            )  # fmt: skip
+        if logger.isEnabledFor(logging.INFO):
+            usage = ended.usage
+            log_event(
+                logger, logging.INFO, "attempt.ended",
+                f"Attempt {ended.number} of step {ended.step} ended: {ended.outcome.value}.",
+                outcome=ended.outcome.value, model=ended.model, seconds=round(seconds, 3),
+                issues=len(ended.issues), prompt_tokens=usage.prompt, completion_tokens=usage.completion,
+                cached_tokens=usage.cached, reasoning_tokens=usage.reasoning,
+                cost=None if usage.cost is None else f"{usage.cost:f}",
+            )  # fmt: skip
+
+    def _note_finish(self, run: Run, finish: Finish) -> None:
+        if logger.isEnabledFor(logging.INFO):
+            note_run_end(finish.status.value, finish.reason.value)
+
+
+def note_run_end(status: str, reason: str) -> None:
+    """A run has ended."""
+    log_event(logger, logging.INFO, "run.ended", f"The run ended: {status}.", status=status, reason=reason)
+
+
+def note_wait(seconds: float) -> None:
+    """A run waits before its next attempt, and keeps its place meanwhile."""
+    if logger.isEnabledFor(logging.INFO):
+        log_event(
+            logger, logging.INFO, "run.waits", "The run waits before its next attempt.", seconds=round(seconds, 3)
+        )
+
+
+def note_drain_start(*, owner: str, slots: int) -> None:
+    """A drain begins to take runs."""
+    log_event(logger, logging.INFO, "drain.started", "The worker takes runs.", owner=owner, slots=slots)
+
+
+def note_drain_stop(*, owner: str, runs: int, seconds: float, is_well: bool) -> None:
+    """A drain is over."""
+    log_event(
+        logger, logging.INFO if is_well else logging.ERROR, "drain.stopped", "The worker has given its runs back.",
+        owner=owner, runs=runs, seconds=round(seconds, 1),
+    )  # fmt: skip
+
+
+def _find_seconds(ended: Attempt) -> float:
+    if ended.started_at is None or ended.ended_at is None:
+        return 0.0
+    return max(0.0, (ended.ended_at - ended.started_at).total_seconds())

@@ -1,0 +1,160 @@
+"""How log lines are written, and what each of them tells."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.config
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from runs.logs.configuration import build_logging
+from runs.logs.events import log_event
+from runs.logs.formatting import JsonLines, PlainLines
+from runs.logs.run_place import RunPlace, set_run_place
+from runs.request_id import choose_request_id, read_request_id, reset_request_id, set_request_id
+
+HOSTILE = "no\nERROR root: forged\r\x1b[31mred\x9b2J\u2028end\x00"
+
+logger = logging.getLogger("tests.log_lines")
+
+
+@pytest.fixture(params=["json", "plain"])
+def format(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def written(format: str) -> Iterator[StringIO]:
+    """What is written of this module's lines."""
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines() if format == "json" else PlainLines())
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    yield stream
+    logger.removeHandler(handler)
+    logger.propagate = True
+
+
+@pytest.fixture(autouse=True)
+def _nowhere() -> Iterator[None]:
+    yield
+    set_run_place(None)
+
+
+def test_what_a_model_wrote_breaks_no_line_and_steers_no_terminal(written: StringIO) -> None:
+    logger.warning("The model says: %s", HOSTILE)
+    text = written.getvalue()
+    assert len(text.splitlines()) == 1
+    assert text.rstrip("\n").isprintable()
+    assert "forged" in text
+
+
+def test_what_stands_in_a_traceback_looks_like_no_line_of_its_own(written: StringIO) -> None:
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logger.exception("It failed.")
+    first, *others = written.getvalue().splitlines()
+    assert "It failed." in first
+    assert all(line.startswith("  ") and line.isprintable() for line in others)
+
+
+def test_a_line_is_one_object_with_what_is_always_known() -> None:
+    record = logging.LogRecord("runs.worker", logging.WARNING, "f.py", 1, "%s tries", (3,), None)
+    record.created = 1_700_000_000.25
+    assert json.loads(JsonLines().format(record)) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "warning",
+        "logger": "runs.worker",
+        "message": "3 tries",
+    }
+
+
+def test_events_have_a_code_and_fields_and_lines_know_where_they_are() -> None:
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    set_run_place(RunPlace(17, 2, 3))
+    token = set_request_id("request-0001")
+    log_event(logger, logging.INFO, "attempt.ended", "It is over, 100 %.", outcome="passed", model=None)
+    reset_request_id(token)
+    logger.removeHandler(handler)
+    line = json.loads(stream.getvalue())
+    assert {name: line[name] for name in line if name not in ("time", "level", "logger")} == {
+        "event": "attempt.ended",
+        "message": "It is over, 100 %.",
+        "run": 17,
+        "step": 2,
+        "attempt": 3,
+        "request_id": "request-0001",
+        "outcome": "passed",
+    }
+
+
+def test_a_traceback_is_part_of_the_object() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "f.py", 1, "It failed.", (), sys.exc_info())
+    line = json.loads(JsonLines().format(record))
+    assert line["message"] == "It failed."
+    assert line["exception"].endswith("ValueError: broken")
+
+
+def test_a_message_has_an_end() -> None:
+    record = logging.LogRecord("x", logging.INFO, "f.py", 1, "x" * 1_000_000, (), None)
+    assert len(JsonLines().format(record)) < 11_000
+    assert len(PlainLines().format(record)) < 11_000
+
+
+@pytest.mark.parametrize("name", ["uvicorn.error", "django-q", "django.request", "py.warnings", "plugins.of.a.company"])
+def test_what_others_log_goes_through_the_same_formatter(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.root.handlers[:], logging.root.level
+    other = logging.getLogger(name)
+    # As uvicorn does before it loads the application.
+    other.addHandler(logging.StreamHandler(sys.stderr)) if name.startswith("uvicorn") else None
+    try:
+        logging.config.dictConfig(build_logging(format="json", level=""))
+        other.error("It failed.")
+        (line,) = capsys.readouterr().err.splitlines()
+    finally:
+        logging.root.handlers[:], logging.root.level = before
+    assert (json.loads(line)["logger"], json.loads(line)["message"]) == (name, "It failed.")
+
+
+@pytest.mark.parametrize(
+    ("format", "level", "are_told"),
+    [("json", "", True), ("plain", "", False), ("plain", "info", True), ("json", "warning", False)],
+)
+def test_single_attempts_have_lines_for_machines_and_for_who_asks(format: str, level: str, are_told: bool) -> None:
+    loggers: dict[str, Any] = build_logging(format=format, level=level)["loggers"]
+    assert (loggers["runs.worker.run_events"]["level"] == "INFO") is are_told
+
+
+class TestRequestIds:
+    @pytest.mark.parametrize("offered", ["01HXYZ-42.a:b", "4bf92f3577b34da6a3ce929d0e0e4736", "a" * 64])
+    def test_a_sane_one_is_kept(self, offered: str) -> None:
+        assert choose_request_id(offered) == offered
+
+    @pytest.mark.parametrize(
+        "offered",
+        [None, "", "short", "a" * 65, "with space1", "line\nbreak", "-leading-dash", "<script>alert(1)", "ünïcödé-id"],
+    )
+    def test_another_one_is_replaced(self, offered: str | None) -> None:
+        made = choose_request_id(offered)
+        assert made != offered
+        assert len(made) == 32
+        assert made != choose_request_id(offered)
+
+    def test_outside_of_a_request_there_is_none(self) -> None:
+        assert read_request_id() is None

@@ -1,0 +1,88 @@
+"""What a worker logs of the runs that it has: events with codes, and on every line where it belongs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from flows.engine.simulated_model import Fault, FaultKind
+from runs.logs.formatting import JsonLines
+from tests.engine.builders import make_flow, make_step
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import make_run, make_version
+from tests.runs.executing import drain, script
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+
+TEA = {"text": "Tea is a warm drink."}
+
+
+@pytest.fixture
+def lines() -> Iterator[Any]:
+    """Reads what is logged from INFO on, as machines do."""
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    events = logging.getLogger("runs.worker.run_events")
+    before = events.level
+    logging.root.addHandler(handler)
+    events.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logging.root.removeHandler(handler)
+    events.setLevel(before)
+
+
+def test_a_run_is_told_from_its_start_to_its_end(provider: ModelServer, lines: Any) -> None:
+    script(provider, tool_1=[{"text": 7}, TEA])
+    run = make_run()
+    drain()
+    told = lines()
+    assert [
+        (line["event"], line.get("run"), line.get("step"), line.get("attempt")) for line in told if "event" in line
+    ] == [
+        ("drain.started", None, None, None),
+        ("run.started", run.pk, None, None),
+        ("attempt.ended", run.pk, 1, 1),
+        ("attempt.retried", run.pk, 1, 2),
+        ("attempt.ended", run.pk, 1, 2),
+        ("run.ended", run.pk, 1, 2),
+        ("drain.stopped", None, None, None),
+    ]
+    invalid, passed = (line for line in told if line.get("event") == "attempt.ended")
+    assert (invalid["outcome"], invalid["issues"], passed["outcome"], passed["issues"]) == ("invalid", 1, "passed", 0)
+    usage = run.steps.get().attempts.get(number=2).usage
+    assert passed["prompt_tokens"] == usage.prompt > 0
+    assert passed["seconds"] >= 0
+    (end,) = (line for line in told if line.get("event") == "run.ended")
+    assert (end["status"], end["reason"]) == ("succeeded", "all_steps_passed")
+
+
+def test_errors_of_the_provider_have_a_code_and_not_its_words(provider: ModelServer, lines: Any) -> None:
+    script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR)])
+    make_run(make_version(make_flow(make_step(1, max_retries=0))))
+    drain()
+    (error,) = (line for line in lines() if line.get("event") == "provider.error")
+    assert (error["level"], error["code"], error["status"]) == ("warning", "server_error", 500)
+
+
+def test_nothing_that_was_said_is_logged(provider: ModelServer, lines: Any) -> None:
+    script(provider, tool_1=[{"text": "a-secret-output"}])
+    make_run(input={"topic": "a-secret-input"})
+    drain()
+    text = json.dumps(lines())
+    assert "a-secret" not in text
+    assert "right-key" not in text
+
+
+def test_a_wait_is_told_with_its_length(provider: ModelServer, lines: Any) -> None:
+    script(provider, tool_1=[Fault(FaultKind.RATE_LIMITED, retry_after=100), TEA])
+    run = make_run()
+    drain()
+    (line,) = (line for line in lines() if line.get("event") == "run.handed_back")
+    assert line["run"] == run.pk
+    assert 90 < line["wait_seconds"] <= 110

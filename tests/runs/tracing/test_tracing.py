@@ -1,0 +1,297 @@
+"""Traces of runs, as a collector receives them over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from flows.engine.execution import Progress, Start
+from flows.engine.history import History
+from flows.engine.simulated_model import Fault, FaultKind
+from runs.models import Run, RunStatus
+from runs.recorder import RunRecorder
+from runs.stored_history import make_run_id
+from runs.tally import tally_ended_runs
+from runs.tracing import create_tracer
+from runs.tracing.run_tracer import RunTracer
+from tests.engine.builders import make_flow, make_step
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import claim_run, expire_lease, make_run, make_version
+from tests.runs.executing import drain, script
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+
+TEA = {"text": "Tea is a warm drink."}
+
+
+class Collector:
+    """An OTLP collector on a loopback port that remembers the spans it was given."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.resources: list[dict[str, Any]] = []
+        self.status = 200
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                assert self.path == "/v1/traces"
+                message = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"])))
+                if collector.status == 200:
+                    for resource in message.resource_spans:
+                        collector.resources.append(read_attributes(resource.resource.attributes))
+                        for scope in resource.scope_spans:
+                            collector.spans.extend(scope.spans)
+                self.send_response(collector.status)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def find(self, name: str) -> list[Span]:
+        """The spans of that name, in the order of their beginning."""
+        return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time_unix_nano)
+
+
+def read_attributes(pairs: Any) -> dict[str, Any]:
+    found = {}
+    for pair in pairs:
+        kind = pair.value.WhichOneof("value")
+        value = getattr(pair.value, kind)
+        found[pair.key] = [item.string_value for item in value.values] if kind == "array_value" else value
+    return found
+
+
+@pytest.fixture
+def collector(settings: Any) -> Iterator[Collector]:
+    found = Collector()
+    settings.TOOLFLOW_TRACES = found.address
+    yield found
+    found.stop()
+
+
+def tell_of_ended_runs() -> None:
+    """What the next worker does that tallies runs."""
+    tracer = create_tracer()
+    assert tracer is not None
+    tally_ended_runs(tell=tracer.trace_ended_runs)
+    asyncio.run(tracer.close())
+
+
+def run_to_its_end(run: Run) -> None:
+    drain()
+    tell_of_ended_runs()
+    run.refresh_from_db()
+
+
+def test_a_run_is_one_trace_of_its_steps_and_their_attempts(provider: ModelServer, collector: Collector) -> None:
+    version = make_version(make_flow(make_step(1), make_step(2, temperature=0.3, max_tokens=500)))
+    script(provider, tool_1=[{"text": 7}, TEA], tool_2=[TEA])
+    run = make_run(version)
+    run_to_its_end(run)
+
+    (root,) = collector.find(f"invoke_workflow {run.flow.name}")
+    first_step, second_step = sorted(
+        (span for span in collector.spans if span.name.startswith("step ")), key=lambda span: span.start_time_unix_nano
+    )
+    calls = collector.find("chat gpt-4.1")
+    assert len(calls) == 3
+    assert {span.trace_id for span in collector.spans} == {root.trace_id}
+    assert root.parent_span_id == b""
+    assert first_step.parent_span_id == second_step.parent_span_id == root.span_id
+    assert [call.parent_span_id for call in calls] == [first_step.span_id, first_step.span_id, second_step.span_id]
+    assert all(call.kind == Span.SPAN_KIND_CLIENT for call in calls)
+    assert root.start_time_unix_nano <= first_step.start_time_unix_nano == calls[0].start_time_unix_nano
+    assert calls[-1].end_time_unix_nano == second_step.end_time_unix_nano
+    assert root.status.code == Status.STATUS_CODE_OK
+    told = read_attributes(root.attributes)
+    assert told["toolflow.run"] == run.pk
+    assert told["gen_ai.workflow.name"] == run.flow.name
+    assert told["toolflow.run.status"] == "succeeded"
+    assert collector.resources[0]["service.name"] == "toolflow"
+
+
+def test_an_attempt_tells_in_the_words_of_the_conventions_what_was_asked_and_used(
+    provider: ModelServer, collector: Collector
+) -> None:
+    version = make_version(make_flow(make_step(1, temperature=0.3, max_tokens=500)))
+    script(provider, tool_1=[TEA])
+    run = make_run(version)
+    run_to_its_end(run)
+    (call,) = collector.find("chat gpt-4.1")
+    told = read_attributes(call.attributes)
+    usage = run.steps.get().attempts.get().usage
+    assert {name: value for name, value in told.items() if not name.startswith("toolflow.")} == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.output.type": "json",
+        "gen_ai.request.model": "gpt-4.1",
+        "gen_ai.request.temperature": 0.3,
+        "gen_ai.request.max_tokens": 500,
+        "gen_ai.response.model": told["gen_ai.response.model"],
+        "gen_ai.response.id": told["gen_ai.response.id"],
+        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.input_tokens": usage.prompt,
+        "gen_ai.usage.output_tokens": usage.completion,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+        "server.address": "127.0.0.1",
+        "server.port": told["server.port"],
+    }
+    assert usage.prompt > 0
+    assert told["toolflow.attempt.outcome"] == "passed"
+
+
+def test_a_call_that_brought_no_answer_says_what_went_wrong(provider: ModelServer, collector: Collector) -> None:
+    script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR)])
+    run = make_run(make_version(make_flow(make_step(1, max_retries=0))))
+    run_to_its_end(run)
+    assert run.status == RunStatus.ERRORED
+    (call,) = collector.find("chat gpt-4.1")
+    told = read_attributes(call.attributes)
+    assert call.status.code == Status.STATUS_CODE_ERROR
+    assert (told["error.type"], told["http.response.status_code"]) == ("server_error", 500)
+    assert "gen_ai.usage.input_tokens" not in told, "unknown is not zero"
+    (root,) = collector.find(f"invoke_workflow {run.flow.name}")
+    assert read_attributes(root.attributes)["error.type"] == run.end_reason
+
+
+def test_issues_are_counted_by_severity(provider: ModelServer, collector: Collector) -> None:
+    script(provider, tool_1=[{"text": 7}, TEA])
+    run_to_its_end(make_run())
+    invalid, passed = collector.find("chat gpt-4.1")
+    (event,) = invalid.events
+    assert event.name == "toolflow.issues"
+    assert read_attributes(event.attributes) == {"toolflow.issues.critical": 1}
+    assert not passed.events
+
+
+@pytest.mark.parametrize("with_content", [False, True])
+def test_what_was_said_is_told_only_to_who_asks_for_it(
+    provider: ModelServer, collector: Collector, settings: Any, with_content: bool
+) -> None:
+    settings.TOOLFLOW_TRACE_CONTENT = with_content
+    script(provider, tool_1=[{"text": "a-secret-output"}])
+    run_to_its_end(make_run(input={"topic": "a-secret-input"}))
+    everything = "".join(str(span) for span in collector.spans)
+    assert ("a-secret-output" in everything) is with_content
+    assert ("a-secret-input" in everything) is with_content
+    if with_content:
+        (call,) = collector.find("chat gpt-4.1")
+        (message,) = json.loads(read_attributes(call.attributes)["gen_ai.output.messages"])
+        assert message["role"] == "assistant"
+        assert message["parts"][0]["arguments"] == {"text": "a-secret-output"}
+
+
+def test_a_run_that_changes_workers_stays_one_trace_and_its_lost_attempt_is_told_of(
+    provider: ModelServer, collector: Collector
+) -> None:
+    script(provider, tool_1=[TEA], tool_2=[TEA])
+    run = make_run(make_version(make_flow(make_step(1), make_step(2))))
+
+    # The first worker makes the first step, begins the second, and is never heard of again.
+    held = claim_run(run)
+    begin_and_die(held)
+    expire_lease(run)
+    run_to_its_end(run)
+    assert (run.status, run.crashes) == (RunStatus.SUCCEEDED, 1)
+    (lost,) = collector.find("interrupted attempt")
+    (root,) = collector.find(f"invoke_workflow {run.flow.name}")
+    assert len(collector.find("chat gpt-4.1")) == 2
+    assert {span.trace_id for span in collector.spans} == {root.trace_id}
+    assert len({span.span_id for span in collector.spans}) == len(collector.spans)
+    assert read_attributes(lost.attributes)["toolflow.attempt.outcome"] == "interrupted"
+
+
+def begin_and_die(run: Run) -> None:
+    """Begin the first attempt as a worker does, and no more."""
+    spec = run.version.flow_spec
+    recorder = RunRecorder(run, spec, History.begin(run.input, run_id=make_run_id(run)))
+    recorder.record(Progress(begun=Start(1, 1, run.input, {"model": "gpt-4.1"}, datetime.now(UTC))))
+
+
+def test_a_run_that_nobody_ever_had_is_told_of_too(collector: Collector) -> None:
+    run = make_run()
+    run.request_cancel()
+    tell_of_ended_runs()
+    (root,) = collector.spans
+    told = read_attributes(root.attributes)
+    assert (told["toolflow.run.status"], told["error.type"]) == ("cancelled", "cancelled")
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_a_collector_that_fails_is_nothing_to_a_run(
+    provider: ModelServer, collector: Collector, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    collector.status = status
+    script(provider, tool_1=[TEA])
+    run = make_run()
+    drain()
+    run.refresh_from_db()
+    assert run.status == RunStatus.SUCCEEDED
+
+
+def test_a_collector_that_is_not_there_is_nothing_to_a_run(
+    provider: ModelServer, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    settings.TOOLFLOW_TRACES = "http://127.0.0.1:9"
+    script(provider, tool_1=[TEA])
+    run = make_run()
+    drain()
+    run.refresh_from_db()
+    assert run.status == RunStatus.SUCCEEDED
+
+
+def test_a_span_that_can_t_be_made_is_logged_and_nothing_to_a_run(
+    provider: ModelServer, collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("no span today")
+
+    monkeypatch.setattr(RunTracer, "_emit", fail)
+    script(provider, tool_1=[TEA])
+    run = make_run()
+    with caplog.at_level(logging.ERROR):
+        run_to_its_end(run)
+    assert run.status == RunStatus.SUCCEEDED
+    assert {record.message for record in caplog.records} == {
+        "The span of an attempt could not be made.",
+        "The spans of runs could not be made.",
+    }
+
+
+def test_without_a_collector_nothing_of_it_is_loaded() -> None:
+    code = (
+        "import django; django.setup(); import sys, runs.worker.tasks, runs.worker.event_loop; "
+        "from runs.tracing import create_tracer; assert create_tracer() is None; "
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout.strip() == "[]", found.stderr
