@@ -6,6 +6,7 @@ from collections import namedtuple
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.contrib.auth import get_user_model
 from django.db.models import F, QuerySet
@@ -51,6 +52,7 @@ _SUMMARY = (
     "reasoning_tokens",
     "cost",
     "unpriced_count",
+    "outputs_removed_at",
     "version_id",
     "flow_name",
     "version_number",
@@ -60,6 +62,12 @@ _SUMMARY = (
 
 _MOST = (1, 50, 200)
 """How many runs the statements are for that are built once: one, as many as a page has by default, and at most."""
+
+
+def hide_path(address: str) -> str:
+    """An address without what only its owner may know: whatever comes after the host is “…”."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
 
 
 def load_run_rows(run_ids: Collection[int], *, has_input: bool = True) -> list[Any]:
@@ -94,8 +102,15 @@ _SUMMARIES = _prepare(_Row._fields)
 _WHOLE = _prepare(_WholeRow._fields)
 
 
-def build_summary(row: Any, *, has_usage: bool = True) -> dict[str, Any]:
+def find_input(row: Any) -> Any:
+    """What a run was given; None once retention has removed it."""
+    return row.input if row.outputs_removed_at is None else None
+
+
+def build_summary(row: Any, *, has_usage: bool = True, has_address: bool = False) -> dict[str, Any]:
     """The document of one row of ``load_run_rows``; it has the run’s input if the row has it.
+
+    ``has_address`` shows the whole address of its webhook, which may hold a key; else it is only told whose it is.
 
     What isn't there is None. Budgets and costs are in USD, ``time_limit`` and ``duration`` in seconds; the duration
     is that of a run that has begun and ended.
@@ -119,12 +134,13 @@ def build_summary(row: Any, *, has_usage: bool = True) -> dict[str, Any]:
         "token_budget": row.token_budget,
         "cost_budget": write_amount(row.cost_budget),
         "time_limit": None if row.time_limit is None else int(row.time_limit.total_seconds()),
-        "webhook_url": row.webhook_url or None,
+        "webhook_url": (row.webhook_url if has_address else hide_path(row.webhook_url)) or None,
         "started_by": row.user_name,
         "created_at": write_time(row.created_at),
         "started_at": write_time(row.started_at),
         "ended_at": write_time(row.ended_at),
         "duration": measure_seconds(row.started_at, row.ended_at),
+        "outputs_removed_at": write_time(row.outputs_removed_at),
         "step_count": row.step_count,
         "steps_passed": row.steps_passed,
         "attempt_count": row.attempt_count,
@@ -137,7 +153,7 @@ def build_summary(row: Any, *, has_usage: bool = True) -> dict[str, Any]:
         },
     }
     if hasattr(row, "input"):
-        document["input"] = row.input
+        document["input"] = find_input(row)
     if has_usage:
         document["usage"] = {
             "prompt": row.prompt_tokens,

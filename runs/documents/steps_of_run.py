@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from runs.documents.run_summary import find_input
 from runs.documents.step_document import (
     WHOLE,
     Shown,
@@ -31,7 +32,7 @@ class StepDocuments:
             return None
         names = load_step_names([run.version_id])[run.version_id]
         rows = load_attempts([run_id]).get(run_id, [])
-        return [self._trim(step) for step in build_steps(run.input, names, rows, self._shown)]
+        return [self._trim(step) for step in build_steps(find_input(run), names, rows, self._shown)]
 
     def read_one(self, run_id: int, index: int) -> dict[str, Any] | None:
         """One step; None if there is no such run or step. Up to four queries."""
@@ -39,7 +40,7 @@ class StepDocuments:
         if run is None:
             return None
         if index == 0:
-            return self._trim(build_input_step(run.input, self._shown))
+            return self._trim(build_input_step(find_input(run), self._shown))
         names = load_step_names([run.version_id])[run.version_id]
         if index > len(names):
             return None
@@ -53,4 +54,4 @@ class StepDocuments:
 
 
 def _load_run(run_id: int) -> Any:
-    return Run.objects.filter(pk=run_id).values_list("input", "version_id", named=True).first()
+    return Run.objects.filter(pk=run_id).values_list("input", "version_id", "outputs_removed_at", named=True).first()

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from django.db import transaction
 
 from flows.models import Flow
-from runs.models import Run
+from runs.models import PurgedDay, Run
 from runs.models.statistics import DailyCounts
 from runs.statistics.counting import add_runs
 from runs.statistics.daily_rows import (
@@ -40,6 +40,8 @@ class Rebuilt:
     removed: int = 0
     kept: int = 0
     """Rows that were right."""
+    lacking: int = 0
+    """Days that lack runs since retention deleted them: their rows stay as they are."""
 
     @property
     def changed(self) -> int:
@@ -51,7 +53,8 @@ def rebuild_flow(
 ) -> Rebuilt:
     """Count all tallied runs of ``flow`` again, and put right what is stored, in one transaction at the end.
 
-    ``pause`` has begun. With ``since``, days before it are left as they are. ``report`` is told after each batch how
+    ``pause`` has begun. With ``since``, days before it are left as they are, and always those whose runs retention has
+    deleted. ``report`` is told after each batch how
     many runs were counted so far. Raises ``PauseLostError``; then nothing has changed.
     """
     rebuilt = Rebuilt()
@@ -64,8 +67,13 @@ def rebuild_flow(
         report(rebuilt.runs)
     with transaction.atomic():
         pause.prolong()
+        lacking = set(PurgedDay.objects.filter(flow=flow).values_list("day", flat=True))
+        if since is not None:
+            lacking = {day for day in lacking if day >= since}
+        rebuilt.lacking = len(lacking)
         for model, counted in rows:
-            stored = model._default_manager.filter(flow_id=flow.pk)
+            stored = model._default_manager.filter(flow_id=flow.pk).exclude(day__in=lacking)
+            counted = {key: row for key, row in counted.items() if row.day not in lacking}
             if since is not None:
                 stored = stored.filter(day__gte=since)
             _put_right(model, load_stored(stored), counted, rebuilt)

@@ -19,8 +19,9 @@ PROGRESS = 10_000
 class Command(BaseCommand):
     help = (
         "Count all runs again, compare with the statistics that are kept, and put these right. Workers may go on; runs "
-        "that end meanwhile come into statistics and search when it is done. What deleted runs had counted goes, "
-        "unless --since leaves their days alone. Exit status: 0 done, 1 not done, and nothing changed of the flow at "
+        "that end meanwhile come into statistics and search when it is done. Days that lack runs since "
+        "retention deleted them stay as they are; what runs counted that somebody deleted by hand goes, unless --since "
+        "leaves their days alone. Exit status: 0 done, 1 not done, and nothing changed of the flow at "
         "which it stopped."
     )
 
@@ -57,6 +58,8 @@ class Command(BaseCommand):
 def describe(rebuilt: Rebuilt) -> str:
     """What became of a flow's statistics, in one line."""
     counted = f"{rebuilt.runs:,} run{'s' if rebuilt.runs != 1 else ''} counted"
+    if rebuilt.lacking:
+        counted += f"; {rebuilt.lacking:,} day{'s' if rebuilt.lacking != 1 else ''} left alone, whose runs are deleted"
     if not rebuilt.changed:
         return f"{counted}; all {rebuilt.kept:,} daily rows were right."
     return (

@@ -1,0 +1,118 @@
+"""Columns of rows as JSON values, and back: every value of a file is checked before it comes near the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils.dateparse import parse_datetime, parse_duration
+from django.utils.duration import duration_iso_string
+
+from flows.engine.json_value import clean_value
+from flows.json_field import PackedJSONField
+
+
+class Columns:
+    """The columns of a model that are kept in files."""
+
+    def __init__(self, model: type[models.Model], *, without: Collection[str] = ()) -> None:
+        self._model = model
+        self._fields: dict[str, models.Field[Any, Any]] = {
+            field.name: field
+            for field in model._meta.concrete_fields
+            if not field.is_relation and not field.primary_key and field.name not in without
+        }
+
+    def write(self, row: models.Model) -> dict[str, Any]:
+        """The values of a row as JSON types."""
+        return {name: _write(getattr(row, name)) for name in self._fields}
+
+    def read(self, values: Any) -> dict[str, Any]:
+        """The values for a row. What is missing is left to the model. Raises ``ValueError`` with a sentence."""
+        if not isinstance(values, Mapping):
+            raise ValueError("an object was expected")
+        if unknown := values.keys() - self._fields.keys():
+            raise ValueError(f"“{min(unknown)[:60]}” is not known to this version of ToolFlow")
+        return {name: self._read(self._fields[name], value) for name, value in values.items()}
+
+    def _read(self, field: models.Field[Any, Any], value: Any) -> Any:
+        if value is None:
+            if field.null:
+                return None
+            raise ValueError(f"“{field.name}” is missing")
+        try:
+            read = _READERS[next(kind for kind in _READERS if isinstance(field, kind))](value)
+            if not isinstance(field, models.JSONField | PackedJSONField) and not (field.blank and read == ""):
+                field.run_validators(read)
+                if field.choices and read not in {choice for choice, _ in field.flatchoices}:
+                    raise ValueError
+        except (ValueError, ArithmeticError, ValidationError):
+            raise ValueError(f"“{field.name}” has a value that can’t be: {str(value)[:60]!r}") from None
+        return read
+
+
+def _write(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, timedelta):
+        return duration_iso_string(value)
+    return value
+
+
+def _read_time(value: Any) -> datetime:
+    moment = parse_datetime(_read_text(value))
+    if moment is None or moment.tzinfo is None:
+        raise ValueError
+    return moment
+
+
+def _read_duration(value: Any) -> timedelta:
+    duration = parse_duration(_read_text(value))
+    if duration is None:
+        raise ValueError
+    return duration
+
+
+def _read_decimal(value: Any) -> Decimal:
+    number = Decimal(_read_text(value))
+    if not number.is_finite():
+        raise ValueError
+    return number
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or clean_value(value).notes:
+        raise ValueError
+    return value
+
+
+def _read_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _read_integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+_READERS: dict[type[models.Field[Any, Any]], Any] = {
+    models.JSONField: lambda value: clean_value(value).value,
+    PackedJSONField: lambda value: clean_value(value).value,
+    models.BooleanField: _read_flag,
+    models.IntegerField: _read_integer,
+    models.DecimalField: _read_decimal,
+    models.DateTimeField: _read_time,
+    models.DurationField: _read_duration,
+    models.CharField: _read_text,
+    models.TextField: _read_text,
+}
+"""How the value of a field is read, by the first kind that the field is of."""

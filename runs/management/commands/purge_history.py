@@ -1,0 +1,126 @@
+"""``manage.py purge_history``: take away now what the policies say, or what ended before a day."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from flows.models import Flow
+from runs.archive.reading import BadArchiveError
+from runs.archive.writing import write_archive
+from runs.management.reading import find_flow, read_day
+from runs.retention.leftovers import clear, list_leftovers
+from runs.retention.pacing import Pace
+from runs.retention.policy import Part, read_policy
+from runs.retention.purging import Purged, Task, list_tasks, purge
+
+LOOK = 2.0
+"""Seconds between two lines that say how far it has come."""
+
+
+class Command(BaseCommand):
+    help = (
+        "Delete runs, or take away what they read and wrote, as the policies of flows say: what the queue does by "
+        "itself every hour. With --before whatever the policies say. Workers may go on; it takes its time while runs "
+        "are under way. Interrupted, it goes on where it stopped when called again. Exit status: 0 done, 1 not done."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+        parser.add_argument("--flow", metavar="NAME", help="only runs of this flow")
+        parser.add_argument(
+            "--before",
+            metavar="DAY",
+            type=read_day,
+            help="delete runs that ended before this day (UTC), such as 2026-11-21, instead of what policies say",
+        )
+        parser.add_argument(
+            "--outputs", action="store_true", help="with --before: take only what they read and wrote; figures stay"
+        )
+        parser.add_argument(
+            "--archive",
+            metavar="DIR",
+            type=Path,
+            help="first write what goes to files in this folder, one for each flow; see restore_archive",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        now = timezone.now()
+        flow = find_flow(options["flow"])
+        tasks = self._list_tasks(flow, options["before"], only_outputs=options["outputs"], now=now)
+        is_dry: bool = options["dry_run"]
+        if not tasks:
+            self.stdout.write("No policy takes anything away: all runs are kept for ever. See docs/retention.md.")
+        for task in tasks:
+            runs, attempts = task.count()
+            self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))
+            if runs and not is_dry:
+                self._purge(task, attempts, _archive(self, task, options["archive"], now))
+        if flow is None and options["before"] is None:
+            self._clear_leftovers(now, is_dry=is_dry)
+
+    def _list_tasks(self, flow: Flow | None, before: date | None, *, only_outputs: bool, now: datetime) -> list[Task]:
+        if before is None:
+            if only_outputs:
+                raise CommandError("--outputs goes with --before: say until which day outputs are to go.")
+            return list_tasks(now=now, flow=flow)
+        limit = datetime(before.year, before.month, before.day, tzinfo=UTC)
+        if limit > now:
+            raise CommandError(f"--before {before} lies in the future; give today or an earlier day.")
+        part = Part.OUTPUTS if only_outputs else Part.RUNS
+        flows = Flow.objects.order_by("name") if flow is None else [flow]
+        return [Task(one, part, limit) for one in flows]
+
+    def _purge(self, task: Task, attempts: int, only: Sequence[int] | None) -> None:
+        told_at = begin = time.monotonic()
+
+        def report(purged: Purged) -> None:
+            nonlocal told_at
+            if time.monotonic() - told_at >= LOOK:
+                told_at = time.monotonic()
+                share = min(99, purged.attempts * 100 // attempts) if attempts else 99
+                self.stdout.write(f"  {share} %: {purged.attempts:,} of {attempts:,} attempts")
+
+        purged = purge(task, pace=Pace(), only=only, report=report)
+        taken = time.monotonic() - begin
+        self.stdout.write(
+            f"  Done in {taken:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the longest transaction "
+            f"took {purged.longest * 1000:,.0f} ms."
+        )
+
+    def _clear_leftovers(self, now: datetime, *, is_dry: bool) -> None:
+        for leftover in list_leftovers():
+            count = leftover.count(now) if is_dry else sum(clear(leftover, now=now))
+            if count:
+                self.stdout.write(f"{leftover.name}: {count:,} {'would go' if is_dry else 'deleted'}.")
+
+
+def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetime) -> Sequence[int] | None:
+    """Write what goes to a file; gives the runs that are in it. None if nobody asked for one."""
+    if folder is None:
+        return None
+    path = folder / f"{task.flow.name}.{task.part.value}.{now:%Y%m%dT%H%M%S}.jsonl.gz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = write_archive(path, run_ids=task.list_run_ids())
+    except (OSError, BadArchiveError) as error:
+        raise CommandError(f"{path} can’t be written: {error}. Nothing was taken away.") from error
+    command.stdout.write(f"  Written to {path}: {archive.runs:,} runs, {path.stat().st_size:,} bytes.")
+    return archive.run_ids
+
+
+def _describe(task: Task, runs: int, attempts: int, *, is_dry: bool) -> str:
+    verb = "would be deleted" if is_dry else "are deleted"
+    if task.part is Part.OUTPUTS:
+        verb = "would lose their outputs" if is_dry else "lose their outputs"
+    return (
+        f"{task.flow.name} ({read_policy(task.flow)}): {runs:,} runs that ended before "
+        f"{task.ended_before:%Y-%m-%d %H:%M} UTC {verb}, {attempts:,} attempts."
+    )

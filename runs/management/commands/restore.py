@@ -1,0 +1,36 @@
+"""``manage.py restore``: put a copy in the place of the embedded database."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from runs.backup import BackupError, restore_backup
+
+
+class Command(BaseCommand):
+    help = (
+        "Put a file that “manage.py backup” wrote in the place of the embedded database. Stop web server and workers "
+        "first; the database that was there is kept beside it. Exit status: 0 restored, 1 nothing was changed."
+    )
+    # There may be no database yet, or a broken one.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", type=Path, help="what “manage.py backup” wrote")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            restoration = restore_backup(options["file"], now=timezone.now())
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        backup = restoration.backup
+        self.stdout.write(f"Restored: {backup.runs:,} runs with {backup.attempts:,} attempts.")
+        if restoration.kept is not None:
+            self.stdout.write(f"The database that was there is kept as {restoration.kept}; delete it when all is well.")
+        if restoration.is_older:
+            self.stdout.write("The copy is of an older ToolFlow. Run “manage.py migrate” before you start anything.")

@@ -1,0 +1,87 @@
+"""What else piles up and is of no use after a while: a little of it goes with every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import models, transaction
+from django.db.models import Q
+from django.utils.module_loading import import_string
+from django_q.models import Failure, Success
+
+from runs.models import ApiToken, BulkAction, DeliveryState, IdempotentRequest, RunExport, WebhookDelivery
+from runs.models.long_work import UNFINISHED
+
+BATCH = 100
+"""Rows deleted in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One kind of rows that go some days after they came to an end."""
+
+    name: str
+    """What they are, in the plural."""
+    days: int
+    find: Callable[[datetime], models.QuerySet[Any]]
+    """Those that came to an end before a moment."""
+
+    def find_due(self, now: datetime) -> models.QuerySet[Any]:
+        """Those that go now."""
+        return self.find(now - timedelta(days=self.days)).order_by()
+
+    def count(self, now: datetime) -> int:
+        """How many go now."""
+        return self.find_due(now).count()
+
+
+def list_leftovers() -> list[Leftover]:
+    """All kinds; see ``docs/retention.md``."""
+    return [
+        Leftover("webhook deliveries", 30, _find_deliveries),
+        Leftover("answers kept for Idempotency-Keys", 1, lambda limit: _before(IdempotentRequest, "created_at", limit)),
+        Leftover("bulk actions", 90, lambda limit: _before(BulkAction, "ended_at", limit)),
+        Leftover("exports", 90, _find_exports),
+        Leftover("expired and revoked API tokens", 90, _find_tokens),
+        Leftover("expired sign-ins", 0, lambda limit: _before(_find_session_model(), "expire_date", limit)),
+        Leftover("finished tasks of the queue", 30, lambda limit: _before(Success, "stopped", limit)),
+        Leftover("failed tasks of the queue", 30, lambda limit: _before(Failure, "stopped", limit)),
+    ]
+
+
+def clear(leftover: Leftover, *, now: datetime) -> Iterator[int]:
+    """Delete what is due of one kind, a batch with each step; gives how many rows each batch had."""
+    due = leftover.find_due(now)
+    while keys := list(due.values_list("pk", flat=True)[:BATCH]):
+        with transaction.atomic():
+            due.filter(pk__in=keys).delete()
+        yield len(keys)
+
+
+def _before(model: type[models.Model], column: str, limit: datetime) -> models.QuerySet[Any]:
+    rows: models.QuerySet[Any] = model._default_manager.filter(**{f"{column}__lt": limit})
+    return rows
+
+
+def _find_deliveries(limit: datetime) -> models.QuerySet[Any]:
+    return WebhookDelivery.objects.exclude(state=DeliveryState.WAITING).filter(ended_at__lt=limit)
+
+
+def _find_exports(limit: datetime) -> models.QuerySet[Any]:
+    # One whose reader went away may never have come to an end.
+    return RunExport.objects.filter(Q(ended_at__lt=limit) | Q(state__in=UNFINISHED, touched_at__lt=limit))
+
+
+def _find_tokens(limit: datetime) -> models.QuerySet[Any]:
+    tokens: models.QuerySet[Any] = ApiToken.objects.filter(Q(expiry__lt=limit) | Q(revoked_at__lt=limit))
+    return tokens
+
+
+def _find_session_model() -> type[models.Model]:
+    store: type[SessionStore] = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
+    return store.get_model_class()

@@ -1,0 +1,66 @@
+"""For how long the runs of a flow are kept, and which of them are due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from django.conf import settings
+
+from flows.models import Flow
+from runs.models import Run
+from runs.models.run import RunQuerySet
+
+
+class Part(Enum):
+    """What goes of a run: all of it, or what it read and wrote."""
+
+    RUNS = "runs"
+    OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Days from the end of a run; None keeps for ever."""
+
+    keep_days: int | None
+    keep_outputs_days: int | None
+
+    def find_days(self, part: Part) -> int | None:
+        return self.keep_days if part is Part.RUNS else self.keep_outputs_days
+
+    def find_limit(self, part: Part, now: datetime) -> datetime | None:
+        """The moment before which a run must have ended for ``part`` of it to go; None if it never does."""
+        days = self.find_days(part)
+        return None if days is None else now - timedelta(days=days)
+
+    def __str__(self) -> str:
+        runs, outputs = (_say_days(days) for days in (self.keep_days, self.keep_outputs_days))
+        return f"runs {runs}, outputs {outputs}"
+
+
+def read_policy(flow: Flow) -> Policy:
+    """What holds for a flow: its own numbers, else those of the installation. Outputs go with their run at last."""
+    keep = settings.TOOLFLOW_KEEP_DAYS if flow.keep_days is None else flow.keep_days
+    outputs = settings.TOOLFLOW_KEEP_OUTPUTS_DAYS if flow.keep_outputs_days is None else flow.keep_outputs_days
+    # Where both come at the same time, there is nothing to take away first.
+    return Policy(keep, None if outputs is None or (keep is not None and outputs >= keep) else outputs)
+
+
+def find_due(flow_id: int, part: Part, ended_before: datetime) -> list[RunQuerySet]:
+    """Runs of a flow whose ``part`` goes, those that ended first at the beginning: a query for each index they are on.
+
+    A run that statistics don't know yet stays: what it counts would be lost.
+    """
+    due = Run.objects.filter(flow_id=flow_id, ended_at__lt=ended_before, is_tallied=True).order_by("ended_at", "pk")
+    with_outputs = due.filter(outputs_removed_at__isnull=True)
+    if part is Part.OUTPUTS:
+        return [with_outputs]
+    return [due.filter(outputs_removed_at__isnull=False), with_outputs]
+
+
+def _say_days(days: int | None) -> str:
+    if days is None:
+        return "for ever"
+    return f"{days:,} day{'s' if days != 1 else ''}"

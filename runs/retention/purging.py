@@ -1,0 +1,182 @@
+"""Going through what is due, from batch to batch: each is a short transaction, and a crash loses none.
+
+What is due follows from the rows alone, so whoever comes next goes on where the last one stopped; two at a time share
+the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Count, Q, Sum
+
+from flows.models import Flow
+from runs.models import Run
+from runs.models.run import RunQuerySet
+from runs.retention.pacing import MOST, Pace
+from runs.retention.policy import Part, find_due, read_policy
+from runs.retention.removal import (
+    delete_attempts,
+    delete_runs,
+    find_day,
+    list_attempts,
+    note_purged,
+    remove_outputs,
+    remove_texts,
+)
+
+LOOK_AHEAD = 500
+"""Runs whose numbers are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing that is to be done to the runs of a flow."""
+
+    flow: Flow
+    part: Part
+    ended_before: datetime
+
+    def count(self) -> tuple[int, int]:
+        """How many runs are due, and how many attempts they have."""
+        runs = attempts = 0
+        for due in find_due(self.flow.pk, self.part, self.ended_before):
+            found = due.order_by().aggregate(runs=Count("pk"), attempts=Sum("attempt_count"))
+            runs, attempts = runs + found["runs"], attempts + (found["attempts"] or 0)
+        return runs, attempts
+
+    def list_run_ids(self) -> Iterator[int]:
+        """The numbers of all runs that are due."""
+        for due in find_due(self.flow.pk, self.part, self.ended_before):
+            yield from due.order_by("pk").values_list("pk", flat=True).iterator(2_000)
+
+
+@dataclass(slots=True)
+class Purged:
+    """What was taken away."""
+
+    runs: int = 0
+    attempts: int = 0
+    longest: float = 0.0
+    """Seconds of the longest transaction."""
+
+
+def list_tasks(*, now: datetime, flow: Flow | None = None) -> list[Task]:
+    """What policies ask for; that of ``flow`` alone, if one is given. Runs come first: their outputs go with them."""
+    flows = Flow.objects.order_by("name") if flow is None else [flow]
+    tasks = []
+    for part in (Part.RUNS, Part.OUTPUTS):
+        for one in flows:
+            limit = read_policy(one).find_limit(part, now)
+            if limit is not None:
+                tasks.append(Task(one, part, limit))
+    return tasks
+
+
+def purge(
+    task: Task,
+    *,
+    pace: Pace,
+    only: Sequence[int] | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+    report: Callable[[Purged], None] = lambda _purged: None,
+) -> Purged:
+    """Do ``task``, to the runs of ``only`` if they are given; ``report`` is told after each batch.
+
+    ``is_over`` says after a batch whether to leave the rest to the next call.
+    """
+    purged = Purged()
+    for batch in _batch(task, pace, only):
+        runs, attempts, taken = _purge_batch(task, batch)
+        purged.runs += runs
+        purged.attempts += attempts
+        purged.longest = max(purged.longest, taken)
+        report(purged)
+        pace.come_to_end(attempts=attempts, taken=taken)
+        if is_over():
+            break
+    return purged
+
+
+def _batch(task: Task, pace: Pace, only: Sequence[int] | None) -> Iterator[list[int]]:
+    """The runs that are due, in batches of as many attempts as the pace allows; a large run in parts, then alone."""
+    for found in _look_ahead(task) if only is None else _look_up(only):
+        sizes = list(found.values_list("pk", "attempt_count"))
+        batch: list[int] = []
+        attempts = 0
+        for run_id, count in sizes:
+            if batch and attempts + count > pace.attempts:
+                yield batch
+                batch, attempts = [], 0
+            if count > MOST:
+                _thin(task, run_id, pace)
+            batch.append(run_id)
+            attempts += count
+        if batch:
+            yield batch
+
+
+def _look_ahead(task: Task) -> Iterator[RunQuerySet]:
+    for due in find_due(task.flow.pk, task.part, task.ended_before):
+        rest = due
+        while found := list(rest.values_list("ended_at", "pk")[:LOOK_AHEAD]):
+            yield Run.objects.filter(pk__in=[pk for _, pk in found]).order_by("pk")
+            # Never back: what somebody else holds is his, or the next call's.
+            ended_at, pk = found[-1]
+            assert ended_at is not None, "Only ended runs are due."
+            rest = due.filter(Q(ended_at__gt=ended_at) | Q(pk__gt=pk), ended_at__gte=ended_at)
+
+
+def _look_up(run_ids: Sequence[int]) -> Iterator[RunQuerySet]:
+    for first in range(0, len(run_ids), LOOK_AHEAD):
+        yield Run.objects.filter(pk__in=list(run_ids[first : first + LOOK_AHEAD])).order_by("pk")
+
+
+def _purge_batch(task: Task, run_ids: Collection[int]) -> tuple[int, int, float]:
+    """Gives how many runs and attempts it was, and the seconds for which others had to wait."""
+    with transaction.atomic():
+        # Its turn has come: what was waited for that is nobody else's loss.
+        begin = time.monotonic()
+        held = _hold(task, run_ids)
+        attempts = 0
+        if held:
+            attempts = delete_runs(held) if task.part is Part.RUNS else remove_outputs(held)
+    return len(held), attempts, time.monotonic() - begin
+
+
+def _hold(task: Task, run_ids: Collection[int]) -> list[int]:
+    """Lock those of the runs that are still due and that nobody else is at."""
+    rows = Run.objects.filter(pk__in=run_ids, ended_at__lt=task.ended_before, is_tallied=True)
+    if task.part is Part.OUTPUTS:
+        rows = rows.filter(outputs_removed_at=None)
+    return list(rows.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
+
+
+def _thin(task: Task, run_id: int, pace: Pace) -> None:
+    """Do the same to the attempts of a large run part by part, so that no transaction is long."""
+    while True:
+        with transaction.atomic():
+            begin = time.monotonic()
+            if not _hold(task, [run_id]):
+                return
+            attempts = list_attempts(run_id, limit=pace.attempts, with_texts=task.part is Part.OUTPUTS)
+            if not attempts:
+                return
+            if task.part is Part.OUTPUTS:
+                remove_texts(attempts)
+            else:
+                _delete_some(task, run_id, attempts)
+        pace.come_to_end(attempts=len(attempts), taken=time.monotonic() - begin)
+
+
+def _delete_some(task: Task, run_id: int, attempts: Collection[int]) -> None:
+    delete_attempts(attempts)
+    ended_at = Run.objects.values_list("ended_at", flat=True).get(pk=run_id)
+    assert ended_at is not None, "Only ended runs are due."
+    # From now on its day can't be counted again.
+    note_purged(Counter({(task.flow.pk, find_day(ended_at)): 0}))

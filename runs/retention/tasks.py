@@ -1,0 +1,54 @@
+"""What the queue calls: retention a moment at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from django.utils import timezone
+from django_q.tasks import async_task
+
+from runs.retention.leftovers import clear, list_leftovers
+from runs.retention.pacing import Pace
+from runs.retention.purging import list_tasks, purge
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 5.0
+"""Seconds of one message. One worker process of a host is left for sweeps, and these messages share it."""
+TASK = "runs.retention.tasks.purge_due"
+
+
+def purge_due() -> str:
+    """Take away what is due, for a moment, and send another message if more is left. The queue's schedule runs it.
+
+    Gives a sentence for the queue's own log.
+    """
+    until = time.monotonic() + PATIENCE
+
+    def is_over() -> bool:
+        return time.monotonic() >= until
+
+    now, pace = timezone.now(), Pace()
+    runs = rows = 0
+    for task in list_tasks(now=now):
+        runs += purge(task, pace=pace, is_over=is_over).runs
+        if is_over():
+            break
+    for leftover in list_leftovers():
+        if is_over():
+            break
+        for count in clear(leftover, now=now):
+            rows += count
+            if is_over():
+                break
+    if is_over():
+        _pass_on()
+    return f"Retention took away {runs} runs or their outputs, and {rows} other rows."
+
+
+def _pass_on() -> None:
+    try:
+        async_task(TASK)
+    except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
+        logger.warning("The queue's broker can't be reached; retention goes on within the hour: %s", error)

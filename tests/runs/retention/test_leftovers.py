@@ -1,0 +1,68 @@
+"""What piles up beside runs goes after a while, and not before."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from runs.models import IdempotentRequest, RunExport, WebhookDelivery, WorkState
+from runs.retention.leftovers import clear, list_leftovers
+from tests.runs.builders import make_run
+
+pytestmark = pytest.mark.django_db
+
+
+def clear_all() -> dict[str, int]:
+    now = timezone.now()
+    found = {leftover.name: sum(clear(leftover, now=now)) for leftover in list_leftovers()}
+    return {name: count for name, count in found.items() if count}
+
+
+def test_deliveries_go_a_month_after_they_ended_and_never_while_they_wait() -> None:
+    run, now = make_run(), timezone.now()
+    for days, state in ((31, "delivered"), (31, "failed"), (29, "delivered"), (31, "waiting")):
+        WebhookDelivery.objects.create(
+            run=run,
+            event="run.succeeded",
+            url=f"https://{days}-{state}.example/",
+            host="a",
+            state=state,
+            ended_at=now - timedelta(days=days) if state != "waiting" else None,
+        )
+    assert clear_all() == {"webhook deliveries": 2}
+    assert WebhookDelivery.objects.count() == 2
+
+
+def test_answers_to_idempotent_requests_go_after_a_day() -> None:
+    user = User.objects.create(username="automator")
+    old, new = (IdempotentRequest.objects.create(user=user, key=key, fingerprint="x") for key in ("old", "new"))
+    IdempotentRequest.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=25))
+    assert clear_all() == {"answers kept for Idempotency-Keys": 1}
+    assert IdempotentRequest.objects.get() == new
+
+
+def test_exports_go_also_those_whose_reader_went_away() -> None:
+    long_ago = timezone.now() - timedelta(days=91)
+    for state, ended_at in ((WorkState.DONE, long_ago), (WorkState.WORKING, None)):
+        export = RunExport.objects.create(
+            token=uuid4(), format="csv", state=state, newest=1, oldest=1, position=1, ended_at=ended_at
+        )
+        RunExport.objects.filter(pk=export.pk).update(touched_at=long_ago)
+    RunExport.objects.create(token=uuid4(), format="csv", newest=1, oldest=1, position=1)
+    assert clear_all() == {"exports": 2}
+
+
+def test_sign_ins_that_expired_go() -> None:
+    store: type[SessionStore] = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
+    for seconds in (-60, 60):
+        session = store()
+        session.set_expiry(seconds)
+        session.save()
+    assert clear_all() == {"expired sign-ins": 1}
