@@ -14,6 +14,7 @@ from concurrent.futures import wait as wait_for
 
 from django.db import connections
 from django.http import HttpRequest, JsonResponse
+from django.utils.log import log_response
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from django_q.brokers import get_broker
@@ -42,7 +43,11 @@ def show_ready(request: HttpRequest) -> JsonResponse:
     found = readiness.read()
     is_ready = all(found.values())
     document = {name: _name_state(is_well) for name, is_well in {"status": is_ready, **found}.items()}
-    return JsonResponse(document, status=200 if is_ready else 503)
+    response = JsonResponse(document, status=200 if is_ready else 503)
+    if not is_ready:
+        # Else each probe would be an error in the log, every few seconds. What is away is told once, below.
+        log_response("Not ready.", response=response, request=request, logger=logger, level="debug")
+    return response
 
 
 def _name_state(is_well: bool) -> str:
@@ -76,30 +81,44 @@ class Readiness:
         self._parts = parts
         self._threads = ThreadPoolExecutor(max_workers=max(1, len(parts)), thread_name_prefix="readiness")
         self._lock = threading.Lock()
-        self._looks: dict[str, tuple[float, Future[bool]]] = {}
+        self._looks: dict[str, tuple[float, Future[str]]] = {}
+        self._away: set[str] = set()
+        """What was told to be away."""
 
     def read(self) -> dict[str, bool]:
         """By part whether it is well. Takes ``PATIENCE`` at most."""
         looks = {name: self._look(name) for name in self._parts}
         done, _ = wait_for(looks.values(), timeout=PATIENCE)
-        return {name: look in done and look.result() for name, look in looks.items()}
+        late = f"no answer within {PATIENCE:g} seconds"
+        problems = {name: look.result() if look in done else late for name, look in looks.items()}
+        self._tell({name: problem for name, problem in problems.items() if problem})
+        return {name: not problem for name, problem in problems.items()}
 
-    def _look(self, name: str) -> Future[bool]:
+    def _tell(self, problems: Mapping[str, str]) -> None:
+        """Log what changed; what goes on is told by each answer."""
+        with self._lock:
+            gone, back, self._away = problems.keys() - self._away, self._away - problems.keys(), set(problems)
+        for name in sorted(gone):
+            logger.warning("Not ready: the %s is away. (%s)", name, problems[name])
+        for name in sorted(back):
+            logger.warning("The %s is there again.%s", name, "" if problems else " Ready.")
+
+    def _look(self, name: str) -> Future[str]:
         """The look at a part that is under way or fresh, or a new one."""
         with self._lock:
             begun_at, look = self._looks.get(name, (0.0, None))
             if look is None or (look.done() and time.monotonic() - begun_at >= FRESH):
-                look = self._threads.submit(_try_look, name, self._parts[name])
+                look = self._threads.submit(_try_look, self._parts[name])
                 self._looks[name] = time.monotonic(), look
             return look
 
 
-def _try_look(name: str, look: Callable[[], bool]) -> bool:
+def _try_look(look: Callable[[], bool]) -> str:
+    """Why a part is away; empty if it is well."""
     try:
-        return look()
+        return "" if look() else "nothing was heard of it lately"
     except Exception as error:  # noqa: BLE001  # whatever keeps a part from answering, it is away
-        logger.warning("The %s is not ready: %s", name, error)
-        return False
+        return " ".join(str(error).split()) or type(error).__name__
     finally:
         # The next look is seconds away, and this thread does nothing else.
         connections.close_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from decimal import Decimal
 from typing import Any
@@ -25,6 +26,12 @@ _SENTENCES: dict[str, Any] = {
     "null": "This must not be null.",
     "blank": "This must not be empty.",
 }
+_HALF = re.compile("[\ud800-\udfff]")
+# An address as RFC 3986 has it, of what webhooks may be sent to. The port is looked at besides.
+_PART = r"([A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+_HOST = r"([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])"
+_ADDRESS = rf"https?://{_HOST}(:[1-9][0-9]{{0,4}})?([/?]{_PART})?(#{_PART})?"
+_NOT_OF_ADDRESSES = re.compile(r"[^!#$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]|%(?![0-9A-Fa-f]{2})")
 _AMOUNT = re.compile(rf"[0-9]{{1,7}}(\.[0-9]{{1,{COST_PLACES}}})?")
 
 
@@ -45,6 +52,11 @@ class TextField(serializers.CharField):
         """The text. Raises ``ValidationError`` for everything else."""
         if not isinstance(data, str):
             raise serializers.ValidationError(f"This must be text, got {describe_type(data)}.")
+        # Else the framework’s own validators would say it.
+        if "\x00" in data:
+            self.fail("null_characters_not_allowed")
+        if half := _HALF.search(data):
+            self.fail("surrogate_characters_not_allowed", code_point=ord(half[0]))
         return super().to_internal_value(data)
 
 
@@ -185,7 +197,7 @@ class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
     {
         "type": "string",
         "format": "uri",
-        "pattern": r"^https?://[A-Za-z0-9][A-Za-z0-9.-]*(:[1-9][0-9]{0,3})?([/?][!-\[\]-~]*)?$",
+        "pattern": f"^{_ADDRESS}$",
         "maxLength": MOST_BYTES,
         "examples": ["https://example.com/hooks/toolflow"],
     }
@@ -199,11 +211,29 @@ class WebhookField(TextField):
     def to_internal_value(self, data: Any) -> str:
         """The address. Raises ``ValidationError`` for what is none."""
         url = super().to_internal_value(data)
+        if found := _NOT_OF_ADDRESSES.search(url):
+            raise serializers.ValidationError(
+                f"“{ascii(found[0])[1:-1]}” can’t stand in an address as it is; write it as %XX, or the host as xn--…."
+            )
         try:
             check_webhook_url(url)
         except ValueError as error:
             raise serializers.ValidationError(str(error)) from None
+        if not re.fullmatch(_ADDRESS, url) or not _has_real_host(url):
+            raise serializers.ValidationError("This is no address, such as https://example.com/hooks/toolflow.")
         return url
+
+
+def _has_real_host(url: str) -> bool:
+    """Whether what stands in brackets is an address of IPv6, of which the pattern knows the letters only."""
+    found = re.match(r"https?://\[([^]]*)]", url)
+    if found is None:
+        return True
+    try:
+        ipaddress.IPv6Address(found[1])
+    except ValueError:
+        return False
+    return True
 
 
 def _show(data: Any) -> str:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import re
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,8 @@ RETRY = 3000
 """Milliseconds after which a reader whose stream broke off should ask again."""
 MOST_STREAMS = 200
 """Streams that one process has open."""
+MOMENT = 10.0
+"""Seconds for which a stream has its place before it begins: one whose reader left meanwhile never does."""
 PART = 20
 """Attempts that are read at a time: outputs may be large."""
 
@@ -87,11 +90,16 @@ class RunEvents:
         self._links = links
         self._state = state
         self._position = position
+        self._begins_by = time.monotonic() + MOMENT
+        self._has_begun = False
         with self._counting:
-            if len(self._open) >= MOST_STREAMS:
+            if sum(stream._has_place() for stream in self._open) >= MOST_STREAMS:
                 raise TooManyStreamsError
-            # Held weakly: one whose answer never gets on its way is not counted for ever.
+            # Held weakly: nobody closes one whose reader left before its answer got on its way.
             self._open.add(self)
+
+    def _has_place(self) -> bool:
+        return self._has_begun or time.monotonic() < self._begins_by
 
     def close(self) -> None:
         """Make room for another stream. Django calls it when the answer is sent, or its reader is gone."""
@@ -99,6 +107,7 @@ class RunEvents:
             self._open.discard(self)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        self._has_begun = True
         try:
             yield f"retry: {RETRY}\n\n".encode()
             async with listen_to_run(self._run_id, self._state) as listener:
@@ -151,7 +160,7 @@ class RunEvents:
         return [self._links.complete_attempt(self._run_id, build_attempt(row)) for row in rows]
 
     def _read_run(self) -> dict[str, Any] | None:
-        for document in RunDocuments(has_attempts=False).read([self._run_id]):
+        for document in RunDocuments(has_attempts=False, has_address=self._links.has_address).read([self._run_id]):
             return self._links.complete_run(document)
         return None
 

@@ -18,7 +18,7 @@ from flows.engine.spec_check import freeze_schemas
 from flows.models import Flow
 from runs.api.flow_reading import read_flow_document
 from runs.api.problems import InvalidBody
-from runs.api.reading import StrictSerializer
+from runs.api.reading import StrictSerializer, read_body
 from runs.stored_history import load_history
 from runs.submission import default_model_settings
 from runs.try_out.basis import Basis, BasisError, base_on_run, base_on_texts, find_run
@@ -41,9 +41,7 @@ class Trial:
     @classmethod
     def read(cls, request: Request, kind: type[StrictSerializer]) -> Self:
         """Read a body of that kind. Raises ``InvalidBody`` with all that is wrong."""
-        body = kind(data=request.data)
-        body.is_valid(raise_exception=True)
-        values: Mapping[str, Any] = body.validated_data
+        values: Mapping[str, Any] = read_body(kind, request)
         spec = read_flow_document(values["document"], "/document")
         spec = freeze_schemas(spec, registry).resolve(default_model_settings())
         index: int = values["step"]

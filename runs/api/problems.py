@@ -10,12 +10,14 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import Error as DatabaseError
 from django.http import Http404
+from django.utils.log import log_response
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from flows.engine.errors import Problem, ProblemsError
 from flows.engine.json_value import format_pointer
+from runs.request_id import read_request_id
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 100
@@ -79,6 +81,7 @@ KINDS = {
     HTTPStatus.NOT_FOUND: "not-found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
     HTTPStatus.NOT_ACCEPTABLE: "not-acceptable",
+    HTTPStatus.LENGTH_REQUIRED: "length-required",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too-large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",
     HTTPStatus.TOO_MANY_REQUESTS: "throttled",
@@ -98,12 +101,17 @@ def build_document(
         "status": int(status),
         "detail": detail,
     }
+    if (request_id := read_request_id()) is not None:
+        document["request_id"] = request_id
     if errors:
         document["errors"] = [_write_error(error, status) for error in errors[:MOST_ERRORS]]
     return document
 
 
-_TITLES = {HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content"}
+_TITLES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Content Too Large",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content",
+}
 """Where Python's phrase is an older one."""
 
 
@@ -127,7 +135,12 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
     document = build_document(
         HTTPStatus(problem.status_code), problem.sentence, kind=problem.kind, errors=problem.errors
     )
-    return Response(document, status=problem.status_code, headers=problem.headers, content_type=MEDIA_TYPE)
+    response = Response(document, status=problem.status_code, headers=problem.headers, content_type=MEDIA_TYPE)
+    if isinstance(error, ApiProblem) and problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        # No fault: that this server can’t stream, or has enough streams open. Django would call it an error each time.
+        request = context["request"]._request
+        log_response("%s: %s", error.kind, request.path, response=response, request=request, logger=_log, level="info")
+    return response
 
 
 def _translate(error: Exception) -> ApiProblem:
@@ -144,6 +157,8 @@ def _translate(error: Exception) -> ApiProblem:
             return InvalidBody(list(_flatten(error.detail, ())))
         case exceptions.Throttled():
             return _throttle(error)
+        case exceptions.MethodNotAllowed() | exceptions.NotAcceptable() | exceptions.UnsupportedMediaType():
+            return _of_status(HTTPStatus(error.status_code), _REFUSALS[type(error)])
         case exceptions.APIException():
             challenge = getattr(error, "auth_header", None)
             headers = {"WWW-Authenticate": str(challenge)} if challenge else {}
@@ -154,6 +169,14 @@ def _translate(error: Exception) -> ApiProblem:
             _log.error("The database refused.", exc_info=error)
             return _of_status(HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon.")
     return _of_status(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
+
+
+_REFUSALS: Mapping[type[Exception], str] = {
+    exceptions.MethodNotAllowed: "This address doesn’t take this method; the header “Allow” names those that it takes.",
+    exceptions.NotAcceptable: "Nothing that the header “Accept” names is given here; ask for application/json or */*.",
+    exceptions.UnsupportedMediaType: "The header “Content-Type” names nothing that is read here; send "
+    "application/json, or YAML where the reference says so.",
+}
 
 
 def _of_status(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> ApiProblem:
@@ -170,7 +193,7 @@ def _flatten(detail: Any, path: tuple[str | int, ...]) -> Iterable[Problem]:
     """What serializers found, by JSON pointer."""
     if isinstance(detail, Mapping):
         for name, inner in detail.items():
-            yield from _flatten(inner, path if name == "non_field_errors" else (*path, name))
+            yield from _flatten(inner, (*path, name))
     elif isinstance(detail, list) and any(isinstance(item, Mapping | list) for item in detail):
         for index, inner in enumerate(detail):
             yield from _flatten(inner, (*path, index))

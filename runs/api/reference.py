@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from flows.engine.json_value import dump_json
 from runs.api.problems import MEDIA_TYPE as PROBLEM_TYPE
+from runs.api.reference_parts import Answer, Field, Operation, Section, Shape
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -25,73 +25,6 @@ NULL = "Null"
 LIMITS = {"minimum": "from", "maximum": "to", "maxLength": "length to", "default": "by default"}
 
 _OBJECT_PLACE = "#/components/schemas/"
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A parameter, or a field of an object."""
-
-    name: str
-    place: str
-    kind: SafeString
-    is_required: bool
-    description: SafeString
-    choices: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What an operation answers with one status."""
-
-    status: str
-    kind: SafeString
-    description: SafeString
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What one method of one address does."""
-
-    name: str
-    method: str
-    path: str
-    summary: str
-    description: SafeString
-    parameters: Sequence[Field]
-    body: SafeString
-    answers: Sequence[Answer]
-    problems: Sequence[Answer]
-    curl: str
-    can_be_tried: bool
-
-    @property
-    def choosable(self) -> list[Field]:
-        """The parameters that an address has."""
-        return [field for field in self.parameters if field.place in {"path", "query"}]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The operations with one tag."""
-
-    name: str
-    description: SafeString
-    operations: Sequence[Operation]
-
-    @property
-    def anchor(self) -> str:
-        """What a link to it ends with."""
-        return "tag-" + re.sub(r"\W+", "-", self.name.lower())
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """An object that operations take or give, or the values that a field may have."""
-
-    name: str
-    description: SafeString
-    fields: Sequence[Field]
-    choices: Sequence[str]
 
 
 class Reference:
@@ -114,6 +47,9 @@ class Reference:
         for path, methods in self._schema["paths"].items():
             for method, operation in methods.items():
                 by_tag.setdefault(operation["tags"][0], []).append(self._read_operation(path, method, operation))
+        for name, methods in self._schema.get("webhooks", {}).items():
+            for method, operation in methods.items():
+                by_tag.setdefault(operation["tags"][0], []).append(self._read_webhook(name, method, operation))
         told = {tag["name"]: tag["description"] for tag in self._schema.get("tags", ())}
         return [Section(name, write_text(told.get(name, "")), found) for name, found in by_tag.items() if found]
 
@@ -148,7 +84,24 @@ class Reference:
             answers=[answer for answer in answers if answer.status < "4"],
             problems=[answer for answer in answers if answer.status >= "4"],
             curl=self._write_curl(path, method.upper(), operation, contents),
-            can_be_tried=method == "get" and JSON in success.get("content", {}),
+            can_be_tried=JSON in success.get("content", {}),
+            sample=dump_json(json.loads(self._write_body(contents[JSON])), indent=2) if JSON in contents else "",
+        )
+
+    def _read_webhook(self, name: str, method: str, operation: Mapping[str, Any]) -> Operation:
+        """What the API sends, and how it takes the answers of others."""
+        return Operation(
+            name=operation["operationId"],
+            method=method.upper(),
+            path=name,
+            summary=operation["summary"],
+            description=write_text(operation["description"]),
+            parameters=[self._read_parameter(parameter) for parameter in operation["parameters"]],
+            body=self._write_contents(operation["requestBody"]["content"]),
+            answers=[self._read_answer(status, answer) for status, answer in operation["responses"].items()],
+            problems=(),
+            curl="",
+            can_be_tried=False,
         )
 
     def _read_parameter(self, parameter: Mapping[str, Any]) -> Field:

@@ -20,6 +20,7 @@ from flows.engine.spec import COST_PLACES
 from runs.api.access import CANCEL_RUNS, SEE_RUNS, START_RUNS
 from runs.api.idempotency import answer_once, idempotent
 from runs.api.problems import Conflict
+from runs.api.reading import read_body
 from runs.api.run_actions_schema import (
     APPLIED,
     LOCATION,
@@ -32,11 +33,12 @@ from runs.api.run_actions_schema import (
     StartedRunsSerializer,
 )
 from runs.api.run_links import RunLinks
-from runs.api.run_orders import prepare_again, prepare_many, prepare_run, read_body
+from runs.api.run_orders import prepare_again, prepare_many, prepare_run
 from runs.api.runs_schema import RunSerializer
 from runs.api.schema_parts import IDEMPOTENCY_KEY, PREFER, problem_responses
 from runs.api.view import ApiView
 from runs.api.waiting import read_wait, wait_for_end
+from runs.cancellation import cancel_run
 from runs.documents import RunDocuments, build_summary
 from runs.models import Run
 from runs.submission import store_runs
@@ -123,7 +125,7 @@ class RunCancel(ApiView):
         run = Run.objects.filter(pk=run_id).first()
         if run is None:
             raise Http404
-        if not run.request_cancel():
+        if not cancel_run(run=run):
             raise Conflict("run-ended", f"Run {run_id} has ended already: it {_SAY_END[run.status]}.")
         headers = {} if run.has_ended else {"Retry-After": "1"}
         return Response(_read_document(request, run_id), HTTPStatus.ACCEPTED, headers=headers)
@@ -188,13 +190,14 @@ def _describe_new(request: Request, run: Run) -> dict[str, Any]:
     if run.cost_budget is not None:
         # With as many places as its column has.
         row["cost_budget"] = run.cost_budget.quantize(Decimal(10) ** -COST_PLACES)
-    return RunLinks(request).complete_run(build_summary(SimpleNamespace(**row)))
+    return RunLinks(request).complete_run(build_summary(SimpleNamespace(**row), has_address=True))
 
 
 def _read_document(request: Request, run_id: int, *, has_attempts: bool = False) -> dict[str, Any]:
     """The run as it is read at its own address. Raises ``Http404`` if it is gone."""
-    for document in RunDocuments(has_attempts=has_attempts).read([run_id]):
-        return RunLinks(request).complete_run(document)
+    links = RunLinks(request)
+    for document in RunDocuments(has_attempts=has_attempts, has_address=links.has_address).read([run_id]):
+        return links.complete_run(document)
     raise Http404
 
 

@@ -9,7 +9,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
-from flows.engine.json_value import describe_type, parse_pointer
+from flows.engine.json_value import describe_type
 from flows.engine.spec import MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
 from runs.api.body_fields import (
     AmountField,
@@ -21,7 +21,6 @@ from runs.api.body_fields import (
     WebhookField,
     WholeNumberField,
 )
-from runs.api.problems import InvalidBody
 from runs.api.reading import StrictSerializer
 
 MOST_RUNS = 1_000
@@ -96,14 +95,10 @@ class OneOfManySerializer(StrictSerializer):
     metadata = ObjectField(required=False, allow_null=True, help_text=_METADATA)
 
     def to_internal_value(self, data: Any) -> Any:
-        """The values. Raises ``ValidationError``, so that it is known which one of the runs it is about."""
+        """The values. Raises ``ValidationError`` with all that is wrong."""
         if not isinstance(data, Mapping):
             raise serializers.ValidationError(f"A run must be an object with an input, got {describe_type(data)}.")
-        try:
-            return super().to_internal_value(data)
-        except InvalidBody as error:
-            found = {parse_pointer(problem.path)[0]: [problem.message] for problem in error.errors}
-            raise serializers.ValidationError(found) from None
+        return super().to_internal_value(data)
 
 
 class ManyRunsField(serializers.ListField):

@@ -7,15 +7,23 @@ from typing import Any
 from django.urls import reverse
 from rest_framework.request import Request
 
+from runs.api.access import START_RUNS
+from runs.models import ApiToken
+
 
 class RunLinks:
-    """Adds ``url`` and ``page_url`` to documents, as absolute addresses of the host that was asked."""
+    """Adds ``url`` and ``page_url`` to documents, as absolute addresses of the host that was asked.
+
+    ``has_address`` is whether whoever asks is shown the addresses of webhooks.
+    """
 
     def __init__(self, request: Request) -> None:
         # Resolved once: to reverse the address of each attempt takes longer than to read it.
         self._runs = request.build_absolute_uri(reverse("api:run-list"))
         page = request.build_absolute_uri(reverse("runs:page", args=[0]))
         self._before, _, self._behind = page.rpartition("0")
+        # Whoever may give runs an address may know those that others gave; they may hold a key.
+        self.has_address = _may_start_runs(request)
 
     def link_run(self, run_id: int) -> str:
         """Where a run is read."""
@@ -52,3 +60,9 @@ class RunLinks:
         # Step 0 stands at the top of the page.
         document["page_url"] = self.link_page(run_id) + (f"#s{step}a{number}" if step else "")
         return document
+
+
+def _may_start_runs(request: Request) -> bool:
+    token = request.auth
+    is_in_scope = not isinstance(token, ApiToken) or token.allows(START_RUNS.scope)
+    return is_in_scope and bool(request.user.has_perm(START_RUNS.permission))

@@ -13,9 +13,10 @@ from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import SEE_RUNS
 from runs.api.problems import Conflict, InvalidBody
-from runs.api.reading import StrictSerializer
+from runs.api.reading import read_body
 from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer
 from runs.models import Priority, Run
+from runs.models.run import REMOVED_INPUT
 from runs.run_options import find_label_problems
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
 
@@ -65,6 +66,8 @@ def prepare_again(request: Request, run_id: int) -> list[Run]:
     source = Run.objects.select_related("flow__live_version", "version").filter(pk=run_id).first()
     if source is None:
         raise Http404
+    if source.outputs_removed_at is not None and "input" not in body:
+        raise Conflict("outputs-removed", f"Run {run_id} can’t be run again: {REMOVED_INPUT} Give an input.")
     version = _choose_version(source, body.get("version", "same"))
     terms = {
         "priority": Priority(source.priority),
@@ -80,14 +83,6 @@ def prepare_again(request: Request, run_id: int) -> list[Run]:
         if "input" not in body:
             problems = [_blame_version(problem, source, version) for problem in problems]
         raise InvalidBody(problems) from error
-
-
-def read_body(kind: type[StrictSerializer], request: Request) -> dict[str, Any]:
-    """What a body says, by name. Raises ``InvalidBody`` and ``ValidationError``."""
-    serializer = kind(data=request.data)
-    serializer.is_valid(raise_exception=True)
-    found: dict[str, Any] = serializer.validated_data
-    return found
 
 
 def _find_flow(body: dict[str, Any]) -> tuple[Flow, FlowVersion | None]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.http import QueryDict
-from django.utils.datastructures import MultiValueDict
 
 from flows.engine.errors import Problem
 from flows.engine.issues import Severity
+from runs import run_filters
 from runs.api.paging import shorten
 from runs.api.problems import InvalidQuery
 from runs.documents import Shown
-from runs.run_filters import RunFilters, read_filters
+from runs.run_filters import RunFilters
 from runs.run_filters.filters import PARAMETERS
 
 READING = ("attempts", "usage", "min_severity")
@@ -25,13 +25,6 @@ FLAGS = ("true", "false")
 SEVERITIES = tuple(severity.value for severity in Severity)
 LONGEST_TEXT = 200
 """Characters of a code or an audit’s name, as issues hold them."""
-
-# Pages show a list all the same, and say so at the end of their sentence; here a problem is an error.
-_CONSEQUENCE = re.compile(
-    r"(?:; (?:it is|the filter is) left out"
-    r"|(?:; r|\. R)uns (?:of (?:all [a-z ]+|everybody) are shown|are shown whatever [a-z ]+)"
-    r"|\. All runs are shown|\. Nothing was searched for)\.$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +38,13 @@ class RunReading:
 def find_filters(query: QueryDict) -> tuple[RunFilters, list[Problem]]:
     """The filters that a query asks for, and what is wrong with its parameters, each by name.
 
-    Costs a query for each of flow, version and user that is named, and as many again if something is wrong.
+    Costs a query for each of flow, version and user that is named. Pages show a list all the same where a filter makes
+    no sense, and say so; here it is an error.
     """
     empty = [name for name in PARAMETERS if name in query and not "".join(query.getlist(name)).strip()]
-    problems = [_describe_empty(name) for name in empty]
-    filters, sentences = read_filters(query)
-    if sentences:
-        problems += _name_parameters(query)
-    return filters, problems
-
-
-def _name_parameters(query: QueryDict) -> Iterator[Problem]:
-    """Ask for each filter by itself, or with what it depends on: the sentences don’t say which one is meant."""
-    wrong: set[str] = set()
-    for name in PARAMETERS:
-        others = [other for other in _DEPENDS_ON.get(name, ()) if other in query]
-        if name not in query or not wrong.isdisjoint(others):
-            continue
-        _, sentences = read_filters(MultiValueDict({one: query.getlist(one) for one in (*others, name)}))
-        if sentences:
-            wrong.add(name)
-            yield Problem(name, _CONSEQUENCE.sub(".", sentences[0]))
-
-
-_DEPENDS_ON = {"version": ("flow",), "to": ("from",)}
+    filters, problems = run_filters.find_filters(query)
+    wrong = [Problem(problem.parameter, problem.fact) for problem in problems]
+    return filters, [*map(_describe_empty, empty), *wrong]
 
 
 def read_reading(query: QueryDict) -> RunReading:

@@ -56,7 +56,9 @@ class RunList(CreateRun, ApiView):
         page = _cut_page(found, paging)
         links = RunLinks(request)
         rows = load_run_rows(page.rows, has_input=False)
-        return answer_page(request, page, [links.complete_run(build_summary(row)) for row in rows])
+        return answer_page(
+            request, page, [links.complete_run(build_summary(row, has_address=links.has_address)) for row in rows]
+        )
 
 
 def _cut_page(found: FoundRuns, paging: Paging[int]) -> Page[int]:
@@ -100,9 +102,10 @@ class RunDetail(RunPart):
 def find_run(request: Request, run_id: int) -> dict[str, Any]:
     """The document of a run as the query of ``request`` wants it. Raises ``InvalidQuery`` and ``Http404``."""
     reading = read_reading(request.query_params)
-    documents = RunDocuments(has_attempts=reading.has_attempts, shown=reading.shown)
+    links = RunLinks(request)
+    documents = RunDocuments(has_attempts=reading.has_attempts, shown=reading.shown, has_address=links.has_address)
     for document in documents.read([run_id]):
-        return RunLinks(request).complete_run(document)
+        return links.complete_run(document)
     raise Http404
 
 

@@ -179,12 +179,21 @@ class RunSummarySerializer(serializers.Serializer[Any]):
     token_budget = serializers.IntegerField(allow_null=True, help_text="Tokens that it may use.")
     cost_budget = serializers.RegexField(_COST, allow_null=True, help_text="USD that it may cost.")
     time_limit = serializers.IntegerField(allow_null=True, help_text="Seconds that it may take from its start.")
-    webhook_url = serializers.CharField(allow_null=True, help_text="Who is told when it has ended.")
+    webhook_url = serializers.CharField(
+        allow_null=True,
+        help_text="Who is told when it has ended. Without the permission to start runs, or the scope for it, "
+        "only the host is shown: the rest may hold a key.",
+    )
     started_by = serializers.CharField(allow_null=True, help_text="The user who started it.")
     created_at = serializers.DateTimeField(help_text="UTC.")
     started_at = serializers.DateTimeField(allow_null=True, help_text="UTC; null while it is queued.")
     ended_at = serializers.DateTimeField(allow_null=True, help_text="UTC; null until it has ended.")
     duration = serializers.FloatField(allow_null=True, help_text="Seconds from its start to its end.")
+    outputs_removed_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="UTC; since when retention has left only figures of it: inputs, outputs and requests are null, texts "
+        "of issues and errors are empty. Null while all is there.",
+    )
     step_count = serializers.IntegerField(min_value=0, help_text="Steps of the flow, without the input.")
     steps_passed = serializers.IntegerField(min_value=0, help_text="Steps that passed.")
     attempt_count = serializers.IntegerField(min_value=0, help_text="Attempts of all steps.")
@@ -198,7 +207,7 @@ class RunSummarySerializer(serializers.Serializer[Any]):
 class RunSerializer(RunSummarySerializer):
     """A run, whole."""
 
-    input = serializers.JSONField(help_text="What it was started with.")
+    input = serializers.JSONField(help_text="What it was started with; null once its outputs were removed.")
     steps = serializers.ListField(
         child=StepSerializer(), required=False, help_text="In their order; left out with `attempts=none`."
     )

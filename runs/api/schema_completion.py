@@ -14,10 +14,11 @@ from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from runs.api.problems import KINDS, MEDIA_TYPE
 from runs.api.schema_parts import PROBLEMS
+from runs.api.schema_webhooks import describe_webhooks
 
 ANY_REQUEST = (400, 401, 403, 406, 429, 503)
 """What every endpoint can answer, whatever it does."""
-REQUEST_WITH_BODY = (413, 415, 422)
+REQUEST_WITH_BODY = (411, 413, 415, 422)
 METHODS_WITH_BODY = ("post", "put", "patch")
 
 DONE = {200: "What was asked for.", 201: "It was made.", 202: "It was taken in, and goes on."}
@@ -40,6 +41,18 @@ _HEADERS: dict[int, dict[str, tuple[str, dict[str, Any]]]] = {
     401: {"WWW-Authenticate": ("How to sign in: `Bearer`.", {"type": "string"})},
     429: {"Retry-After": ("Seconds until the next request is let through.", {"type": "integer", "minimum": 0})},
 }
+
+QUOTA_HEADERS = {
+    "RateLimit-Policy": (
+        "How many requests there may be in how many seconds: `q` and `w`. Reading and writing are counted apart.",
+        '"reads";q=12000;w=60',
+    ),
+    "RateLimit": (
+        "How many of them are left, and in how many seconds all will be there again: `r` and `t`.",
+        '"reads";r=11997;t=41',
+    ),
+}
+"""Headers of every answer to somebody who could be told apart, with an example each."""
 
 
 class ApiTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # it registers itself
@@ -108,7 +121,7 @@ def know_choices_by_values(result: dict[str, Any], **context: Any) -> dict[str, 
 
 
 def complete_schema(result: dict[str, Any], **context: Any) -> dict[str, Any]:
-    """Add to each operation the problems that every endpoint can answer; all are problem documents."""
+    """Add to each operation the problems and headers that every endpoint can answer with, and the webhooks."""
     used = set()
     for method, operation in _list_operations(result):
         for parameter in operation.get("parameters", ()):
@@ -127,6 +140,16 @@ def complete_schema(result: dict[str, Any], **context: Any) -> dict[str, Any]:
                 answers[str(status)] = {"description": told, **_PROBLEM}
         operation["responses"] = dict(sorted(answers.items()))
     result["components"]["responses"] = {_Names.by_status[status]: _describe(status) for status in sorted(used)}
+    result["components"]["headers"] = {
+        name: {"description": description, "schema": {"type": "string", "examples": [example]}}
+        for name, (description, example) in QUOTA_HEADERS.items()
+    }
+    answers = [answer for _, operation in _list_operations(result) for answer in operation["responses"].values()]
+    for answer in (*answers, *result["components"]["responses"].values()):
+        if "$ref" not in answer:
+            told = {name: {"$ref": f"#/components/headers/{name}"} for name in QUOTA_HEADERS}
+            answer["headers"] = {**answer.get("headers", {}), **told}
+    describe_webhooks(result)
     return result
 
 

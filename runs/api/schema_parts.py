@@ -17,6 +17,7 @@ PROBLEMS = {
     405: "The address knows no such method.",
     406: "The Accept header names nothing that can be answered.",
     409: "What is asked for doesn’t fit what is: the detail says why.",
+    411: "The body came in chunks, and this server needs a `Content-Length`.",
     412: "It has changed since it was read.",
     413: "The body is too large.",
     415: "The Content-Type header names nothing that can be read here.",
@@ -45,6 +46,9 @@ class ProblemSerializer(serializers.Serializer[Any]):
     title = serializers.CharField(help_text="The status in words.")
     status = serializers.IntegerField(help_text="The HTTP status.")
     detail = serializers.CharField(help_text="What is wrong and what would be right, in a sentence for people.")
+    request_id = serializers.CharField(
+        required=False, help_text="What the log of the server calls this request; also in the header `X-Request-ID`."
+    )
     errors = serializers.ListField(  # type: ignore[assignment]  # a declared field, not what the class has of that name
         child=ProblemErrorSerializer(), required=False, help_text="The single mistakes, at most 100."
     )

@@ -20,8 +20,8 @@ from runs.api.access import HasNeed, Need
 from runs.api.authentication import ApiTokenAuthentication
 from runs.api.browsing import BrowserNegotiation
 from runs.api.problems import InvalidQuery, handle_exception
-from runs.api.reading import JSONBodyParser
-from runs.api.throttling import ThrottledView
+from runs.api.reading import JSONBodyParser, prepare_body
+from runs.api.throttling import READ_METHODS, ThrottledView
 
 
 class ApiView(ThrottledView):
@@ -72,3 +72,5 @@ class ApiView(ThrottledView):
             raise InvalidQuery(
                 [Problem(name, f"There is no parameter “{name[:40]}” here; known: {listed}.") for name in unknown]
             )
+        if request.method not in READ_METHODS:
+            prepare_body(request._request)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
-from runs.run_filters import RunFilters, find_unknown_names, read_filters
-
-_CONSEQUENCE = re.compile(r"[;.] [^;.]*(are shown|is left out)[^;.]*\.$")
-"""What the list does about a filter that makes no sense, at the end of the sentence that says so."""
+from runs.run_filters import RunFilters, find_filters, find_unknown_names
 
 
 def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[RunFilters, tuple[str, ...]]:
@@ -16,6 +12,6 @@ def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()
 
     ``others`` are names that may stand beside the filters.
     """
-    filters, problems = read_filters(query)
-    told = (_CONSEQUENCE.sub(".", problem) for problem in problems)
+    filters, problems = find_filters(query)
+    told = (problem.fact for problem in problems)
     return filters, (*told, *find_unknown_names(query, others=others))

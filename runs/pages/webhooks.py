@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -21,6 +22,9 @@ from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.pages.access import require_permission
 from runs.pages.json_lines import Listing, list_json, list_text
 from runs.run_filters.reading import read_run_number, shorten
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+from runs.webhooks import retries
 from runs.webhooks.messages import wake_sender
 from runs.webhooks.payload import build_body
 from runs.webhooks.signing import build_headers
@@ -50,6 +54,12 @@ class DeliveryRow:
     row: Any
     event: str
     state: str
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it went nowhere, since its address leads where webhooks may not go: it is not tried again then."""
+        tries = self.row.try_count - self.row.tries_before
+        return self.state == DeliveryState.FAILED and self.row.last_status is None and tries < retries.MOST_TRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,10 @@ def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
 def send_again(request: HttpRequest, delivery_id: int) -> HttpResponse:
     """Make a new try at once, with all retries before it. One that is under way is waited for instead."""
     delivery = _find_delivery(delivery_id)
-    if delivery.send_again():
+    with transaction.atomic():
+        if is_asked := delivery.send_again():
+            leave_trail(action=TrailAction.WEBHOOK_SENT_AGAIN, about=delivery)
+    if is_asked:
         wake_sender()
         messages.success(request, "It is being sent again.")
     else:

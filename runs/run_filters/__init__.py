@@ -5,6 +5,14 @@ Pages, exports and bulk actions ask here, so that they mean the same runs.
 
 from runs.run_filters.filters import RunFilters
 from runs.run_filters.finding import FoundRuns, find_runs
-from runs.run_filters.reading import find_unknown_names, read_filters
+from runs.run_filters.reading import FilterProblem, find_filters, find_unknown_names, read_filters
 
-__all__ = ["FoundRuns", "RunFilters", "find_runs", "find_unknown_names", "read_filters"]
+__all__ = [
+    "FilterProblem",
+    "FoundRuns",
+    "RunFilters",
+    "find_filters",
+    "find_runs",
+    "find_unknown_names",
+    "read_filters",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -27,11 +28,41 @@ _MOST_NAMED = 3
 _RUN_NUMBER = re.compile(r"#?([0-9]{1,19})", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
+class FilterProblem:
+    """What is wrong with one filter: ``fact`` is a sentence, ``consequence`` what a list does all the same."""
+
+    parameter: str
+    """Its name in addresses."""
+    fact: str
+    consequence: str
+
+    def __str__(self) -> str:
+        """Both as what a page says."""
+        is_joined = self.consequence[0].islower()
+        return f"{self.fact[:-1]}; {self.consequence}" if is_joined else f"{self.fact} {self.consequence}"
+
+
+class _NonsenseError(ValueError):
+    """A value that makes no sense: what is wrong with it, and what follows."""
+
+    def __init__(self, fact: str, consequence: str) -> None:
+        super().__init__(fact)
+        self.fact = fact
+        self.consequence = consequence
+
+
 def read_filters(query: Mapping[str, str]) -> tuple[RunFilters, tuple[str, ...]]:
     """The filters that a query string asks for. A value that makes no sense gives a sentence and is left out.
 
     Costs a query for each of flow, version and user that is named.
     """
+    filters, problems = find_filters(query)
+    return filters, tuple(map(str, problems))
+
+
+def find_filters(query: Mapping[str, str]) -> tuple[RunFilters, tuple[FilterProblem, ...]]:
+    """Like ``read_filters``, for whoever wants to know which filter is wrong, or leaves none out."""
     values: dict[str, Any] = {}
     problems = []
     for parameter, name in PARAMETERS.items():
@@ -39,9 +70,10 @@ def read_filters(query: Mapping[str, str]) -> tuple[RunFilters, tuple[str, ...]]
         if text:
             try:
                 values[name] = _READERS[parameter](_check_text(parameter, text))
-            except ValueError as error:
-                problems.append(str(error))
-    problems += [problem for check in (_check_version, _check_days) if (problem := check(values))]
+            except _NonsenseError as error:
+                problems.append(FilterProblem(parameter, error.fact, error.consequence))
+    wrong = {problem.parameter for problem in problems}
+    problems += [problem for check in (_check_version, _check_days) if (problem := check(values, wrong))]
     return RunFilters(**values), tuple(problems)
 
 
@@ -76,10 +108,10 @@ def _get_text(query: Mapping[str, str], parameter: str) -> str:
 
 def _check_text(parameter: str, text: str) -> str:
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("A filter held characters that no text of a run has; it is left out.")
+        raise _NonsenseError("A filter held characters that no text of a run has.", "it is left out.")
     # A search says itself how long it may be.
     if parameter != "q" and len(text) > LONGEST_VALUE:
-        raise ValueError(f"“{shorten(text)}” is longer than {LONGEST_VALUE} characters; the filter is left out.")
+        raise _NonsenseError(f"“{shorten(text)}” is longer than {LONGEST_VALUE} characters.", "the filter is left out.")
     return text
 
 
@@ -88,20 +120,20 @@ def _read_search(text: str) -> str:
         try:
             read_query(text)
         except ValueError as error:
-            raise ValueError(f"{error} Nothing was searched for.") from error
+            raise _NonsenseError(str(error), "Nothing was searched for.") from error
     return text
 
 
 def _read_flow(text: str) -> str:
     if not Flow.objects.filter(name=text).exists():
-        raise ValueError(f"There is no flow “{shorten(text)}”; runs of all flows are shown.")
+        raise _NonsenseError(f"There is no flow “{shorten(text)}”.", "runs of all flows are shown.")
     return text
 
 
 def _read_version(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_VERSION and int(text)):
-        raise ValueError(
-            f"“{shorten(text)}” is not the number of a version, such as 3; runs of all versions are shown."
+        raise _NonsenseError(
+            f"“{shorten(text)}” is not the number of a version, such as 3.", "runs of all versions are shown."
         )
     return int(text)
 
@@ -110,8 +142,8 @@ def _read_status(text: str) -> str:
     wanted = set(text.split(","))
     unknown = sorted(wanted.difference(RunStatus.values))
     if unknown:
-        raise ValueError(
-            f"“{shorten(unknown[0])}” is not a status; it can be {', '.join(RunStatus.values)}. All runs are shown."
+        raise _NonsenseError(
+            f"“{shorten(unknown[0])}” is not a status; it can be {', '.join(RunStatus.values)}.", "All runs are shown."
         )
     return "" if len(wanted) == len(RunStatus) else ",".join(status for status in RunStatus.values if status in wanted)
 
@@ -119,8 +151,9 @@ def _read_status(text: str) -> str:
 def _read_severity(text: str) -> str:
     names = [severity.value for severity in Severity]
     if text not in names:
-        raise ValueError(
-            f"“{shorten(text)}” is not a severity; it can be {', '.join(names)}. Runs are shown whatever their issues."
+        raise _NonsenseError(
+            f"“{shorten(text)}” is not a severity; it can be {', '.join(names)}.",
+            "Runs are shown whatever their issues.",
         )
     return text
 
@@ -131,7 +164,7 @@ def _read_day(text: str) -> date:
     except ValueError:
         day = date.min
     if len(text) != len("2026-11-21") or day.year not in _YEARS:
-        raise ValueError(f"“{shorten(text)}” is not a day such as 2026-11-21; runs of all days are shown.")
+        raise _NonsenseError(f"“{shorten(text)}” is not a day such as 2026-11-21.", "runs of all days are shown.")
     return day
 
 
@@ -141,8 +174,8 @@ def _read_cost(text: str) -> Decimal:
     except InvalidOperation:
         cost = Decimal(-1)
     if not cost.is_finite() or not 0 <= cost <= _LARGEST_COST or cost != round(cost, 8):
-        raise ValueError(
-            f"“{shorten(text)}” is not a sum in US dollars such as 0.05; runs are shown whatever they cost."
+        raise _NonsenseError(
+            f"“{shorten(text)}” is not a sum in US dollars such as 0.05.", "runs are shown whatever they cost."
         )
     return cost
 
@@ -150,37 +183,44 @@ def _read_cost(text: str) -> Decimal:
 def _read_tokens(text: str) -> int:
     digits = re.sub(r"[\s,_]", "", text)
     if not digits.isascii() or not digits.isdigit() or len(digits) > 15:
-        raise ValueError(
-            f"“{shorten(text)}” is not a number of tokens such as 20000; runs are shown whatever they used."
+        raise _NonsenseError(
+            f"“{shorten(text)}” is not a number of tokens such as 20000.", "runs are shown whatever they used."
         )
     return int(digits)
 
 
 def _read_user(text: str) -> str:
     if not get_user_model().objects.filter(username=text).exists():
-        raise ValueError(f"There is no user “{shorten(text)}”; runs of everybody are shown.")
+        raise _NonsenseError(f"There is no user “{shorten(text)}”.", "runs of everybody are shown.")
     return text
 
 
-def _check_version(values: dict[str, Any]) -> str:
+def _check_version(values: dict[str, Any], wrong: Collection[str]) -> FilterProblem | None:
+    """What is wrong with a version that looks like one. ``wrong`` are the filters that make no sense by themselves."""
     version = values.get("version")
     if version is None:
-        return ""
+        return None
     if not (flow := values.get("flow")):
         del values["version"]
-        return "Versions are counted within a flow: choose the flow too. Runs of all versions are shown."
+        if "flow" in wrong:
+            # Which flow it was for is told already, as the mistake.
+            return None
+        fact = "Versions are counted within a flow: choose the flow too."
+        return FilterProblem("version", fact, "Runs of all versions are shown.")
     if not FlowVersion.objects.filter(flow__name=flow, number=version).exists():
         del values["version"]
-        return f"The flow “{shorten(flow)}” has no version {version}; runs of all its versions are shown."
-    return ""
+        fact = f"The flow “{shorten(flow)}” has no version {version}."
+        return FilterProblem("version", fact, "runs of all its versions are shown.")
+    return None
 
 
-def _check_days(values: dict[str, Any]) -> str:
+def _check_days(values: dict[str, Any], wrong: Collection[str]) -> FilterProblem | None:
     since, until = values.get("since"), values.get("until")
     if since is None or until is None or since <= until:
-        return ""
+        return None
     del values["since"], values["until"]
-    return f"No day is after {since} and before {until}: the first day comes first. Runs of all days are shown."
+    fact = f"No day is after {since} and before {until}: the first day comes first."
+    return FilterProblem("to", fact, "Runs of all days are shown.")
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {

@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.models.run import in_future
+from runs.stop_flags import hurrying, stopping
 from runs.webhooks.payload import build_body
 from runs.webhooks.posting import TIMEOUT, Answer, post
 from runs.webhooks.retries import judge
@@ -60,7 +61,11 @@ class Parcel:
 
 
 class Sender:
-    """Sends what is due, until nothing is or ``PATIENCE`` is over. One try of a delivery at a time."""
+    """Sends what is due, until nothing is or ``PATIENCE`` is over. One try of a delivery at a time.
+
+    Once the worker stops nothing new is begun: tries under way may end, and if it is to stop at once they are broken
+    off, and made again when their leases are over.
+    """
 
     def __init__(self) -> None:
         self._under_way: dict[Future[Answer], Parcel] = {}
@@ -72,11 +77,11 @@ class Sender:
         allowance = read_allowance()
         with LoopThread() as loop:
             while True:
-                if time.monotonic() < end:
+                if time.monotonic() < end and not stopping.is_set():
                     for parcel in self._take():
                         self._under_way[loop.start(_send(parcel, allowance))] = parcel
                         made += 1
-                if not self._under_way:
+                if not self._under_way or hurrying.is_set():
                     return made
                 done, _ = wait(self._under_way, timeout=LOOK, return_when=FIRST_COMPLETED)
                 for future in done:

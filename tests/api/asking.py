@@ -63,7 +63,7 @@ def read_problem(answer: HttpResponse) -> dict[str, Any]:
     assert answer["Content-Type"] == "application/problem+json", (answer.status_code, answer.content[:300])
     document: dict[str, Any] = answer.json()  # type: ignore[attr-defined]  # answers to test clients have it
     assert document.keys() >= {"type", "title", "status", "detail"}, document
-    assert document.keys() <= {"type", "title", "status", "detail", "errors"}, document
+    assert document.keys() <= {"type", "title", "status", "detail", "request_id", "errors"}, document
     assert document["status"] == answer.status_code
     assert document["type"].startswith("urn:toolflow:problem:")
     for error in document.get("errors", ()):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.api.asking import Script
 
-SIGN_IN_QUERIES = 3
+SIGN_IN_QUERIES = 2
 """Those that let somebody in who sends a token: the token with its owner, and the owner's permissions."""
 
 

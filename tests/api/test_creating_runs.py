@@ -232,7 +232,7 @@ class TestManyRuns:
     def test_what_is_no_run_is_told_by_its_place(self, version: FlowVersion, operator: Script) -> None:
         runs = ["tea", {"input": {"topic": "tea"}}, {"inptu": {}}, {"input": 7}, {"input": {}, "labels": [1]}, None]
         answer = operator.post("runs/bulk", {"flow": "example", "runs": runs})
-        pointers = {"/runs/0", "/runs/2/inptu", "/runs/3/input", "/runs/4/labels/0", "/runs/5"}
+        pointers = {"/runs/0", "/runs/2/inptu", "/runs/2/input", "/runs/3/input", "/runs/4/labels/0", "/runs/5"}
         assert read_errors(answer).keys() == pointers
 
     def test_labels_of_all_and_of_one_count_together(self, version: FlowVersion, operator: Script) -> None:

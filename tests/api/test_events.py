@@ -198,6 +198,30 @@ def test_too_many_streams_are_refused_for_a_moment(server: int, token: str, monk
         assert reader.status == 200
 
 
+def test_a_stream_whose_reader_left_before_it_began_keeps_its_place_for_a_moment_only(
+    server: int, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody closes such a one, and it may be long until it is thrown away."""
+    monkeypatch.setattr(event_stream, "MOST_STREAMS", 1)
+    run = make_run()
+    state = run_watch.find_state(run.pk)
+    assert state is not None
+    links: Any = None
+    monkeypatch.setattr(event_stream, "MOMENT", 3600.0)
+    left = RunEvents(run.pk, state, event_stream.Position(), links)
+    with follow(server, run.pk, token) as reader:
+        assert reader.status == 503
+    left.close()
+    monkeypatch.setattr(event_stream, "MOMENT", 0.0)
+    left = RunEvents(run.pk, state, event_stream.Position(), links)
+    with follow(server, run.pk, token) as reader:
+        assert reader.status == 200
+        with follow(server, run.pk, token) as refused:
+            # One that has begun keeps its place.
+            assert refused.status == 503
+    left.close()
+
+
 def test_who_may_not_see_runs_gets_no_stream(server: int, token: str) -> None:
     run = make_run()
     for sent, status in ((None, 401), (make_token(make_user("nobody")), 403)):
@@ -224,10 +248,12 @@ def test_an_id_that_no_event_had_is_refused(token: str, last: str) -> None:
     assert "is no id of this stream" in problem["detail"]
 
 
-def test_a_server_that_is_no_asgi_server_says_so(token: str) -> None:
+def test_a_server_that_is_no_asgi_server_says_so(token: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="runs.api")
     run = make_run()
     problem = read_problem(Script(token).get(f"runs/{run.pk}/events", Accept="text/event-stream"))
     assert (problem["status"], problem["type"]) == (501, "urn:toolflow:problem:no-streams")
+    assert [record.levelname for record in caplog.records if "events" in record.getMessage()] == ["INFO"]
 
 
 def test_it_costs_the_same_queries_whatever_run_it_is(token: str, django_assert_num_queries: Any) -> None:
@@ -235,7 +261,7 @@ def test_it_costs_the_same_queries_whatever_run_it_is(token: str, django_assert_
     script.get("nowhere")
     for run in (make_run(), make_retried_run()):
         # The token, the two kinds of permissions, and the run.
-        with django_assert_num_queries(4):
+        with django_assert_num_queries(3):
             script.get(f"runs/{run.pk}/events")
 
 

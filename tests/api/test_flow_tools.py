@@ -216,7 +216,7 @@ class TestPreview:
         trial = {"document": spec.to_document(), "step": 2, "run": run.pk}
         editor.post("flows/preview", trial)
         # The token, two kinds of permissions, the flow, the run with its version, its attempts and their issues.
-        with django_assert_num_queries(7):
+        with django_assert_num_queries(6):
             read(editor.post("flows/preview", trial))
 
 

@@ -108,7 +108,7 @@ class TestList:
         for number in range(count):
             store(f"flow-{number}")
         viewer.get("flows")
-        with django_assert_num_queries(4):  # the token, two kinds of permissions, and the flows
+        with django_assert_num_queries(3):  # the token, permissions, and the flows
             assert len(read(viewer.get("flows?input_schema=true"))["items"]) == count
 
 
@@ -144,7 +144,7 @@ class TestRead:
         for retries in range(versions):
             store_version(max_retries=retries)
         viewer.get("flows/example")
-        with django_assert_num_queries(5):  # the token, two kinds of permissions, the flow, its latest version
+        with django_assert_num_queries(4):  # the token, permissions, the flow, its latest version
             read(viewer.get("flows/example"))
 
 

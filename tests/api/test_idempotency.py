@@ -134,7 +134,7 @@ class TestSentAgain:
         with django_assert_num_queries(12 + 7):
             operator.post("runs", ORDER, Idempotency_Key="k")
         # Who asks and what they may do, and the answer.
-        with django_assert_num_queries(4):
+        with django_assert_num_queries(3):
             operator.post("runs", ORDER, Idempotency_Key="k")
 
 

@@ -106,7 +106,8 @@ class TestWholeRun:
             "token_budget": 5_000,
             "cost_budget": "0.50000000",
             "time_limit": 600,
-            "webhook_url": "https://example.com/hook",
+            # To whoever may only read.
+            "webhook_url": "https://example.com/…",
             "started_by": "grace",
             "created_at": "2026-11-21T11:55:00Z",
             "started_at": "2026-11-21T11:55:00Z",

@@ -337,8 +337,8 @@ class TestParameters:
 
 
 class TestQueries:
-    # Token with its user, two for permissions, flow, versions.
-    HEAD = 5
+    # Token with its user, permissions, flow, versions.
+    HEAD = 4
 
     @pytest.mark.parametrize(
         ("query", "own"), [("", 4), ("group_by=none", 3), ("version=1&group_by=week", 4), ("model=gpt-5", 2)]

@@ -67,6 +67,7 @@ def test_whoever_asks_too_often_is_told_when_to_ask_again_and_may_then(viewer: S
         "title": "Too Many Requests",
         "status": 429,
         "detail": "Too many requests. Try again in 30 seconds.",
+        "request_id": refused["X-Request-ID"],
     }
     assert refused["Retry-After"] == "30"
     assert read_limits(refused) == ('"reads";q=3;w=60', '"reads";r=0;t=30')

@@ -60,7 +60,7 @@ class TestList:
         for retries in range(count):
             store_version(max_retries=retries)
         viewer.get(VERSIONS)
-        with django_assert_num_queries(5):  # the token, two kinds of permissions, the flow, its versions
+        with django_assert_num_queries(4):  # the token, permissions, the flow, its versions
             assert len(read(viewer.get(VERSIONS))["items"]) == count
 
 
@@ -115,7 +115,7 @@ class TestRead:
         store_three_versions()
         viewer.get("flows")
         for query in ("", "?format=yaml"):
-            with django_assert_num_queries(5):  # the token, two kinds of permissions, the flow, the version
+            with django_assert_num_queries(4):  # the token, permissions, the flow, the version
                 viewer.get(f"{VERSIONS}/2{query}")
 
 
@@ -173,7 +173,7 @@ class TestDifference:
     def test_it_costs_six_queries(self, viewer: Script, django_assert_num_queries: Callable[[int], Any]) -> None:
         store_three_versions()
         viewer.get("flows")
-        with django_assert_num_queries(6):  # the token, two kinds of permissions, the flow, both versions
+        with django_assert_num_queries(5):  # the token, permissions, the flow, both versions
             viewer.get(f"{VERSIONS}/3/diff")
 
 

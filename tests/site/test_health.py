@@ -124,3 +124,24 @@ def test_a_head_request_says_the_same_without_words_and_others_are_refused(addre
     make_worker()
     assert ask(address, "HEAD") == (200, None)
     assert ask(address, "POST")[0] == 405
+
+
+def test_what_is_away_is_told_once_in_the_log_and_not_with_each_probe(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_there = [False]
+
+    def look() -> bool:
+        if not is_there[0]:
+            raise OperationalError("connection refused")
+        return True
+
+    monkeypatch.setattr(health, "readiness", Readiness({"database": look}))
+    assert [ask()[0] for _ in range(3)] == [503] * 3
+    is_there[0] = True
+    assert [ask()[0] for _ in range(2)] == [200] * 2
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.levelname != "DEBUG"]
+    assert [line for line in told if "database" in line[1] or line[0] == "ERROR"] == [
+        ("WARNING", "Not ready: the database is away. (connection refused)"),
+        ("WARNING", "The database is there again. Ready."),
+    ]

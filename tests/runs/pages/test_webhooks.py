@@ -68,6 +68,12 @@ class TestList:
             f"Run failed Waiting to retry Example #{waiting.run_id} hooks.example.com 2 503 in 9 min",
         ]
 
+    def test_what_may_not_be_reached_was_not_sent(self, viewer: Client) -> None:
+        make_stored(state="failed", try_count=1, next_try_at=None)
+        make_stored(state="failed", try_count=9, tries_before=8, next_try_at=None)
+        make_stored(state="failed", try_count=1, last_status=410, next_try_at=None)
+        assert read_words(get_page(viewer, "/webhooks/")).count("Not sent") == 2
+
     def test_an_empty_log_says_where_webhooks_come_from(self, viewer: Client) -> None:
         assert "A flow or a run that has a webhook address tells it" in read_words(get_page(viewer, "/webhooks/"))
 
@@ -118,7 +124,7 @@ class TestList:
         make_many(3)
         few = count_queries(viewer, "/webhooks/")
         make_many(60)
-        assert count_queries(viewer, "/webhooks/") == few == 5
+        assert count_queries(viewer, "/webhooks/") == few == 4
 
 
 class TestDelivery:
@@ -131,7 +137,8 @@ class TestDelivery:
         page = get_page(viewer, f"/webhooks/{delivery.pk}/")
         words = read_words(page)
         assert "Run failed Waiting to retry" in words and f"Of Example #{run.pk}" in words
-        assert receiver.url("/a?b=<i>").replace("<", "&lt;").replace(">", "&gt;") in page
+        # What stands behind the host may be a secret, and a viewer starts no runs.
+        assert "/…" in words and "a?b=" not in page
         assert "500 The receiver answered 500 Internal Server Error." in words
         assert (
             "<script>alert(1)</script>" not in page and "&lt;script&gt;alert(1)" in page and "\\u202e no room" in words
@@ -180,7 +187,7 @@ class TestDelivery:
         for number in range(2, 9):
             add_try(delivery, number)
         WebhookDelivery.objects.update(try_count=8)
-        assert count_queries(viewer, address) == few == 6
+        assert count_queries(viewer, address) == few == 5
         assert "5 earlier not shown." in read_words(get_page(viewer, address))
 
     @pytest.mark.parametrize("number", [0, 999, 10**30])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from django_q.models import OrmQ
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from runs.models import Run, WebhookDelivery, WebhookTry
+from runs.stop_flags import hurrying, stopping
 from runs.tally import tally_ended_runs
 from runs.webhooks import posting, sending
 from runs.webhooks.posting import Answer, read_retry_after
@@ -290,6 +292,55 @@ class TestCrashes:
         with pytest.raises(OperationalError):
             send_due()
         assert not SenderLock.is_taken()
+
+
+class TestWhenTheWorkerStops:
+    @pytest.fixture(autouse=True)
+    def _flags(self) -> Iterator[None]:
+        yield
+        stopping.clear()
+        hurrying.clear()
+
+    def test_nothing_new_is_sent_and_nobody_is_woken(self, receiver: Receiver) -> None:
+        delivery = make_delivery(receiver.url())
+        woken = OrmQ.objects.count()
+        stopping.set()
+        assert send_due() == "Tried to deliver 0 webhooks."
+        assert not receiver.received and OrmQ.objects.count() == woken
+        stopping.clear()
+        send_due()
+        delivery.refresh_from_db()
+        assert delivery.state == "delivered"
+
+    def test_what_is_under_way_may_end_and_what_else_is_due_waits(self, receiver: Receiver) -> None:
+        version = make_version()
+        receiver.reply(Reply(before=stopping.set))
+        for _ in range(MOST_TO_A_HOST + 2):
+            make_delivery(receiver.url(), version)
+        send_due()
+        assert WebhookDelivery.objects.filter(state="delivered").count() == MOST_TO_A_HOST
+        assert WebhookDelivery.objects.due().count() == 2
+
+    def test_a_second_signal_breaks_off_what_hangs_which_is_made_again_later(self, receiver: Receiver) -> None:
+        is_over = threading.Event()
+
+        def hang() -> None:
+            stopping.set()
+            hurrying.set()
+            is_over.wait(20)
+
+        receiver.reply(Reply(before=hang), 200)
+        delivery = make_delivery(receiver.url())
+        send_due()
+        is_over.set()
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.last_status, delivery.is_being_sent) == ("waiting", None, True)
+        stopping.clear()
+        hurrying.clear()
+        come_due(delivery)
+        send_due()
+        delivery.refresh_from_db()
+        assert delivery.state == "delivered"
 
 
 class TestTogether:

@@ -1,0 +1,79 @@
+"""The messages of webhooks in the OpenAPI document, which has a place for requests that the API itself makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runs.models.webhook import WebhookEvent
+
+TAG = "Webhooks"
+NAME = "runEnded"
+MESSAGE, ENDED_RUN = "RunMessage", "EndedRun"
+
+LEFT_OUT = ("webhook_url", "steps", "url", "page_url")
+"""Fields of a run that a message has not: one receiver is not to learn of another, and no host of ours was asked."""
+
+_HEADERS = {
+    "webhook-id": "Which message it is: the same with each try, so that a receiver knows what it has seen.",
+    "webhook-timestamp": "When this try was made, in seconds since 1970. Libraries refuse old ones.",
+    "webhook-signature": "One signature for each secret, such as `v1,K5oZ…=`, with spaces between.",
+}
+_ANSWERS = {
+    "2XX": "It has arrived. Answer within 15 seconds, and do the work afterwards.",
+    "410": "The receiver wants to hear no more of this run: it is not tried again.",
+    "default": "It is tried again, eight times in all, with growing waits, not before the time of `Retry-After`.",
+}
+
+
+def describe_webhooks(schema: dict[str, Any]) -> None:
+    """Add to the document what receivers get, with the objects that it takes. The component ``Run`` must be there."""
+    shapes = schema["components"]["schemas"]
+    shapes[ENDED_RUN] = _leave_out(shapes["Run"])
+    shapes[MESSAGE] = {
+        "type": "object",
+        "description": "What a receiver is told: that a run has ended, and the run.",
+        "properties": {
+            "type": {
+                "type": "string",
+                "enum": list(WebhookEvent.values),
+                "description": "What has happened.",
+            },
+            "timestamp": {"type": "string", "format": "date-time", "description": "When the run ended."},
+            "data": {"allOf": [{"$ref": f"#/components/schemas/{ENDED_RUN}"}], "description": "The run."},
+        },
+        "required": ["type", "timestamp", "data"],
+    }
+    schema["components"]["schemas"] = dict(sorted(shapes.items()))
+    schema["tags"] = [*schema.get("tags", ()), {"name": TAG, "description": "What ToolFlow sends to those who asked."}]
+    schema["webhooks"] = {NAME: {"post": _describe_message()}}
+
+
+def _leave_out(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **run,
+        "description": "A run that has ended, without its history. Its `id` leads to the rest.",
+        "properties": {name: field for name, field in run["properties"].items() if name not in LEFT_OUT},
+        "required": [name for name in run["required"] if name not in LEFT_OUT],
+    }
+
+
+def _describe_message() -> dict[str, Any]:
+    return {
+        "operationId": NAME,
+        "tags": [TAG],
+        "summary": "A run has ended",
+        "description": "Sent to `webhook_url` of the run and to the address that its flow has in the editor. Signed by "
+        "the Standard Webhooks scheme: verify it with one of its libraries and the secret that "
+        "`manage.py webhook_secret` prints. Messages may come twice and in any order.",
+        "parameters": [
+            {"name": name, "in": "header", "required": True, "description": text, "schema": {"type": "string"}}
+            for name, text in _HEADERS.items()
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{MESSAGE}"}}},
+        },
+        "responses": {status: {"description": text} for status, text in _ANSWERS.items()},
+        "security": [],
+    }
