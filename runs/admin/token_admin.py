@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.contrib.admin import helpers
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from runs.models import ApiToken
 from runs.pages import figures
 from runs.templatetags.toolflow import ago
+from runs.tokens import revoke_tokens
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[ApiToken]
@@ -69,14 +72,20 @@ class ApiTokenAdmin(_ModelAdmin):
         return f"{token.token_key}…"
 
     @admin.action(description="Revoke the chosen tokens", permissions=["change"])
-    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
-        """Revoke them from now on. Those of superusers are for superusers."""
+    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> HttpResponse | None:
+        """Ask whether they should be, and revoke them from now on. Those of superusers are for superusers."""
         if not getattr(request.user, "is_superuser", False):
             tokens = tokens.filter(user__is_superuser=False)
-        chosen: Any = ApiToken.objects.filter(pk__in=list(tokens.values_list("pk", flat=True)))
-        count = chosen.revoke(timezone.now())
+        now = timezone.now()
+        active = list(tokens.active(now).select_related("user").order_by("user__username", "name"))  # type: ignore[attr-defined]  # the manager has no type here
+        if active and "_revoke" not in request.POST:
+            context = {**self.admin_site.each_context(request), "opts": self.opts, "tokens": active, "now": now}
+            context |= {"title": "Revoke tokens", "action_name": helpers.ACTION_CHECKBOX_NAME}
+            return TemplateResponse(request, "admin/runs/apitoken/revoke.html", context)
+        count = revoke_tokens(tokens.select_related("user"))
         sentence = f"{figures.format_plural(count, 'token')} revoked." if count else "None of them could be revoked."
         self.message_user(request, sentence, messages.SUCCESS if count else messages.WARNING)
+        return None
 
     def get_actions(self, request: HttpRequest) -> Any:
         """Without deleting: revoked tokens stay listed for their owners."""

@@ -152,11 +152,14 @@ def _view(token: ApiToken, now: datetime) -> TokenRow:
 
 
 def _build_command(request: HttpRequest, token: str) -> str:
-    """Shell commands that keep the token and ask for the newest run."""
-    address = request.build_absolute_uri(reverse("api:run-list"))
+    """Shell commands that keep what all blocks of the guide read, and ask for the newest run."""
+    path = reverse("api:run-list")
+    place = path.index("/api/")
+    site = request.build_absolute_uri(path[:place] or "/").rstrip("/")
     return (
+        f"export TOOLFLOW_URL={shlex.quote(site)}\n"
         f"export TOOLFLOW_TOKEN={token}\n"
-        f'curl -H "Authorization: Bearer $TOOLFLOW_TOKEN" {shlex.quote(f"{address}?limit=1")}'
+        f'curl -H "Authorization: Bearer $TOOLFLOW_TOKEN" "$TOOLFLOW_URL{path[place:]}?limit=1"'
     )
 
 

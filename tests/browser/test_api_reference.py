@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
+from runs.models import Run
 from tests.browser.widths import assert_fits
-from tests.runs.pages.history_builders import make_retried_run
+from tests.engine.builders import make_step
+from tests.runs.builders import make_version
+from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 
 ADDRESS = "/api/v1/docs"
 
@@ -27,6 +30,18 @@ def test_an_operation_tells_what_it_takes_and_gives_and_can_be_tried(admin_page:
     body.get_by_role("button", name="Try it").click()
     expect(body.get_by_role("status")).to_have_text(f"GET /api/v1/runs/{run.pk}?attempts=final: 200 OK")
     expect(body.get_by_role("region", name="Answer to getRun")).to_contain_text(f'"id": {run.pk}')
+
+
+def test_a_run_is_started_from_it_once(admin_page: Page) -> None:
+    make_version(make_page_flow(make_step(1, compute="{'n': 1}")))
+    admin_page.goto(ADDRESS)
+    open_entry(admin_page, "Start a run")
+    body = admin_page.locator("#createRun")
+    expect(body).to_contain_text("This is done for real, in your name.")
+    body.get_by_label("Body").fill('{"flow": "colour-theme", "input": {"topic": "tea"}}')
+    body.get_by_role("button", name="Send").dblclick()
+    expect(body.get_by_role("status")).to_have_text("POST /api/v1/runs: 202 Accepted")
+    assert Run.objects.get().input == {"topic": "tea"}
 
 
 def test_a_link_to_an_object_opens_it(admin_page: Page) -> None:

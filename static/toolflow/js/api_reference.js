@@ -1,4 +1,4 @@
-// “Try it” of the API reference: reads what an address gives, in the name of whoever is signed in.
+// “Try it” of the API reference: asks in the name of whoever is signed in, and shows the answer.
 "use strict";
 
 (() => {
@@ -9,7 +9,7 @@
     const query = new URLSearchParams();
     for (const field of form.querySelectorAll("[data-place]")) {
       if (field.dataset.place === "path") path = path.replace(`{${field.name}}`, encodeURIComponent(field.value));
-      else if (field.value !== "") query.append(field.name, field.value);
+      else if (field.dataset.place === "query" && field.value !== "") query.append(field.name, field.value);
     }
     return query.size ? `${path}?${query}` : path;
   }
@@ -23,19 +23,35 @@
     return text.length > LONGEST ? `${text.slice(0, LONGEST)}\n… and ${text.length - LONGEST} characters more` : text;
   }
 
+  function buildRequest(form) {
+    const method = form.dataset.method;
+    const headers = { Accept: "application/json" };
+    for (const field of form.querySelectorAll("[data-place=header]")) {
+      if (field.value.trim() !== "") headers[field.name] = field.value.trim();
+    }
+    if (method === "GET") return { method, headers };
+    headers["X-CSRFToken"] = document.querySelector("#api-csrf input").value;
+    const body = form.querySelector("[data-place=body]")?.value ?? "";
+    if (body.trim() === "") return { method, headers };
+    headers["Content-Type"] = "application/json";
+    return { method, headers, body };
+  }
+
   async function ask(form) {
     const given = form.querySelector(".given");
     const [line, body] = given.children;
     const address = buildAddress(form);
+    const asked = `${form.dataset.method} ${address}`;
     given.hidden = false;
-    line.textContent = `GET ${address} …`;
+    line.textContent = `${asked} …`;
     try {
-      const answer = await fetch(address, { headers: { Accept: "application/json" } });
+      const answer = await fetch(address, buildRequest(form));
       body.textContent = format(await answer.text());
-      line.textContent = `GET ${address}: ${answer.status} ${answer.statusText}`;
-    } catch {
+      line.textContent = `${asked}: ${answer.status} ${answer.statusText}`;
+    } catch (error) {
       body.textContent = "";
-      line.textContent = `GET ${address}: the server can’t be reached.`;
+      // What a header can’t hold is found here, too.
+      line.textContent = `${asked} could not be sent: ${error.message}`;
     }
     body.hidden = body.textContent === "";
   }
@@ -44,7 +60,11 @@
     form.hidden = false;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      ask(form);
+      const button = form.querySelector("button[type=submit]");
+      // Nothing is made twice by a second click; a disabled button would lose the focus.
+      if (button.getAttribute("aria-disabled") === "true") return;
+      button.setAttribute("aria-disabled", "true");
+      ask(form).finally(() => button.removeAttribute("aria-disabled"));
     });
   }
 })();

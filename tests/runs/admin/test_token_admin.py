@@ -32,8 +32,8 @@ def administrator(client: Client) -> Client:
 
 
 def revoke(client: Client, *tokens: ApiToken) -> str:
-    """Revoke these in the list; gives the words of the page that follows."""
-    data: dict[str, Any] = {"action": "revoke", "_selected_action": [token.pk for token in tokens]}
+    """Revoke these in the list, and say yes; gives the words of the page that follows."""
+    data: dict[str, Any] = {"action": "revoke", "_selected_action": [token.pk for token in tokens], "_revoke": "yes"}
     answer = client.post(LIST, data, follow=True)
     assert answer.status_code == 200
     return read_words(answer.content.decode())
@@ -63,6 +63,19 @@ def test_administrators_revoke_tokens_of_others(administrator: Client) -> None:
     three.refresh_from_db()
     assert three.revoked_at is None
     assert ApiToken.objects.filter(revoked_at=None).count() == 1
+
+
+def test_nothing_is_revoked_before_it_was_said_which_ones(administrator: Client) -> None:
+    ada = make_user("ada")
+    make_token(ada, name="nightly import")
+    make_token(ada, name="old", revoked_at=timezone.now())
+    make_token(User.objects.create_superuser("root"), name="root's")
+    chosen = list(ApiToken.objects.values_list("pk", flat=True))
+    answer = administrator.post(LIST, {"action": "revoke", "_selected_action": chosen})
+    words = read_words(answer.content.decode())
+    assert "Revoke this token?" in words and "nightly import of ada, never used" in words
+    assert "old of ada" not in words and "root's" not in words
+    assert ApiToken.objects.get(name="nightly import").revoked_at is None
 
 
 def test_those_of_superusers_are_for_superusers(administrator: Client) -> None:

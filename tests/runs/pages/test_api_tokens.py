@@ -66,7 +66,8 @@ def test_the_commands_on_the_page_are_what_a_shell_takes(viewer: Client) -> None
     page = send_form(viewer).content.decode()
     command = page.partition('id="new-token-command">')[2].partition("</pre>")[0]
     assert "Authorization: Bearer $TOOLFLOW_TOKEN" in command
-    assert "&#x27;http://testserver/api/v1/runs?limit=1&#x27;" in command
+    assert "export TOOLFLOW_URL=http://testserver\n" in command
+    assert "&quot;$TOOLFLOW_URL/api/v1/runs?limit=1&quot;" in command
 
 
 def test_no_cookie_session_message_or_cache_holds_the_token(viewer: Client) -> None:
