@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    api,
     editor,
     engine_overhead,
     growth,
@@ -16,6 +17,7 @@ from benchmarks import (
     live_pages,
     pages,
     recorder_ceiling,
+    retention,
     start_latency,
     worker_cost,
 )
@@ -34,7 +36,9 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "engine": engine_overhead.measure,
     "editor": editor.measure,
     "pages": pages.measure,
+    "api": api.measure,
     "live": live_pages.measure,
+    "retention": retention.measure,
 }
 
 
@@ -82,8 +86,8 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--long",
         action="store_true",
-        help="also calls of 10 seconds, growth to a million stored runs (20 GB) and on PostgreSQL, and pages over "
-        "250,000 runs (12 GB)",
+        help="also calls of 10 seconds, growth to a million stored runs (20 GB) and on PostgreSQL, and pages and "
+        "API over 250,000 runs (12 GB)",
     )
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a target is missed")
     return parser

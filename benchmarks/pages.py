@@ -2,84 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from http.client import HTTPConnection
-from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.contender import ROOT, ContenderError
-from benchmarks.figures import Figure, print_table, say
-from benchmarks.installation import creating_postgres_database
+from benchmarks.asking import DEPTHS, ROUNDS, Asker, Question, ask_all
+from benchmarks.figures import Figure, print_table
+from benchmarks.seeded_history import count_runs, creating_databases, seed_installation
 from benchmarks.setting import Setting
 from benchmarks.web_server import make_environment, serving_pages
-
-FEW, MANY = 20_000, 250_000
-"""Runs; with ``--long`` the larger number."""
-DEPTHS = 20
-"""Places in the history that lists are opened at."""
-ROUNDS = 60
-"""Requests of each question."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One kind of request: addresses that are asked for in turn, and how long answers may take, in milliseconds."""
-
-    name: str
-    addresses: tuple[str, ...]
-    p50: float | None = None
-    p95: float | None = None
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure, print a table for each database, and give the figures that have targets."""
     figures: list[Figure] = []
     with ExitStack() as stack:
-        databases = [("SQLite", "")]
-        if setting.postgres is not None:
-            databases.append(
-                ("PostgreSQL", stack.enter_context(creating_postgres_database(setting.postgres, "toolflow_pages")))
-            )
-        for database, url in databases:
-            figures += _measure_database(setting, database, url, MANY if setting.is_long else FEW)
+        for database, url in creating_databases(setting, "toolflow_pages", stack):
+            figures += _measure_database(setting, database, url)
     return figures
 
 
-def _measure_database(setting: Setting, database: str, url: str, runs: int) -> list[Figure]:
-    data = setting.folder / f"pages-{database}"
+def _measure_database(setting: Setting, database: str, url: str) -> list[Figure]:
+    data, runs = setting.folder / f"pages-{database}", count_runs(setting)
     data.mkdir()
     environment = make_environment(data, DATABASE_URL=url) | {"DJANGO_SETTINGS_MODULE": "benchmarks.page_settings"}
-    began = time.monotonic()
-    command = [sys.executable, "-m", "benchmarks.pages", str(runs)]
-    made = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
-    known = json.loads(made.stdout)
-    say(f"  {database}: {runs:,} runs with {known['attempts']:,} attempts seeded in {time.monotonic() - began:.0f} s")
-    rows, figures = [], []
+    known = seed_installation(database, environment, runs)
     with serving_pages(environment, data / "log.txt") as port:
-        asker = _Asker(port, known["session"])
-        for question in _list_questions(known):
-            times = asker.time(question)
-            p50, p95 = median(times), sorted(times)[int(len(times) * 0.95)]
-            rows.append((question.name, f"{p50:.1f}", f"{p95:.1f}", _describe_target(question)))
-            name = f"{database}, {question.name}"
-            if question.p50 is not None:
-                figures.append(Figure(f"{name}, median", p50, "ms", at_most=question.p50))
-            if question.p95 is not None:
-                figures.append(Figure(f"{name}, 95th percentile", p95, "ms", at_most=question.p95))
+        asker = Asker(port, {"Cookie": f"sessionid={known['session']}"})
+        rows, figures = ask_all(asker, _list_questions(known), database)
     header = ("question", "p50 ms", "p95 ms", "target")
     print_table(f"Pages over {runs:,} runs on {database}, {ROUNDS} requests of each kind", header, rows)
     return figures
-
-
-def _describe_target(question: Question) -> str:
-    return " / ".join("–" if limit is None else f"{limit:.0f}" for limit in (question.p50, question.p95))
 
 
 def _list_questions(known: dict[str, Any]) -> list[Question]:
@@ -127,77 +80,3 @@ def _list_questions(known: dict[str, Any]) -> list[Question]:
         ask("stock admin: by status", "/plain/runs/run/?status__exact=failed"),
         ask("stock admin: search", "/plain/runs/run/?q=rarity"),
     ]
-
-
-class _Asker:
-    """One signed-in reader with one connection."""
-
-    def __init__(self, port: int, session: str) -> None:
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=120)
-        self._headers = {"Cookie": f"sessionid={session}"}
-
-    def time(self, question: Question) -> list[float]:
-        """Milliseconds of each request. Every address is asked once before: caches are warm, as on a busy day."""
-        addresses: Sequence[str] = question.addresses
-        # The stock admin counts every row for each page: a few requests tell enough.
-        rounds = ROUNDS if question.p95 is not None else ROUNDS // 6
-        for address in addresses if question.p95 is not None else addresses[:3]:
-            self._ask(address)
-        return [self._ask(addresses[number % len(addresses)]) for number in range(rounds)]
-
-    def _ask(self, address: str) -> float:
-        began = time.perf_counter()
-        self._connection.request("GET", address, headers=self._headers)
-        answer = self._connection.getresponse()
-        answer.read()
-        if answer.status != 200:
-            raise ContenderError(f"{address} answered with status {answer.status}.")
-        return (time.perf_counter() - began) * 1000
-
-
-def main() -> None:
-    """Set up an installation with that many runs, as the environment says; prints what the questions need."""
-    import django
-
-    django.setup()
-    from django.contrib.auth.models import User
-    from django.core.management import call_command
-    from django.test import Client
-
-    from benchmarks.large_run import store_large_run
-    from runs.models import Attempt, Issue, Run
-
-    call_command("migrate", verbosity=0, interactive=False)
-    call_command("seed_history", runs=int(sys.argv[1]), stdout=sys.stderr)
-    client = Client()
-    client.force_login(User.objects.create_superuser("ada"))
-    first, last = Run.objects.order_by("pk")[0], Run.objects.order_by("-pk")[0]
-    middle = Run.objects.get(pk=(first.pk + last.pk) // 2)
-    issues = Issue.objects.exclude(audit="").order_by("pk")[:200]
-    long_runs = Run.objects.filter(attempt_count=7).order_by("-pk").values_list("pk", flat=True)[:20]
-    json.dump(
-        {
-            "session": client.cookies["sessionid"].value,
-            "attempts": Attempt.objects.count(),
-            "first": first.pk,
-            "last": last.pk,
-            "flow": last.flow.name,
-            "user": "seeded-linus",
-            "codes": sorted({issue.code for issue in issues})[:5],
-            "audits": sorted({issue.audit for issue in issues})[:5],
-            "middle_day": middle.created_at.date().isoformat(),
-            "runs": list(long_runs),
-            "large": store_large_run(),
-            "searches": {
-                "rare": ["rarity", f"order-{10:07d}"],
-                "frequent": ["amber", "order"],
-                "two frequent": ["amber birch", "cedar dune"],
-                "nothing": ["nosuchword"],
-            },
-        },
-        sys.stdout,
-    )
-
-
-if __name__ == "__main__":
-    main()

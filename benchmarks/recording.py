@@ -50,7 +50,7 @@ def store_runs(flow: Flow, input: object, count: int) -> dict[str, float]:
 async def _store(runs: list[Run], flow: Flow, input: object) -> dict[str, float]:
     assert flow.live_version is not None
     spec = prepare_spec(flow.live_version.flow_spec, registry=registry, defaults=default_model_settings())
-    progress = await _execute_once(spec, input)
+    progress = await execute_once(spec, input)
     database = DatabaseThread()
     waiting = iter(runs)
 
@@ -68,7 +68,7 @@ async def _store(runs: list[Run], flow: Flow, input: object) -> dict[str, float]
     return {"attempts": len(runs) * sum(step.ended is not None for step in progress), "cpu": cpu, "wall": wall}
 
 
-async def _execute_once(spec: FlowSpec, input: object) -> list[Progress]:
+async def execute_once(spec: FlowSpec, input: object) -> list[Progress]:
     """What a run has to store, in order."""
     client = simulated_client(SimulatedModel(script=make_script()))
     recorder = _NotingRecorder()

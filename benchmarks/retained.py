@@ -1,0 +1,155 @@
+"""A process of ``retention``: it fills a database, purges it, or stores runs and notes how long commits take.
+
+Commands: ``{"fill": 20000}`` stores runs of an earlier year, with so many attempts; ``{"purge": "runs"}`` takes them
+away, or their outputs; ``{"record": 5}`` stores runs for so many seconds, 0 for as long as nobody asks to stop;
+``{"stop": 1}`` asks for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from datetime import timedelta
+from itertools import chain
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import django
+from django.core.management import call_command
+from django.db import transaction
+from django.db.models import F, Sum
+from django.utils import timezone
+
+from benchmarks.work import FLOW
+
+AT_A_TIME = 200
+OLD = timedelta(days=400)
+
+
+class _Retained:
+    def __init__(self, stop_file: Path) -> None:
+        from flows.examples import load_examples, load_sample_input
+        from flows.models import Flow
+
+        call_command("migrate", verbosity=0, interactive=False)
+        load_examples()
+        self._stop_file = stop_file
+        self._flow = Flow.objects.select_related("live_version").get(name=FLOW)
+        self._input = load_sample_input(FLOW)
+
+    def answer(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Do what a command says."""
+        if "fill" in command:
+            return self._fill(command["fill"])
+        if "purge" in command:
+            return self._purge(command["purge"])
+        if "record" in command:
+            self._stop_file.unlink(missing_ok=True)
+            return asyncio.run(self._record(command["record"]))
+        self._stop_file.touch()
+        return {}
+
+    def _fill(self, attempts: int) -> dict[str, Any]:
+        from benchmarks.recording import store_runs
+        from benchmarks.stored_runs import copy_runs
+        from runs.models import Run
+        from runs.tally import tally_ended_runs
+
+        stored = store_runs(self._flow, self._input, 1)
+        while tally_ended_runs():
+            pass
+        # Copies lack what search and lists find runs by: that is stored for them below, as tallying would.
+        Run.objects.ended().update(
+            created_at=F("created_at") - OLD, started_at=F("started_at") - OLD, ended_at=F("ended_at") - OLD
+        )
+        copy_runs(int(attempts / stored["attempts"]))
+        self._make_findable()
+        return {"attempts": Run.objects.aggregate(sum=Sum("attempt_count"))["sum"]}
+
+    def _make_findable(self) -> None:
+        from runs.facets import add_facets
+        from runs.models import Run, RunFacet
+        from runs.models.run_levels import store_levels
+        from runs.search import index_runs
+
+        template, *copies = Run.objects.ended().order_by("pk").values_list("pk", flat=True)
+        facets = list(RunFacet.objects.filter(run=template).values_list("kind", "value"))
+        for first in range(0, len(copies), 500):
+            chunk = copies[first : first + 500]
+            with transaction.atomic():
+                add_facets((run_id, facet) for run_id in chunk for facet in facets)
+                store_levels(run_ids=chunk)
+                index_runs(chunk)
+
+    def _purge(self, part: str) -> dict[str, Any]:
+        from runs.retention.pacing import Pace
+        from runs.retention.policy import Part
+        from runs.retention.purging import Task, purge
+
+        task = Task(self._flow, Part(part), timezone.now() - OLD / 2)
+        begin = time.perf_counter()
+        purged = purge(task, pace=Pace())
+        return {"attempts": purged.attempts, "longest": purged.longest, "seconds": time.perf_counter() - begin}
+
+    async def _record(self, seconds: float) -> dict[str, Any]:
+        from benchmarks.recording import LEASE, execute_once
+        from flows.engine.history import History
+        from flows.engine.plugins import registry
+        from flows.engine.spec_check import prepare_spec
+        from runs.claiming import claim_runs
+        from runs.models import Run
+        from runs.recorder import RunRecorder
+        from runs.submission import RunOrder, default_model_settings, submit_runs
+        from runs.worker.database_thread import DatabaseThread
+
+        assert self._flow.live_version is not None
+        spec = prepare_spec(self._flow.live_version.flow_spec, registry=registry, defaults=default_model_settings())
+        progress = await execute_once(spec, self._input)
+        commits: list[float] = []
+        database = DatabaseThread(note_batch=lambda _count, taken: commits.append(taken))
+        attempts = 0
+
+        def claim() -> list[Run]:
+            submit_runs(flow=self._flow, orders=[RunOrder(self._input) for _ in range(AT_A_TIME)])
+            return claim_runs(free=AT_A_TIME, owner="benchmark", lease=LEASE, is_simulated=True)
+
+        async def work_on(run: Run) -> None:
+            nonlocal attempts
+            recorder = RunRecorder(run, spec, History.begin(run.input, run_id=str(run.pk)))
+            for step in progress:
+                write = recorder.prepare(step)
+                recorder.confirm(write, (await database.store(write)).written)
+                attempts += step.ended is not None
+
+        begin = time.perf_counter()
+        stored_for = 0.0
+        while time.perf_counter() - begin < seconds if seconds else not self._stop_file.exists():
+            runs = await database.ask(claim)
+            began = time.perf_counter()
+            await asyncio.gather(*map(work_on, runs))
+            stored_for += time.perf_counter() - began
+        await database.close()
+        return {
+            "attempts": attempts,
+            "seconds": stored_for,
+            "median": median(commits),
+            "high": quantiles(commits, n=100)[-1],
+            "longest": max(commits),
+        }
+
+
+def main() -> None:
+    """Serve commands until there are no more."""
+    django.setup()
+    retained = _Retained(Path(os.environ["BENCHMARK_STOP_FILE"]))
+    for answer in chain([{}], (retained.answer(json.loads(line)) for line in sys.stdin)):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""An installation with a long history to ask questions about, seeded the same for all who ask.
+
+As a program it sets one up, with as many runs as its argument says, where its environment says.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from benchmarks.contender import ROOT
+from benchmarks.figures import say
+from benchmarks.installation import creating_postgres_database
+from benchmarks.setting import Setting
+
+FEW, MANY = 20_000, 250_000
+"""Runs; with ``--long`` the larger number."""
+
+
+def count_runs(setting: Setting) -> int:
+    """How many runs a history has."""
+    return MANY if setting.is_long else FEW
+
+
+def creating_databases(setting: Setting, name: str, stack: ExitStack) -> Iterator[tuple[str, str]]:
+    """The databases that are there, by name and address; what is created goes with ``stack``."""
+    yield "SQLite", ""
+    if setting.postgres is not None:
+        yield "PostgreSQL", stack.enter_context(creating_postgres_database(setting.postgres, name))
+
+
+def seed_installation(database: str, environment: Mapping[str, str], runs: int) -> dict[str, Any]:
+    """Set up the installation of that environment; gives what questions need to know of it."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "benchmarks.seeded_history", str(runs)]
+    made = subprocess.run(command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, check=True)
+    known: dict[str, Any] = json.loads(made.stdout)
+    say(f"  {database}: {runs:,} runs with {known['attempts']:,} attempts seeded in {time.monotonic() - began:.0f} s")
+    return known
+
+
+def main() -> None:
+    """Set up an installation with that many runs, as the environment says; prints what the questions need."""
+    import django
+
+    django.setup()
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from django.test import Client
+
+    from benchmarks.large_run import store_large_run
+    from benchmarks.work import FLOW
+    from flows.examples import load_examples, load_sample_input
+    from runs.models import Attempt, Issue, Run, TokenScope
+    from runs.tokens import make_token
+
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("seed_history", runs=int(sys.argv[1]), stdout=sys.stderr)
+    ada = User.objects.create_superuser("ada")
+    client = Client()
+    client.force_login(ada)
+    _, token = make_token(user=ada, name="Benchmark", scope=TokenScope.RUN, lifetime=None)
+    load_examples()
+    first, last = Run.objects.order_by("pk")[0], Run.objects.order_by("-pk")[0]
+    middle = Run.objects.get(pk=(first.pk + last.pk) // 2)
+    issues = Issue.objects.exclude(audit="").order_by("pk")[:200]
+    long_runs = Run.objects.filter(attempt_count=7).order_by("-pk").values_list("pk", flat=True)[:20]
+    json.dump(
+        {
+            "token": token,
+            "order": {"flow": FLOW, "input": load_sample_input(FLOW)},
+            "session": client.cookies["sessionid"].value,
+            "attempts": Attempt.objects.count(),
+            "first": first.pk,
+            "last": last.pk,
+            "flow": last.flow.name,
+            "user": "seeded-linus",
+            "codes": sorted({issue.code for issue in issues})[:5],
+            "audits": sorted({issue.audit for issue in issues})[:5],
+            "middle_day": middle.created_at.date().isoformat(),
+            "runs": list(long_runs),
+            "large": store_large_run(),
+            "searches": {
+                "rare": ["rarity", f"order-{10:07d}"],
+                "frequent": ["amber", "order"],
+                "two frequent": ["amber birch", "cedar dune"],
+                "nothing": ["nosuchword"],
+            },
+        },
+        sys.stdout,
+    )
+
+
+if __name__ == "__main__":
+    main()
