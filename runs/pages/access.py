@@ -16,7 +16,12 @@ from django_htmx.http import HttpResponseClientRedirect
 _Arguments = ParamSpec("_Arguments")
 _View = Callable[Concatenate[HttpRequest, _Arguments], HttpResponseBase]
 
-_WHAT = {"runs.view_run": "see runs", "runs.add_run": "start runs", "runs.change_run": "cancel runs"}
+_WHAT = {
+    "runs.view_run": "see runs",
+    "runs.add_run": "start runs",
+    "runs.change_run": "cancel runs",
+    "runs.view_trailentry": "see the trail",
+}
 
 
 def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_Arguments]]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Func, IntegerField, Q
+from django.db.models import Func, IntegerField, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.db.models.sql.compiler import SQLCompiler
 
+from flows.models import Flow, FlowVersion
 from runs import models
+from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 
 _CHEAP_LENGTH = (3, 43, 0)
 """Since this version SQLite tells the length of a text without reading it."""
@@ -38,9 +41,47 @@ def list_attempt_rows(run_id: int) -> list[models.Attempt]:
 
     Each has ``stored_bytes``, the size of what it brought, and ``has_output``, ``has_raw_output``, ``has_request``.
     """
-    attempts = models.Attempt.objects.filter(step__run_id=run_id).select_related("step", "usage")
-    return list(
-        attempts.defer("input", "output", "raw_output", "request")
+    return [_build_attempt(values) for values in _ATTEMPTS.fetch([run_id])]
+
+
+def list_issues(run_id: int) -> dict[int, list[models.Issue]]:
+    """The issues of a run in order, by the keys of their attempts."""
+    found: dict[int, list[models.Issue]] = {}
+    for values in _ISSUES.fetch([run_id]):
+        issue = build_row(models.Issue, values)
+        found.setdefault(issue.attempt_id, []).append(issue)
+    return found
+
+
+def find_run(run_id: int) -> models.Run:
+    """A run with flow, version and who started it. Raises ``Run.DoesNotExist``."""
+    for values in _RUNS.fetch([run_id]):
+        run, flow, version, user = _RUN_PARTS.split(values)
+        row = build_row(models.Run, run)
+        row.flow = build_row(Flow, flow)
+        row.version = build_row(FlowVersion, version)
+        row.started_by = build_row(User, user) if row.started_by_id is not None else None
+        return row
+    raise models.Run.DoesNotExist
+
+
+def _build_attempt(values: Sequence[Any]) -> models.Attempt:
+    attempt, step, usage, sizes = _ATTEMPT_PARTS.split(values)
+    row = models.Attempt.from_db("default", _ATTEMPT, attempt)
+    row.step = build_row(models.Step, step)
+    if usage[0] is not None:
+        row.usage = build_row(models.TokenUsage, usage)
+    else:
+        # Known to be missing: nobody asks again.
+        models.Attempt._meta.get_field("usage").set_cached_value(row, None)
+    for name, value in zip(_SIZES, sizes, strict=True):
+        setattr(row, name, value)
+    return row
+
+
+def _select_attempts(run_ids: Sequence[int]) -> QuerySet[Any, Any]:
+    return (
+        models.Attempt.objects.filter(step__run_id=run_ids[0])
         .annotate(
             stored_bytes=Coalesce(StoredBytes("output"), StoredBytes("raw_output"), 0),
             has_output=Q(output__isnull=False),
@@ -48,7 +89,32 @@ def list_attempt_rows(run_id: int) -> list[models.Attempt]:
             has_request=Q(request__isnull=False),
         )
         .order_by("step__index", "number")
+        .values_list(*_ATTEMPT_PARTS.columns)
     )
+
+
+_LARGE = ("input", "output", "raw_output", "request")
+_ATTEMPT = tuple(name for name in list_columns(models.Attempt) if name not in _LARGE)
+_SIZES = ("stored_bytes", "has_output", "has_raw_output", "has_request")
+_ATTEMPT_PARTS = RowParts(_ATTEMPT, list_columns(models.Step, "step"), list_columns(models.TokenUsage, "usage"), _SIZES)
+_ATTEMPTS = PreparedSelect(_select_attempts, most=1)
+_ISSUES = PreparedSelect(
+    lambda run_ids: (
+        models.Issue.objects.filter(attempt__step__run_id=run_ids[0])
+        .order_by("attempt_id", "position")
+        .values_list(*list_columns(models.Issue))
+    ),
+    most=1,
+)
+_RUN_PARTS = RowParts(
+    list_columns(models.Run),
+    list_columns(Flow, "flow"),
+    list_columns(FlowVersion, "version"),
+    list_columns(User, "started_by"),
+)
+_RUNS = PreparedSelect(
+    lambda run_ids: models.Run.objects.filter(pk=run_ids[0]).values_list(*_RUN_PARTS.columns), most=1
+)
 
 
 def read_outputs(rows: Collection[models.Attempt]) -> None:

@@ -64,6 +64,8 @@ class AttemptView:
     number: int
     state: str
     is_local: bool
+    is_removed: bool
+    """Whether retention has removed what it read and wrote."""
     is_open: bool
     is_loaded: bool
     address: str
@@ -169,6 +171,7 @@ def view_attempt(
         number=row.number,
         state=row.outcome or (RUNNING if is_running else "interrupted"),
         is_local=step.is_local,
+        is_removed=run.outputs_removed_at is not None,
         is_open=is_open,
         is_loaded=is_loaded,
         address=address,

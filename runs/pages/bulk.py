@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
@@ -15,6 +16,8 @@ from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import require_permission
 from runs.pages.bulk_choice import BulkChoice, BulkForm, read_choice
 from runs.pages.figures import format_plural
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 SHOWN = 50
 """Actions that the list of them shows."""
@@ -119,7 +122,10 @@ def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
 @require_permission("runs.change_run")
 def stop_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """End an action where it stands. One that has ended meanwhile stays as it is."""
-    _find_action(action_id).stop()
+    action = _find_action(action_id)
+    with transaction.atomic():
+        if action.stop():
+            leave_trail(action=TrailAction.BULK_STOPPED, about=action, details={"done": action.done})
     return redirect("runs:bulk", action_id=action_id)
 
 

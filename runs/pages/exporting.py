@@ -7,6 +7,7 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 from django.core.handlers.asgi import ASGIRequest
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import path
@@ -19,6 +20,8 @@ from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import AsyncRunStream, RunStream
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 MOST_ASKED = 30
 """How often a page asks after a download that never begins."""
@@ -48,16 +51,19 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
     if problems:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
     limits = find_range(filters)
-    export = RunExport.objects.create(
-        token=_find_token(request.GET.get("progress", "")),
-        format=format,
-        has_attempts=has_attempts,
-        query=filters.to_query(),
-        asked_by_id=request.user.pk,
-        newest=limits.newest,
-        oldest=limits.oldest,
-        position=limits.newest + 1,
-    )
+    with transaction.atomic():
+        export = RunExport.objects.create(
+            token=_find_token(request.GET.get("progress", "")),
+            format=format,
+            has_attempts=has_attempts,
+            query=filters.to_query(),
+            asked_by_id=request.user.pk,
+            newest=limits.newest,
+            oldest=limits.oldest,
+            position=limits.newest + 1,
+        )
+        details = {"query": export.query[:500], "attempts": has_attempts, "newest": limits.newest}
+        leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
     file = _FORMATS[format](has_attempts)
     stream = RunStream(file, filters, export, has_attempts=has_attempts)
     # A server of one kind would collect what is made for the other before it sends the first byte.

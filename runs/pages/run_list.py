@@ -10,15 +10,15 @@ from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
-from django.urls import get_script_prefix, reverse
+from django.urls import reverse
 
 from flows.models import Flow
 from runs.models import Attempt, Run, RunStatus, Step
 from runs.models.run import ENDED
+from runs.pages.addresses import find_address
 from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 from runs.prepared_select import PreparedSelect
@@ -162,13 +162,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
 def build_list_url(filters: RunFilters, **paging: int) -> str:
     """The address of the list with these filters, from the newest run on or from ``before`` or ``after`` a number."""
     query = "&".join(part for part in (filters.to_query(), *(f"{name}={at}" for name, at in paging.items())) if part)
-    return _find_address(get_script_prefix()) + (f"?{query}" if query else "")
-
-
-@lru_cache(maxsize=10)
-def _find_address(prefix: str) -> str:
-    """The address of the list, where the site stands under ``prefix``. A page has it dozens of times."""
-    return reverse("runs:list")
+    return find_address("runs:list") + (f"?{query}" if query else "")
 
 
 _FLOWS = PreparedSelect(lambda _: Flow.objects.order_by("title", "pk").values_list("pk", "name", "title"))
@@ -197,8 +191,16 @@ def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tupl
 
 def _list_statuses(filters: RunFilters) -> tuple[StatusChoice, ...]:
     choices = (("All", ""), *((str(status.label), status.value) for status in RunStatus))
+    all_url = build_list_url(replace(filters, status=""))
+    # The address of one status is that of another: in other values “=” is written “%3D”.
+    any_url = build_list_url(replace(filters, status="any"))
     return tuple(
-        StatusChoice(word, status, build_list_url(replace(filters, status=status)), filters.status == status)
+        StatusChoice(
+            word,
+            status,
+            any_url.replace("status=any", f"status={status}") if status else all_url,
+            filters.status == status,
+        )
         for word, status in choices
     )
 

@@ -20,7 +20,14 @@ from flows.engine.spec import ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage, sum_usage
 from runs import models
 from runs.models import Run, RunStatus
-from runs.pages.attempt_rows import find_bases, list_attempt_rows, name_attempt, read_outputs
+from runs.pages.attempt_rows import (
+    find_bases,
+    find_run,
+    list_attempt_rows,
+    list_issues,
+    name_attempt,
+    read_outputs,
+)
 from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
 from runs.pages.issue_lifecycle import StepIssues, trace_issues
@@ -31,6 +38,7 @@ from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
 from runs.pages.told_feedback import find_told_feedback
 from runs.pages.verdict import Verdict, read_verdict
 from runs.queue_figures import unattended_runs
+from runs.retention.policy import read_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,12 @@ class RunPage:
         return run_issue_counts(self.run)
 
     @cached_property
+    def keeps_outputs(self) -> str:
+        """For how long runs of the flow keep their outputs, in words; empty if for as long as they are there."""
+        days = read_policy(self.run.flow).keep_outputs_days
+        return "" if days is None else f"{days:,} day{'s' if days != 1 else ''}"
+
+    @cached_property
     def address(self) -> str:
         return address_run(self.run)
 
@@ -133,11 +147,9 @@ def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compar
     ``only`` is the id of an attempt: it comes open, and all others stay closed. ``compared`` are ids of attempts whose
     outputs are to be shown against those before them.
     """
-    run = Run.objects.select_related("flow", "version", "started_by").get(pk=run_id)
+    run = find_run(run_id)
     rows = list_attempt_rows(run_id)
-    issues: dict[int, list[models.Issue]] = {}
-    for issue in models.Issue.objects.filter(attempt__step__run_id=run_id).order_by("attempt_id", "position"):
-        issues.setdefault(issue.attempt_id, []).append(issue)
+    issues = list_issues(run_id)
     bases = find_bases(rows)
     opened = _open_attempts(run, rows, issues, compared) if only is None else OpenedAttempts.just(only)
     loaded = [row for row in rows if name_attempt(row) in opened.loaded]
@@ -149,7 +161,7 @@ def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compar
         own = [row for row in rows if row.step.index == index]
         is_last_begun = bool(own) and rows[-1].step.index == index
         traced = trace_issues([(row, issues.get(row.pk, [])) for row in own])
-        is_told = any(name_attempt(row) in opened.loaded for row in own)
+        is_told = run.outputs_removed_at is None and any(name_attempt(row) in opened.loaded for row in own)
         told = find_told_feedback(spec, index, rows, issues) if is_told else {}
         attempts = tuple(
             view_attempt(

@@ -14,7 +14,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 from flows.engine.errors import InputError, Problem
 from flows.engine.json_value import dump_json, parse_object
 from flows.models import Flow, FlowVersion
+from runs.cancellation import cancel_run as cancel_run_of
 from runs.models import Run
+from runs.models.run import REMOVED_INPUT
 from runs.pages.access import require_permission
 from runs.pages.badges import STATES
 from runs.pages.input_fields import InputField, build_fields, default_input, example_input, walk_fields
@@ -197,6 +199,9 @@ def _read_choice(request: HttpRequest, flow: Flow, asked: Mapping[str, str]) -> 
         if source is None or not request.user.has_perm("runs.view_run"):
             source = None
             notes.append(f"There is no run #{text[:20]} of this flow whose input could be filled in.")
+        elif source.outputs_removed_at is not None:
+            notes.append(f"Run #{source.pk} can’t be filled in. {REMOVED_INPUT}")
+            source = None
     version = flow.live_version
     if text := asked.get("version", ""):
         found = flow.versions.filter(number=_read_number(text)).first()
@@ -259,7 +264,7 @@ def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
     if run is None:
         raise Http404
     if request.method == "POST":
-        if run.request_cancel():
+        if cancel_run_of(run=run):
             messages.success(request, "The run is being cancelled." if not run.has_ended else "The run is cancelled.")
         else:
             messages.info(request, f"The run had ended already: {STATES[run.status].word.lower()}.")

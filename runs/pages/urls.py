@@ -3,6 +3,7 @@
 from django.urls import path
 
 from runs.pages import (
+    account,
     api_tokens,
     attempt_output,
     attempt_parts,
@@ -14,6 +15,7 @@ from runs.pages import (
     overview,
     saved_views,
     start,
+    trail,
     views,
     webhooks,
     workers,
@@ -31,6 +33,8 @@ urlpatterns = [
     *attempt_output.urls,
     *api_tokens.urls,
     *webhooks.urls,
+    *trail.urls,
+    *account.urls,
     path("runs/", views.show_runs, name="list"),
     path("runs/new/", start.choose_flow, name="choose-flow"),
     path("runs/new/<slug:flow_name>/", start.start_run, name="start"),

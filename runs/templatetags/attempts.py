@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 
 from django import template
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.pages.attempt_view import AttemptView, IssueMark
@@ -116,7 +116,8 @@ def attempt_facts(attempt: AttemptView) -> SafeString:
             got = f"{format_count(usage.completion)} out ({format_count(usage.reasoning)} reasoning)"
             facts.append(("Tokens", f"{sent}, {got}"))
     facts += ((name, format_html("<code>{}</code>", fingerprint)) for name, fingerprint in attempt.plugins)
-    return format_html('<dl class="facts">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", facts))
+    rows = "".join(f"<dt>{escape(term)}</dt><dd>{conditional_escape(text)}</dd>" for term, text in facts)
+    return mark_safe(f'<dl class="facts">{rows}</dl>')  # noqa: S308  # escaped above
 
 
 @register.simple_tag

@@ -6,9 +6,9 @@ Tags build small HTML in Python where a page repeats them by the hundred; all of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 
 from django import template
 from django.conf import settings
@@ -65,6 +65,7 @@ def priority(value: int) -> SafeString:
 
 
 @register.simple_tag
+@cache
 def severity_icon(name: str) -> SafeString:
     """The icon of a severity alone, where its word stands beside it."""
     badge = SEVERITIES[name]
@@ -167,8 +168,9 @@ def moment(value: datetime | None) -> SafeString:
     """A point in time with its zone: ``21 Nov 2026, 02:14:09 UTC``."""
     if value is None:
         return format_html("{}", figures.NOTHING)
-    text = _write_moment(value)
-    return format_html('<time datetime="{}">{}</time>', value.isoformat(timespec="milliseconds"), text)
+    # Digits and names of months and zones need no escaping.
+    drawn = f'<time datetime="{value.isoformat(timespec="milliseconds")}">{_write_moment(value)}</time>'
+    return mark_safe(drawn)  # noqa: S308  # see above
 
 
 @register.simple_tag
@@ -181,7 +183,7 @@ def clock(value: datetime) -> SafeString:
 @register.simple_tag
 def ago(value: datetime, now: datetime) -> SafeString:
     """How long ago something was, in one unit; the exact time is in its title."""
-    local = timezone.localtime(value)
+    exact, title, day = _write_times(value, timezone.get_current_timezone())
     seconds = max((now - value).total_seconds(), 0)
     if seconds < 60:
         text = f"{int(seconds)} s ago"
@@ -192,10 +194,17 @@ def ago(value: datetime, now: datetime) -> SafeString:
     elif seconds < 7 * 86_400:
         text = f"{int(seconds // 86_400)} d ago"
     else:
-        text = f"{local.day} {local:%b %Y}"
+        text = day
     # Lists have one in each row; digits and names of months and zones need no escaping.
-    drawn = f'<time datetime="{value.isoformat()}" title="{_write_local(local)}">{text}</time>'
+    drawn = f'<time datetime="{exact}" title="{title}">{text}</time>'
     return mark_safe(drawn)  # noqa: S308  # see above
+
+
+@lru_cache(maxsize=2_000)
+def _write_times(value: datetime, zone: tzinfo) -> tuple[str, str, str]:
+    """A moment for machines, in full, and its day."""
+    local = value.astimezone(zone)
+    return value.isoformat(), _write_local(local), f"{local.day} {local:%b %Y}"
 
 
 def _write_moment(value: datetime) -> str:

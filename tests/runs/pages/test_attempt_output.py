@@ -48,7 +48,7 @@ class TestAttempt:
 
     def test_it_costs_as_many_queries_as_the_page_of_its_run(self, viewer: Client) -> None:
         run = make_retried_run()
-        assert count_queries(viewer, attempt_address(run, 1, 1)) == count_queries(viewer, run_address(run)) == 8
+        assert count_queries(viewer, attempt_address(run, 1, 1)) == count_queries(viewer, run_address(run)) == 7
 
 
 class TestDownload:

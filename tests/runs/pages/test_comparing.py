@@ -316,4 +316,4 @@ def test_comparing_costs_the_same_queries_however_long_the_runs_are(viewer: Clie
 
     short = count_queries(viewer, address(make(1), make(1)))
     long = count_queries(viewer, address(make(6), make(6)))
-    assert short == long == 10
+    assert short == long == 9

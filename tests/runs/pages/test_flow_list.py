@@ -91,7 +91,7 @@ def test_the_number_of_queries_does_not_depend_on_that_of_flows(viewer: Client) 
         for day in range(5):
             add_runs(version, day_ago(day), succeeded=1)
     # Session, user and two for permissions; flows, runs, statistics.
-    assert count_queries(viewer, "/flows/") == 7
+    assert count_queries(viewer, "/flows/") == 6
     assert few <= 7
 
 

@@ -69,7 +69,7 @@ class TestLongRuns:
         return make_stored_run(*attempts, spec=spec, status=RunStatus.FAILED, blocking_step=3, blocking_attempt=10)
 
     def test_two_hundred_long_outputs_make_a_page_of_bounded_size(self, viewer: Client, long_run: Run) -> None:
-        assert count_queries(viewer, run_address(long_run)) == 8
+        assert count_queries(viewer, run_address(long_run)) == 7
         page = get_page(viewer, run_address(long_run))
         assert len(page) < 1_500_000
         assert page.count('class="line"') < 8_000

@@ -156,7 +156,7 @@ class TestRunPage:
         small = make_retried_run()
         issues = tuple(make_issue(severity) for severity in ("low", "medium", "high"))
         large = make_stored_run(*[make_attempt(1, number, "failed", issues=issues) for number in range(1, 30)])
-        assert count_queries(viewer, run_address(small)) == count_queries(viewer, run_address(large)) == 8
+        assert count_queries(viewer, run_address(small)) == count_queries(viewer, run_address(large)) == 7
 
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)"> {{ x }} {% x %} \u202eevil \x1b[31m </details>'
