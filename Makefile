@@ -1,6 +1,6 @@
 # `make help` lists what can be done here.
 .DEFAULT_GOAL := help
-.PHONY: help up test faults lint style types imports migrations format bench services schema lock clean base dev
+.PHONY: help up docs test faults lint style types imports migrations security format bench services schema lock clean base dev
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,7 +42,7 @@ faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=200
 		$(if $(PACE),--pace $(PACE)) || status=1; \
 	exit $$status
 
-lint: style types imports migrations ## Check style, types, import direction and migrations
+lint: style types imports migrations docs ## Check style, types, import direction, migrations and documentation
 
 # The checks start commands too: none of them should read the developer's own settings or data.
 style types imports migrations: export TOOLFLOW_DATA_DIR := $(CURDIR)/$(VENV)/lint-data
@@ -63,9 +63,16 @@ migrations: dev
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 
+security: dev ## Look for what is unsafe in the code, and for known holes in what is installed (needs the network)
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive flows runs toolflow_site
+	$(BIN)/pip-audit --requirement requirements/base.txt --requirement requirements/scale.txt --disable-pip
+
 format: dev ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: dev ## Build the documentation as a site, into .venv/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: dev $(BENCH_VENV)/bin/pip ## Measure, side by side with peers: about five minutes (ARGS="--help" for choices)
 	@cmp -s requirements/bench.txt $(BENCH_VENV)/bench.txt || { \

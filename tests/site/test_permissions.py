@@ -53,6 +53,7 @@ ADDRESSES = {
     "_nested_admin/server-data.js":                     (STAFF, STAFF),
     "healthz":                                          (ANYONE, NO_METHOD),
     "readyz":                                           (ANYONE, NO_METHOD),
+    "metrics":                                          (NOBODY, NO_METHOD),  # there is none without a token of its own
 
     "runs/":                                            (VIEWER, NO_METHOD),
     "runs/compare/":                                    (VIEWER, NO_METHOD),
@@ -86,6 +87,11 @@ ADDRESSES = {
     "webhooks/<delivery_id>/send/":                     (NO_METHOD, OPERATOR),
     "tokens/":                                          (USER, USER),  # one's own
     "tokens/<key>/revoke/":                             (NOBODY, NOBODY),  # there is none of one's own
+
+    "trail/":                                           (ADMINISTRATOR, NO_METHOD),
+    "trail/export.csv":                                 (ADMINISTRATOR, NO_METHOD),
+    "account/":                                         (USER, USER),  # one's own
+    "account/sessions/end/":                            (NO_METHOD, USER),
 
     "admin/":                                           (STAFF, STAFF),  # shows what one may see
     "admin/login/":                                     (ANYONE, ANYONE),
@@ -254,6 +260,9 @@ def expect(role: str, least: str, address: str) -> str:
         return "sign in"
     if least == NO_METHOD:
         return NO_METHOD
+    if address == "metrics":
+        # For machines: to sign in would help nobody.
+        return "refused"
     if ROLES.index(role) >= ROLES.index(least):
         return "allowed"
     is_outside = role == ANYONE or (role == USER and address.startswith("admin/"))
