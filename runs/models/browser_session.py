@@ -1,6 +1,6 @@
 """Sessions of the pages, which know whose they are: so they can be listed, and ended.
 
-This module is Django’s ``SESSION_ENGINE``.
+``runs.signing_in`` reads them, and is Django’s ``SESSION_ENGINE``.
 """
 
 from __future__ import annotations
