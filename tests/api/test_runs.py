@@ -112,6 +112,7 @@ class TestWholeRun:
             "created_at": "2026-11-21T11:55:00Z",
             "started_at": "2026-11-21T11:55:00Z",
             "ended_at": "2026-11-21T12:00:00Z",
+            "outputs_removed_at": None,
             "duration": 300.0,
             "input": {"topic": "tea"},
             "step_count": 3,
