@@ -123,7 +123,9 @@ def test_a_choice_that_there_is_not_is_refused(opened: EditorPage) -> None:
 def test_too_many_fields_get_an_error_page(opened: EditorPage) -> None:
     opened.fields.update({f"x{number}": "" for number in range(10_001)})
     before = rows()
-    assert opened.post().status_code == 400
+    answer = opened.post()
+    assert answer.status_code == 413
+    assert "The form has more than 10,000 fields, the most it may have." in answer.content.decode()
     assert rows() == before
 
 
