@@ -130,6 +130,7 @@ def test_commands_exist(source: Path) -> None:
         "check",
         "collectstatic",
         "migrate",
+        "sqlmigrate",
     }
     assert set(re.findall(r"manage\.py ([a-z_]+)", text)) <= own | of_django
 
