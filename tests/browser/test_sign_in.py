@@ -6,9 +6,9 @@ import re
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
+from runs.models import BrowserSession
 from tests.browser.run_under_way import RunUnderWay, follow
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.pages.reading import run_address
@@ -48,7 +48,7 @@ def test_a_page_that_is_open_when_the_session_ends_asks_to_sign_in_and_comes_bac
     sign_in(page, "secret")
     expect(page.locator("h1")).to_contain_text("Running")
     follow(page, f"{run.address}?hide=low")
-    Session.objects.all().delete()
+    BrowserSession.objects.all().delete()
     page.clock.run_for(1_000)
     expect(page.get_by_text("Sign in to see the page you asked for.")).to_be_visible()
     sign_in(page, "secret")

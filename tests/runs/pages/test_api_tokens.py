@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import ApiToken, TokenScope
+from runs.models import ApiToken, BrowserSession, TokenScope
 from runs.tokens import MOST_ACTIVE
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.runs.pages.reading import count_queries, get_page, read_words
@@ -76,7 +75,7 @@ def test_no_cookie_session_message_or_cache_holds_the_token(viewer: Client) -> N
     assert "no-store" in answer["Cache-Control"]
     assert not answer.has_header("Location")
     assert token not in str(answer.headers) + str(answer.cookies)
-    assert all(token not in str(session.get_decoded()) for session in Session.objects.all())
+    assert all(token not in str(session.get_decoded()) for session in BrowserSession.objects.all())
 
 
 def test_a_token_lasts_as_long_as_was_chosen(viewer: Client) -> None:
