@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,9 +93,12 @@ def _convert(rows: list[tuple[Any, ...]], converters: Mapping[int, Any], connect
     return list(zip(*columns, strict=True))
 
 
-def list_columns(model: type[Model], relation: str = "") -> tuple[str, ...]:
-    """The names of all columns of a model, which ``relation`` leads to, for a ``values_list``."""
-    names = (field.attname for field in model._meta.concrete_fields)
+def list_columns(model: type[Model], relation: str = "", *, among: Collection[str] | None = None) -> tuple[str, ...]:
+    """The names of all columns of a model which ``relation`` leads to, for a ``values_list`` and ``build_row``.
+
+    ``among`` are the names of those that are wanted, if not all of them.
+    """
+    names = (field.attname for field in model._meta.concrete_fields if among is None or field.attname in among)
     return tuple(f"{relation}__{name}" if relation else name for name in names)
 
 
@@ -112,9 +115,11 @@ class RowParts:
         return [values[part] for part in self._slices]
 
 
-def build_row(model: type[_Model], values: Sequence[Any], *, using: str = "default") -> _Model:
-    """The object of a row that holds the columns of ``list_columns``."""
-    return model.from_db(using, list_columns(model), values)
+def build_row(
+    model: type[_Model], values: Sequence[Any], *, among: Collection[str] | None = None, using: str = "default"
+) -> _Model:
+    """The object of a row that holds the columns of ``list_columns``; the others are read when they are wanted."""
+    return model.from_db(using, list_columns(model, among=among), values)
 
 
 def _find_loaders(using: str) -> tuple[tuple[str, Any], ...]:
