@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from flows.editor_form import EditorForm, make_code_area, make_text_area
+from flows.editor_form import EditorForm, GrowingTextarea, make_code_area, make_text_area
 from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
 from flows.engine.redaction_patterns import PATTERNS
 from flows.engine.spec import MAX_SCHEMA_BYTES
@@ -177,7 +177,9 @@ class FlowForm(EditorForm, _FlowForm):
     )
     redact = RedactionRulesField(
         required=False,
-        widget=make_code_area(3),
+        # No code: nothing is looked up or checked while it is typed.
+        widget=GrowingTextarea(rows=3, attrs={"autocapitalize": "off", "spellcheck": "false"}),
+        label="What is redacted",
         help_text="What is taken out of all that is kept of a run, one rule in a line: a JSON pointer into the input "
         f"and the outputs, such as /customer/email, or one of {', '.join(PATTERNS)}.",
     )

@@ -44,7 +44,8 @@ def leave_trail(
         action=action,
         object_kind=kind or (about._meta.model_name or "" if about else ""),
         object_id=str(about.pk)[:LONGEST_ID] if about else "",
-        object_label=clean_text(label or (str(about) if about else ""), LONGEST_LABEL),
+        # A flow that is loaded from a file has its name before it has its title.
+        object_label=clean_text(label or (str(about) or getattr(about, "name", "") if about else ""), LONGEST_LABEL),
         details=dict(details or {}),
         request_id=asking.request_id,
     )

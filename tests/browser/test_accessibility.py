@@ -287,3 +287,16 @@ def test_the_reference_of_the_api(admin_page: Page) -> None:
     for name in ("listRuns", "createRun", "object-Run"):
         admin_page.locator(f"details:has(> #{name}) > summary").click()
     assert_accessible(admin_page)
+
+
+def test_the_trail_and_ones_own_account(admin_page: Page) -> None:
+    load_examples()
+    for address in ("/trail/", "/trail/?action=signed_in&from=lost", "/account/"):
+        admin_page.goto(address)
+        assert_accessible(admin_page)
+    admin_page.get_by_label("Old password").fill("wrong")
+    admin_page.get_by_label("New password", exact=True).fill("123")
+    admin_page.get_by_label("New password confirmation").fill("124")
+    admin_page.get_by_role("button", name="Change the password").click()
+    expect(admin_page.get_by_role("alert")).to_have_count(1)
+    assert_accessible(admin_page)

@@ -43,6 +43,14 @@ def test_pages_of_runs_fit_a_phone(phone: Page, admin_page: Page) -> None:
         assert_fits(phone)
 
 
+def test_the_trail_and_ones_own_account_fit_a_phone(phone: Page, admin_page: Page) -> None:
+    make_retried_run()
+    for address in ("/trail/", "/trail/?action=signed_in", "/account/"):
+        phone.goto(address)
+        expect(phone.locator("h1")).to_be_visible()
+        assert_fits(phone)
+
+
 def test_starting_a_run_fits_a_phone(phone: Page, admin_page: Page) -> None:
     load_examples()
     phone.goto("/runs/new/")

@@ -188,3 +188,14 @@ def test_who_may_only_see_flows_has_nothing_to_press(opened: Page, browser: Brow
     expect(opened.get_by_role("heading", name="Invoices")).to_be_visible()
     for name in ("Save", "Add a step", "Delete", "Try this step"):
         expect(opened.get_by_role("button", name=name)).to_have_count(0)
+
+
+def test_rules_of_redaction_are_typed_one_in_a_line_and_a_wrong_one_is_told_below_them(opened: Page) -> None:
+    type_in(opened, "redact", "/customer/email\nemial")
+    opened.get_by_role("button", name="Save", exact=True).click()
+    expect(opened.locator("#id_redact_error")).to_contain_text("“emial” is neither a JSON pointer")
+    expect(field(opened, "redact")).to_have_value("/customer/email\nemial")
+    type_in(opened, "redact", "/customer/email\nemail")
+    opened.get_by_role("button", name="Save", exact=True).click()
+    expect(opened.get_by_text("Saved as version 2.")).to_be_visible()
+    assert FlowVersion.objects.get(number=2).flow_spec.redact == ("/customer/email", "email")

@@ -55,6 +55,8 @@ def test_a_flow_that_a_command_loads_is_told_of_without_a_person() -> None:
     call_command("import_flow", "flows/examples/colour-theme.yaml", verbosity=0)
     actions = {action for _, action, _, _ in tell()}
     assert {"flow_added", "flow_published", "flow_made_live"} <= actions
+    # Its title comes after its row.
+    assert TrailEntry.objects.get(action="flow_added").object_label
     assert {row.actor_name for row in TrailEntry.objects.all()} == {""}
 
 
