@@ -57,7 +57,10 @@ class ProcessTree:
         """
         deadline: float | None = None
         is_hurried = is_late = False
-        while self._guard.is_alive():
+        is_alive = True
+        while is_alive:
+            # Asked first: a guard that had nothing to wait for is gone before the stop was told.
+            is_alive = self._guard.is_alive()
             if stopping.is_set() and deadline is None:
                 deadline = time.monotonic() + find_stop_patience()
                 time.sleep(ECHO)
@@ -69,7 +72,8 @@ class ProcessTree:
             if deadline is not None and time.monotonic() > deadline:
                 is_late = True
                 self._guard.kill()
-            self._guard.join(LOOK)
+            if is_alive:
+                self._guard.join(LOOK)
         select.select([self._lifeline], [], [], DEATH_PATIENCE)
         os.close(self._lifeline)
         if is_late:
