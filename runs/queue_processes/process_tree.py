@@ -69,7 +69,7 @@ class ProcessTree:
                 is_hurried = True
                 deadline = min(deadline or math.inf, time.monotonic() + HURRY_PATIENCE)
                 self._say("Worker stops at once: calls under way are broken off.")
-            if deadline is not None and time.monotonic() > deadline:
+            if is_alive and deadline is not None and time.monotonic() > deadline:
                 is_late = True
                 self._guard.kill()
             if is_alive:
