@@ -14,7 +14,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.logs.configuration import FORMATS, LEVELS, build_logging
-from toolflow_site import environment, production
+from toolflow_site import api_description, environment, production
 
 _SITE_DIR = Path(__file__).resolve().parent
 _IS_CHECKOUT = (_SITE_DIR.parent / "manage.py").exists()
@@ -336,40 +336,7 @@ REST_FRAMEWORK = {
     # What is wanted stands in the Accept header; a parameter that no endpoint knows is refused like any other.
     "URL_FORMAT_OVERRIDE": None,
 }
-SPECTACULAR_SETTINGS = {
-    "OAS_VERSION": "3.1.1",
-    "TITLE": "ToolFlow",
-    "VERSION": "1",
-    "DESCRIPTION": (
-        "Everything that the pages of ToolFlow can do, for scripts. Start with the guide “Automate ToolFlow”.\n\n"
-        "Sign in with `Authorization: Bearer tf_…`. Bodies are JSON in which unknown fields are errors, as are unknown "
-        "query parameters. Times are ISO 8601 in UTC, costs are decimal texts in USD, what is absent is `null`. "
-        "Whatever can’t be done is answered with a problem document (RFC 9457)."
-    ),
-    "LICENSE": {"name": "MIT", "identifier": "MIT"},
-    "TAGS": [
-        {"name": "Runs", "description": "Start runs, follow them, and read what was produced and what was wrong."},
-        {"name": "Flows", "description": "What may run: flows and their versions, as documents like flow files."},
-        {"name": "Statistics", "description": "Figures of flows and audits, and what models used."},
-        {"name": "Documentation", "description": "This description."},
-    ],
-    "SCHEMA_PATH_PREFIX": "/api/v1",
-    "SCHEMA_PATH_PREFIX_TRIM": True,
-    "ENUM_SUFFIX": "",
-    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {
-        "RunStatus": "runs.models.RunStatus.values",
-        "EndReason": "runs.models.EndReason.values",
-        "TokenScope": "runs.models.TokenScope.values",
-        "Severity": "runs.api.schema_completion.SEVERITIES",
-        "Outcome": "runs.api.schema_completion.OUTCOMES",
-    },
-    "POSTPROCESSING_HOOKS": [
-        "runs.api.schema_completion.know_choices_by_values",
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "runs.api.schema_completion.complete_schema",
-    ],
-}
+SPECTACULAR_SETTINGS = api_description.OPENAPI
 
 # The queue
 

@@ -1,0 +1,41 @@
+"""How the API is described: what `drf-spectacular` makes the OpenAPI document by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPENAPI: dict[str, Any] = {
+    "OAS_VERSION": "3.1.1",
+    "TITLE": "ToolFlow",
+    "VERSION": "1",
+    "DESCRIPTION": (
+        "Runs, flows and statistics, as on the pages of ToolFlow, for scripts. "
+        "Start with the guide “Automate ToolFlow”.\n\n"
+        "Sign in with `Authorization: Bearer tf_…`. Bodies are JSON in which unknown fields are errors, as are unknown "
+        "query parameters. Times are ISO 8601 in UTC, costs are decimal texts in USD, what is absent is `null`. "
+        "Whatever can’t be done is answered with a problem document (RFC 9457)."
+    ),
+    "LICENSE": {"name": "MIT", "identifier": "MIT"},
+    "TAGS": [
+        {"name": "Runs", "description": "Start runs, follow them, and read what was produced and what was wrong."},
+        {"name": "Flows", "description": "What may run: flows and their versions, as documents like flow files."},
+        {"name": "Statistics", "description": "Figures of flows and audits, and what models used."},
+        {"name": "Documentation", "description": "This description."},
+    ],
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SCHEMA_PATH_PREFIX_TRIM": True,
+    "ENUM_SUFFIX": "",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {
+        "RunStatus": "runs.models.RunStatus.values",
+        "EndReason": "runs.models.EndReason.values",
+        "TokenScope": "runs.models.TokenScope.values",
+        "Severity": "runs.api.schema_completion.SEVERITIES",
+        "Outcome": "runs.api.schema_completion.OUTCOMES",
+    },
+    "POSTPROCESSING_HOOKS": [
+        "runs.api.schema_completion.know_choices_by_values",
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "runs.api.schema_completion.complete_schema",
+    ],
+}
