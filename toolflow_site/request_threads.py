@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.core.handlers.asgi import ASGIHandler
+from django.core import signals
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.db import close_old_connections, connections
-from django.http import HttpRequest
+from django.http import FileResponse
 from django.http.response import HttpResponseBase
+from django.urls import set_script_prefix
 
 _Value = TypeVar("_Value")
 
 
 class DashboardHandler(ASGIHandler):
-    """Takes a request from its first middleware to its view in one go, in one thread.
+    """Takes a request from its first middleware to its view, and whatever ends it, in one go, in one thread.
 
     Django's own handler goes back and forth between the event loop and the thread on the way, which costs more than
     most pages.
@@ -27,18 +32,54 @@ class DashboardHandler(ASGIHandler):
         super().__init__()
         self.load_middleware()
 
-    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        """The answer; if it is a stream, the event loop reads it afterwards."""
-        response: HttpResponseBase = await sync_to_async(self.get_response)(request)
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request. A client that leaves ends a stream; any other answer is made whole before it is sent."""
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        try:
+            set_script_prefix(get_script_prefix(scope))
+            response = await sync_to_async(self._answer)(scope, body)
+            # Its thread serves the next request, with a connection that has been used just now.
+            if thread := _lent_thread.get(None):
+                thread.give_back()
+            if response.streaming:
+                await self._stream(response, receive, send)
+            else:
+                await self.send_response(response, send)
+        finally:
+            body.close()
+
+    def _answer(self, scope: Any, body: Any) -> HttpResponseBase:
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        request, refusal = self.create_request(scope, body)
+        response: HttpResponseBase = refusal if request is None else self.get_response(request)
+        response._handler_class = self.__class__  # type: ignore[attr-defined]  # the sender that Django tells of the end
+        if response.streaming:
+            close_old_connections()
+        else:
+            response.close()
         return response
 
-    async def send_response(self, response: HttpResponseBase, send: Any) -> None:
-        """Send the answer. A stream may take minutes: it has a thread only while it does something in one."""
-        thread = _lent_thread.get(None)
-        if response.streaming and thread is not None:
-            await sync_to_async(close_old_connections)()
-            thread.give_back()
-        await super().send_response(response, send)
+    async def _stream(self, response: HttpResponseBase, receive: Any, send: Any) -> None:
+        """Send what is made bit by bit. It may take minutes: there is a thread only while something is done in one."""
+        if isinstance(response, FileResponse):
+            response.block_size = self.chunk_size
+        sending = asyncio.create_task(self.send_response(response, send))
+        leaving = asyncio.create_task(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            with suppress(asyncio.CancelledError, RequestAborted):
+                await leaving
+            sending.cancel()
+            try:
+                with suppress(asyncio.CancelledError):
+                    await sending
+            finally:
+                await sync_to_async(response.close)()
 
 
 class KeptThreads:
