@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from django.db import connection
+
 from runs.models import Run
 from runs.run_filters.conditions import Condition, build_created_since, build_created_until, list_conditions
 from runs.run_filters.filters import RunFilters
@@ -25,7 +27,7 @@ FIRST_LOOK = 300
 """Runs that are checked first: as a rule a page is among them."""
 LOOK_THROUGH = 2_000
 """Runs that are checked at most."""
-PROBED = 1_000
+PROBED = 500
 """Runs of each filter that are counted to find the rarest one."""
 DISORDER = 200
 """Runs that may have been created between two whose numbers are the other way round: as many as submit at once."""
@@ -165,9 +167,11 @@ def _check(numbers: Sequence[int], conditions: Sequence[Condition], span: Span, 
     if not conditions or not numbers:
         return list(numbers[:limit])
     checks = " AND ".join(condition.check.sql for condition in conditions)
-    among = ", ".join(map(str, numbers))
+    among = ",".join(map(str, numbers))
+    # PostgreSQL reads one text of a thousand numbers in half the time that it takes for as many constants.
+    is_among = f"= ANY('{{{among}}}'::bigint[])" if connection.vendor == "postgresql" else f"IN ({among})"
     # Neither order nor limit: they would tempt a planner to walk along all runs instead of looking these up.
-    sql = f"SELECT id FROM runs_run WHERE id IN ({among}) AND {checks}"  # noqa: S608  # see Text
+    sql = f"SELECT id FROM runs_run WHERE id {is_among} AND {checks}"  # noqa: S608  # see Text
     parameters = tuple(value for condition in conditions for value in condition.check.parameters)
     matching = [number for (number,) in fetch_rows(Text(sql, parameters))]
     return sorted(matching, reverse=not span.is_ascending)[:limit]
