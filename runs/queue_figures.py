@@ -5,12 +5,12 @@ All of them are read in database time, so that hosts' clocks don't matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, DurationField, Exists, ExpressionWrapper, F, Min, OuterRef, Q
+from django.db.models import Count, DurationField, Exists, ExpressionWrapper, F, Min, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Now
 
 from runs.models import Run, RunStatus, Worker
@@ -63,45 +63,69 @@ class QueueFigures:
 
 def read_queue_figures() -> QueueFigures:
     """The figures of this moment. Costs two queries, which read the queued runs and the workers, no other rows."""
-    rows: Iterable[Any] = Worker.objects.annotate(
+    workers = tuple(
+        WorkerFigures(
+            host=host,
+            pid=pid,
+            version=version,
+            slots=slots,
+            in_flight=in_flight,
+            state="silent" if is_silent else "stopping" if is_stopping else "working",
+            running_for=heartbeat_at - started_at,
+            silent_for=max(silent_for, timedelta(0)),
+        )
+        for (
+            host,
+            pid,
+            version,
+            slots,
+            in_flight,
+            is_stopping,
+            started_at,
+            heartbeat_at,
+            is_silent,
+            silent_for,
+        ) in _WORKERS.fetch()
+    )
+    counted = _QUEUED.fetch()
+    ready, later, waiting, oldest_ready, patience_lost = counted[0] if counted else (0, 0, 0, None, 0)
+    is_attended = any(worker.state != "silent" for worker in workers)
+    return QueueFigures(
+        workers=workers,
+        ready=ready,
+        later=later,
+        waiting=waiting,
+        oldest_ready=oldest_ready,
+        is_unattended=bool(patience_lost) and not is_attended,
+    )
+
+
+def _select_workers(_: Sequence[Any]) -> QuerySet[Any, tuple[Any, ...]]:
+    rows = Worker.objects.annotate(
         is_silent=Exists(Worker.objects.silent().filter(pk=OuterRef("pk"))),
         silent_for=ExpressionWrapper(Now() - F("heartbeat_at"), output_field=DurationField()),
     )
-    workers = tuple(
-        WorkerFigures(
-            host=row.host,
-            pid=row.pid,
-            version=row.version,
-            slots=row.slots,
-            in_flight=row.in_flight,
-            state="silent" if row.is_silent else "stopping" if row.is_stopping else "working",
-            running_for=row.heartbeat_at - row.started_at,
-            silent_for=max(row.silent_for, timedelta(0)),
-        )
-        for row in rows
-    )
+    told = ("host", "pid", "version", "slots", "in_flight", "is_stopping", "started_at", "heartbeat_at")
+    return rows.values_list(*told, "is_silent", "silent_for")
+
+
+def _select_queued(_: Sequence[Any]) -> QuerySet[Any, tuple[Any, ...]]:
     # Whoever waited for a time, whatever the reason, is ready once it has come; a worker is waited for until one comes.
     has_worker = Q(waiting_since__isnull=True)
     is_ready = has_worker & Q(available_at__lte=Now(), cancel_requested=False)
     is_later = has_worker & Q(available_at__gt=Now())
-    counts = Run.objects.filter(status=RunStatus.QUEUED).aggregate(
-        ready=Count("pk", filter=is_ready),
-        later=Count("pk", filter=is_later & Q(waiting_for="")),
-        waiting=Count("pk", filter=~has_worker | is_later & ~Q(waiting_for="")),
-        oldest_ready=ExpressionWrapper(
+    counts = {
+        "ready": Count("pk", filter=is_ready),
+        "later": Count("pk", filter=is_later & Q(waiting_for="")),
+        "waiting": Count("pk", filter=~has_worker | is_later & ~Q(waiting_for="")),
+        "oldest_ready": ExpressionWrapper(
             Now() - Min("available_at", filter=is_ready), output_field=DurationField(null=True)
         ),
-        patience_lost=Count("pk", filter=_patience_lost()),
-    )
-    is_attended = any(worker.state != "silent" for worker in workers)
-    return QueueFigures(
-        workers=workers,
-        ready=counts["ready"],
-        later=counts["later"],
-        waiting=counts["waiting"],
-        oldest_ready=counts["oldest_ready"],
-        is_unattended=bool(counts["patience_lost"]) and not is_attended,
-    )
+        "patience_lost": Count("pk", filter=_patience_lost()),
+    }
+    # Grouped by what is the same for all: a queryset of one row, or of none where no run is queued.
+    rows = Run.objects.filter(status=RunStatus.QUEUED).order_by().values(every=Value(1))
+    return rows.annotate(**counts).values_list(*counts)
 
 
 def unattended_runs() -> RunQuerySet:
@@ -119,4 +143,6 @@ def _patience_lost() -> Q:
     return Q(available_at__lt=in_future(-PATIENCE), cancel_requested=False)
 
 
+_WORKERS = PreparedSelect(_select_workers)
+_QUEUED = PreparedSelect(_select_queued)
 _UNATTENDED = PreparedSelect(lambda _: unattended_runs().order_by().values_list("pk")[:1])
