@@ -27,6 +27,7 @@ from runs.run_filters import RunFilters, find_runs, find_unknown_names, read_fil
 from runs.run_filters.filters import PARAMETERS, write_value
 from runs.run_filters.reading import read_run_number, shorten
 from runs.run_filters.streams import LARGEST_NUMBER
+from runs.search import Excerpt, find_excerpts, read_query
 
 PAGE_SIZE = 50
 MAX_SEGMENTS = 50
@@ -64,6 +65,8 @@ class RunRow:
     counts: tuple[tuple[str, int], ...]
     segments: tuple[str, ...]
     duration: float | None
+    excerpts: tuple[Excerpt, ...] = ()
+    """Where in it the words stand that are searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
             newer_url = build_list_url(filters, after=newest or max(before - 1, 0))
     flows = tuple(FlowChoice._make(row) for row in _FLOWS.fetch())
     return RunList(
-        rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, now),
+        rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, filters.search, now),
         filters=filters,
         problems=(*problems, *paging_problems, *find_unknown_names(query, others=PAGING)),
         flows=flows,
@@ -211,10 +214,11 @@ def _find_number(filters: RunFilters, ids: Sequence[int]) -> int | None:
     return number if is_there else None
 
 
-def _load_rows(ids: Sequence[int], titles: Mapping[int, str], now: datetime) -> tuple[RunRow, ...]:
+def _load_rows(ids: Sequence[int], titles: Mapping[int, str], search: str, now: datetime) -> tuple[RunRow, ...]:
     # Plain values: to build objects of all that is joined takes as long as the rest of the page.
     runs: list[Any] = [_Row._make(row) for row in _ROWS.fetch(ids)]
     segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
+    excerpts = find_excerpts(ids, read_query(search)) if search and ids else {}
     return tuple(
         RunRow(
             run=run,
@@ -223,6 +227,7 @@ def _load_rows(ids: Sequence[int], titles: Mapping[int, str], now: datetime) -> 
             counts=run_issue_counts(run),
             segments=segments.get(run.pk) or ("passed",) * min(run.step_count, MAX_SEGMENTS),
             duration=run_duration(run, now),
+            excerpts=excerpts.get(run.pk, ()),
         )
         for run in runs
     )

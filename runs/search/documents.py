@@ -103,11 +103,11 @@ def build_documents(run_ids: Collection[int]) -> dict[int, Document]:
     for run_id, text in list_input_texts(run_ids):
         documents[run_id] = Document()
         documents[run_id].add_json(text)
-    for run_id, _, suggestions, *texts in list_issue_texts(documents):
+    for run_id, _, _, suggestions, *texts in list_issue_texts(documents):
         for text in texts:
             documents[run_id].add_text(text)
         documents[run_id].add_json(suggestions)
-    for run_id, _, output, error in list_output_texts(documents):
+    for run_id, _, _, output, error in list_output_texts(documents):
         documents[run_id].add_json(output)
         documents[run_id].add_text(error)
     return documents
@@ -121,24 +121,26 @@ def list_input_texts(run_ids: Collection[int], *, longest: int = LONGEST_TEXT) -
 
 def list_issue_texts(
     run_ids: Collection[int], *, longest: int = LONGEST_TEXT
-) -> Iterator[tuple[int, int, str, str, str, str]]:
-    """Of each issue, those of the last attempt first: the number of its run and its step, its suggestions as JSON text,
-    its description, audit and code."""
+) -> Iterator[tuple[int, int, int, str, str, str, str]]:
+    """Of each issue, those of the last attempt first: the numbers of its run, step and attempt, its suggestions as JSON
+    text, its description, audit and code."""
     issues = Issue.objects.filter(attempt__step__run_id__in=run_ids).order_by("-attempt_id", "position")
     texts = (_cut_text(name, longest) for name in ("suggestions", "description", "audit", "code"))
-    yield from issues.values_list("attempt__step__run_id", "attempt__step__index", *texts).iterator(_CHUNK)
+    places = ("attempt__step__run_id", "attempt__step__index", "attempt__number")
+    yield from issues.values_list(*places, *texts).iterator(_CHUNK)
 
 
 def list_output_texts(
     run_ids: Collection[int], *, longest: int = LONGEST_TEXT
-) -> Iterator[tuple[int, int, str | None, str]]:
-    """Of each attempt that ended, the last one first: the number of its run and its step, its output as JSON text (or
-    what came back instead of one), and the error that it met."""
+) -> Iterator[tuple[int, int, int, str | None, str]]:
+    """Of each attempt that ended, the last one first: the number of its run and its step, its own, its output as JSON
+    text (or what came back instead of one), and the error that it met."""
     attempts = Attempt.objects.filter(step__run_id__in=run_ids).exclude(outcome="").order_by("-pk")
     raw, usable = _cut_text("raw_output", longest), _cut_text("output", longest)
     output = Case(When(output__isnull=True, then=raw), default=usable)
     error = Coalesce(KeyTextTransform("message", "error"), Value(""), output_field=TextField())
-    yield from attempts.values_list("step__run_id", "step__index", output, Substr(error, 1, longest)).iterator(_CHUNK)
+    places = ("step__run_id", "step__index", "number")
+    yield from attempts.values_list(*places, output, Substr(error, 1, longest)).iterator(_CHUNK)
 
 
 def _cut_text(field: str, longest: int) -> Substr:

@@ -34,8 +34,11 @@ class Excerpt:
     """A few words of one text. A model may have written them."""
 
     place: str
-    """Where the text stands: “Input”, “Step 2, issue”, “Step 2, output”."""
+    """Where the text stands: “Input”, “Step 2, attempt 1, issue”, “Step 2, attempt 1, output”."""
     pieces: tuple[Piece, ...]
+    step: int = 0
+    attempt: int = 1
+    """The numbers of the step and the attempt. The input is the first attempt of step 0."""
 
 
 def find_excerpts(run_ids: Collection[int], query: SearchQuery) -> dict[int, tuple[Excerpt, ...]]:
@@ -47,11 +50,11 @@ def find_excerpts(run_ids: Collection[int], query: SearchQuery) -> dict[int, tup
     searches = {run_id: _RunSearch(query) for run_id in run_ids}
     for run_id, text in list_input_texts(searches, longest=LONGEST_TEXT):
         searches[run_id].look_at("Input", list_scalars(text))
-    for run_id, step, suggestions, *texts in list_issue_texts(_list_open(searches), longest=LONGEST_TEXT):
-        searches[run_id].look_at(f"Step {step}, issue", [*texts, *list_scalars(suggestions)])
-    for run_id, step, output, error in list_output_texts(_list_open(searches), longest=LONGEST_TEXT):
-        searches[run_id].look_at(f"Step {step}, output", list_scalars(output))
-        searches[run_id].look_at(f"Step {step}, error", [error])
+    for run_id, step, number, suggestions, *texts in list_issue_texts(_list_open(searches), longest=LONGEST_TEXT):
+        searches[run_id].look_at("issue", [*texts, *list_scalars(suggestions)], step, number)
+    for run_id, step, number, output, error in list_output_texts(_list_open(searches), longest=LONGEST_TEXT):
+        searches[run_id].look_at("output", list_scalars(output), step, number)
+        searches[run_id].look_at("error", [error], step, number)
     return {run_id: tuple(search.excerpts) for run_id, search in searches.items()}
 
 
@@ -67,7 +70,7 @@ class _RunSearch:
     def is_open(self) -> bool:
         return bool(self._open) and len(self.excerpts) < MOST_EXCERPTS
 
-    def look_at(self, place: str, texts: Collection[str] | Iterator[str]) -> None:
+    def look_at(self, kind: str, texts: Collection[str] | Iterator[str], step: int = 0, attempt: int = 1) -> None:
         """Take an excerpt of each text that holds a term which no excerpt shows yet."""
         for text in texts:
             if not self.is_open:
@@ -80,9 +83,9 @@ class _RunSearch:
             shown = {term for term in self._open if found[term]}
             if shown:
                 first = min(found[term][0][0] for term in shown)
-                self.excerpts.append(
-                    Excerpt(place, _cut(text, first, [place for spans in found.values() for place in spans]))
-                )
+                place = f"Step {step}, attempt {attempt}, {kind}" if step else kind
+                pieces = _cut(text, first, [span for spans in found.values() for span in spans])
+                self.excerpts.append(Excerpt(place, pieces, step, attempt))
                 self._open -= shown
 
 

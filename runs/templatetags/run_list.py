@@ -20,10 +20,13 @@ from runs.pages import figures
 from runs.pages.json_lines import show_invisible
 from runs.pages.run_list import RunList, RunRow
 from runs.pages.saved_views import ViewTabs, load_view_tabs
+from runs.search.excerpts import Piece
 from runs.templatetags.toolflow import ago, issue_counts, priority, state
 
 register = template.Library()
 
+COLUMNS = 10
+"""Of the table, without the box to choose a run by."""
 MOST_LABELS = 3
 """Labels of a run that its row shows; the others are counted."""
 
@@ -75,7 +78,24 @@ def _draw_row(row: RunRow, url: str, page: RunList, *, can_choose: bool) -> str:
         f'<td class="number">{_draw_cost(run)}</td>'
         f'<td class="who">{user}</td>'
         f'<td class="number quiet">{ago(run.created_at, page.now)}</td></tr>'
+        f"{_draw_excerpts(row, url, can_choose=can_choose) if row.excerpts else ''}"
     )
+
+
+def _draw_excerpts(row: RunRow, url: str, *, can_choose: bool) -> str:
+    """A row below that of the run: where in it the words stand that were searched for."""
+    lines = []
+    for excerpt in row.excerpts:
+        words = "".join(_draw_piece(piece) for piece in excerpt.pieces)
+        place = f'<a href="{url}#s{excerpt.step}a{excerpt.attempt}">{excerpt.place}</a>'
+        lines.append(f"<p>{place} <span>{words}</span></p>")
+    box = '<td class="choose"></td>' if can_choose else ""
+    return f'<tr class="excerpts">{box}<td colspan="{COLUMNS}">{"".join(lines)}</td></tr>'
+
+
+def _draw_piece(piece: Piece) -> str:
+    text = escape(show_invisible(piece.text))
+    return f"<mark>{text}</mark>" if piece.is_marked else text
 
 
 @lru_cache(maxsize=2_000)

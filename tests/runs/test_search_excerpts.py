@@ -40,13 +40,13 @@ def run() -> Run:
         ("inv-2026-0042", ["Input: Invoice [INV-2026-0042] of Café Zürich"]),
         ("cafe zur*", ["Input: Invoice INV-2026-0042 of [Café] [Zürich]"]),
         ("invoice", ["Input: [Invoice] INV-2026-0042 of Café Zürich"]),
-        ('"invoice is not"', ["Step 1, issue: The [invoice is not] paid yet."]),
-        ("unpaid", ["Step 1, issue: [unpaid]"]),
-        ("reminder", ["Step 1, output: We sent a [reminder]."]),
-        ("overloaded", ["Step 2, error: The provider is [overloaded]."]),
-        ("cafe reminder", ["Input: Invoice INV-2026-0042 of [Café] Zürich", "Step 1, output: We sent a [reminder]."]),
-        ("called", ["Step 1, output: We [called]. The INVOICE was settled."]),
-        ("called invoice", ["Input: [Invoice] INV-2026-0042 of Café Zürich", "Step 1, output: We [called]. The [INVOICE] was settled."]),  # noqa: E501
+        ('"invoice is not"', ["Step 1, attempt 1, issue: The [invoice is not] paid yet."]),
+        ("unpaid", ["Step 1, attempt 1, issue: [unpaid]"]),
+        ("reminder", ["Step 1, attempt 1, output: We sent a [reminder]."]),
+        ("overloaded", ["Step 2, attempt 1, error: The provider is [overloaded]."]),
+        ("cafe reminder", ["Input: Invoice INV-2026-0042 of [Café] Zürich", "Step 1, attempt 1, output: We sent a [reminder]."]),
+        ("called", ["Step 1, attempt 2, output: We [called]. The INVOICE was settled."]),
+        ("called invoice", ["Input: [Invoice] INV-2026-0042 of Café Zürich", "Step 1, attempt 2, output: We [called]. The [INVOICE] was settled."]),  # noqa: E501
         ("coffee", []),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from runs.facets import add_facets
 from runs.models import FacetKind, Run, RunStatus
 from runs.pages.run_list import PAGE_SIZE
 from runs.run_filters import finding
+from runs.search import index_runs
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
@@ -125,6 +126,26 @@ class TestList:
         assert f'<a href="/runs/{run.pk}/">Open run #{run.pk}</a>' in page
         assert words.format(run.pk) in read_words(page)
         assert list_runs(page) == [run.pk] * is_listed
+
+    def test_a_search_shows_where_the_words_stand_and_leads_there(self, viewer: Client) -> None:
+        issue = make_issue(description="Names no <customer>, only a reminder.", code="unnamed")
+        attempts = (make_attempt(1, 1, "failed", issues=(issue,)), make_attempt(1, 2))
+        run = make_stored_run(*attempts, input={"topic": "A reminder \u202efor tea"})
+        index_runs([run.pk])
+        page = get_page(viewer, "/runs/?q=customer reminder")
+        lines = read_words(page).replace("\\u202e", "").split("just now" if "just now" in page else "ago")[-1]
+        assert "Input A reminder for tea Step 1, attempt 1, issue Names no < customer >, only a reminder ." in lines
+        assert f'<a href="/runs/{run.pk}/#s0a1">Input</a>' in page
+        assert f'<a href="/runs/{run.pk}/#s1a1">Step 1, attempt 1, issue</a>' in page
+        assert "Names no &lt;<mark>customer</mark>&gt;, only a <mark>reminder</mark>" in page
+        assert list_runs(page) == [run.pk]
+
+    def test_a_search_costs_the_same_queries_for_few_runs_and_for_many(self, viewer: Client) -> None:
+        counts = []
+        for more in (1, 8):
+            index_runs([make_stored_run(make_attempt(1, 1), input={"topic": "tea"}).pk for _ in range(more)])
+            counts.append(count_queries(viewer, "/runs/?q=tea"))
+        assert counts[0] == counts[1]
 
     def test_no_match_offers_to_show_all(self, viewer: Client) -> None:
         make_stored_run()
