@@ -2,14 +2,14 @@
 
 A run is found once it has ended: ``index_runs`` stores its words (``documents``; what a word is says ``words``) in a
 table with an index of the database's own kind (``sqlite``, ``postgresql``). ``read_query`` reads what somebody typed,
-``search_runs`` and ``look_for_runs`` find runs, ``find_excerpts`` shows where in a run the words stand.
+``look_for_runs`` finds runs, ``find_excerpts`` shows where in a run the words stand.
 """
 
 from runs.search.excerpts import Excerpt, find_excerpts
 from runs.search.hits import Hits
 from runs.search.indexing import index_runs, reindex_runs
 from runs.search.queries import SearchQuery, read_query
-from runs.search.searching import look_for_runs, search_runs
+from runs.search.searching import look_for_runs
 
 __all__ = [
     "Excerpt",
@@ -20,5 +20,4 @@ __all__ = [
     "look_for_runs",
     "read_query",
     "reindex_runs",
-    "search_runs",
 ]

@@ -17,11 +17,12 @@ from django.utils import timezone
 
 from flows.engine.history import Outcome
 from runs.models import Attempt, DailyRuns, Issue, Priority, Run, TokenUsage
-from runs.search import read_query, search_runs
+from runs.search import read_query
 from runs.stored_history import load_history
 from runs.tally import tally_ended_runs
 from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_run, make_version
+from tests.runs.searching import search_runs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -7,11 +7,12 @@ import contextlib
 import pytest
 
 from runs.models import RunStatus
-from runs.search import index_runs, read_query, search_runs
+from runs.search import index_runs, read_query
 from runs.tally import tally_ended_runs
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_stored_run
+from tests.runs.searching import search_runs
 
 pytestmark = pytest.mark.django_db
 
