@@ -44,7 +44,7 @@ def run() -> Run:
         ("unpaid", ["Step 1, attempt 1, issue: [unpaid]"]),
         ("reminder", ["Step 1, attempt 1, output: We sent a [reminder]."]),
         ("overloaded", ["Step 2, attempt 1, error: The provider is [overloaded]."]),
-        ("cafe reminder", ["Input: Invoice INV-2026-0042 of [Café] Zürich", "Step 1, attempt 1, output: We sent a [reminder]."]),
+        ("cafe reminder", ["Input: Invoice INV-2026-0042 of [Café] Zürich", "Step 1, attempt 1, output: We sent a [reminder]."]),  # noqa: E501
         ("called", ["Step 1, attempt 2, output: We [called]. The INVOICE was settled."]),
         ("called invoice", ["Input: [Invoice] INV-2026-0042 of Café Zürich", "Step 1, attempt 2, output: We [called]. The [INVOICE] was settled."]),  # noqa: E501
         ("coffee", []),
