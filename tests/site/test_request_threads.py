@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.core.signals import request_finished, request_started
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
 from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
+ENDED = threading.Event()
 TOGETHER = threading.Barrier(3, timeout=30)
 
 
@@ -35,7 +37,24 @@ async def stream(request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse(parts())
 
 
-urlpatterns = [path("alone", name_thread), path("together", name_thread_together), path("stream", stream)]
+async def stream_on(request: HttpRequest) -> StreamingHttpResponse:
+    async def parts() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                await asyncio.sleep(0)
+                yield b"on "
+        finally:
+            ENDED.set()
+
+    return StreamingHttpResponse(parts())
+
+
+urlpatterns = [
+    path("alone", name_thread),
+    path("together", name_thread_together),
+    path("stream", stream),
+    path("endless", stream_on),
+]
 
 
 @pytest.fixture
@@ -46,15 +65,18 @@ def application(settings: Any) -> Iterator[KeptThreads]:
     application.end()
 
 
-async def ask(application: KeptThreads, address: str) -> str:
-    scope = {
+def make_scope(address: str) -> dict[str, Any]:
+    return {
         "type": "http",
         "method": "GET",
         "path": address,
         "headers": [(b"host", b"localhost")],
         "query_string": b"",
     }
-    asked = ApplicationCommunicator(application, scope)  # type: ignore[arg-type]  # any callable of three will do
+
+
+async def ask(application: KeptThreads, address: str) -> str:
+    asked = ApplicationCommunicator(application, make_scope(address))  # type: ignore[arg-type]  # any callable of three will do
     await asked.send_input({"type": "http.request", "body": b""})
     start = await asked.receive_output(30)
     assert start["status"] == 200
@@ -77,6 +99,53 @@ async def test_requests_at_the_same_time_have_threads_of_their_own(application: 
     assert len(set(threads)) == 3
     # Two of them are kept, as many as may be idle.
     assert await ask(application, "/alone") in threads
+
+
+async def test_who_reads_slowly_keeps_no_thread_from_others(application: KeptThreads) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    body = b""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal body
+        begun.set()
+        await goes_on.wait()
+        body += message.get("body", b"")
+
+    slow = asyncio.create_task(application(make_scope("/alone"), receive, send))
+    await begun.wait()
+    thread = await ask(application, "/alone")
+    goes_on.set()
+    await slow
+    assert body.decode() == thread
+
+
+async def test_a_request_has_begun_and_ended_in_its_thread_when_its_answer_arrives(application: KeptThreads) -> None:
+    seen: list[int] = []
+
+    def note(**_: Any) -> None:
+        seen.append(threading.get_ident())
+
+    for signal in (request_started, request_finished):
+        signal.connect(note)
+    try:
+        thread = await ask(application, "/alone")
+    finally:
+        for signal in (request_started, request_finished):
+            signal.disconnect(note)
+    assert seen == [int(thread), int(thread)]
+
+
+async def test_a_reader_who_leaves_ends_what_is_streamed(application: KeptThreads) -> None:
+    asked = ApplicationCommunicator(application, make_scope("/endless"))  # type: ignore[arg-type]  # any callable of three
+    await asked.send_input({"type": "http.request", "body": b""})
+    assert (await asked.receive_output(30))["status"] == 200
+    await asked.receive_output(30)
+    await asked.send_input({"type": "http.disconnect"})
+    await asked.wait(30)
+    assert ENDED.is_set()
 
 
 async def test_what_a_view_streams_arrives_whole(application: KeptThreads) -> None:
