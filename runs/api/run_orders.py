@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -15,6 +16,7 @@ from runs.api.access import SEE_RUNS
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer
+from runs.api.unstorable import find_unstorable
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
@@ -37,10 +39,11 @@ def prepare_run(request: Request) -> list[Run]:
     """The one run that a body asks for. Raises ``InvalidBody``, and ``Conflict`` if the flow can't be run."""
     body = read_body(NewRunSerializer, request)
     flow, version = _find_flow(body)
+    order = _make_order(body)
     try:
-        return _prepare(request, flow, version, [_make_order(body)], {name: body.get(name) for name in _TERMS})
+        return _prepare(request, flow, version, [order], {name: body.get(name) for name in _TERMS})
     except OrdersError as error:
-        raise InvalidBody([Problem(one.path.removeprefix("/0"), one.message) for one in error.problems]) from error
+        raise InvalidBody(_point_at_one(error, order)) from error
 
 
 def prepare_many(request: Request) -> list[Run]:
@@ -55,7 +58,7 @@ def prepare_many(request: Request) -> list[Run]:
     try:
         runs = _prepare(request, flow, version, orders, {name: body.get(name) for name in _TERMS})
     except OrdersError as error:
-        problems += [Problem(f"/runs{problem.path}", problem.message) for problem in error.problems]
+        problems += [Problem(f"/runs{problem.path}", problem.message) for problem in _point_exactly(error, orders)]
     if problems:
         raise InvalidBody(problems)
     return runs
@@ -85,10 +88,27 @@ def prepare_again(request: Request, run_id: int) -> list[Run]:
     try:
         return _prepare(request, source.flow, version, [order], terms)
     except OrdersError as error:
-        problems = [Problem(one.path.removeprefix("/0"), one.message) for one in error.problems]
+        problems = _point_at_one(error, order)
         if "input" not in body:
             problems = [_blame_version(problem, source, version) for problem in problems]
         raise InvalidBody(problems) from error
+
+
+def _point_at_one(error: OrdersError, order: RunOrder) -> list[Problem]:
+    return [Problem(problem.path.removeprefix("/0"), problem.message) for problem in _point_exactly(error, [order])]
+
+
+def _point_exactly(error: OrdersError, orders: Sequence[RunOrder]) -> Iterator[Problem]:
+    """The problems; of what can't be stored, which is told of an input as a whole, the very places in it."""
+    done = set()
+    for problem in error.problems:
+        found = re.fullmatch(r"/([0-9]+)/(input|metadata)", problem.path)
+        places = find_unstorable(getattr(orders[int(found[1])], found[2]), int(found[1]), found[2]) if found else []
+        if not places:
+            yield problem
+        elif problem.path not in done:
+            done.add(problem.path)
+            yield from places
 
 
 def _find_flow(body: dict[str, Any]) -> tuple[Flow, FlowVersion | None]:

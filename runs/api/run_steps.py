@@ -80,6 +80,7 @@ class AttemptList(RunPart):
     """The attempts of a run."""
 
     parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": ("step", "outcome", *DETAIL, *PAGING)}
+    repeatable = ("outcome",)
 
     @extend_schema(
         operation_id="listAttempts",

@@ -33,6 +33,7 @@ class RunList(CreateRun, ApiView):
 
     needs: ClassVar[Mapping[str, Need]] = {"GET": SEE_RUNS, "POST": START_RUNS}
     parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": (*PARAMETERS, *PAGING)}
+    repeatable = ("status",)
 
     @extend_schema(
         operation_id="listRuns",

@@ -41,17 +41,15 @@ class StatisticsQuery:
 
     def read_text(self, name: str) -> str | None:
         """The value of a parameter; None if it is not there or can't be right."""
-        values = self._query.getlist(name)
-        if not values:
+        text: str | None = self._query.get(name)
+        if text is None:
             return None
-        if len(values) > 1:
-            self.complain(name, f"“{name}” stands in the query {len(values)} times; give it once.")
-        elif not values[0]:
+        if not text:
             self.complain(name, f"“{name}” is empty; leave it out or give it a value.")
-        elif len(values[0]) > _LONGEST or "\0" in values[0]:
+        elif len(text) > _LONGEST or "\0" in text:
             self.complain(name, f"“{name}” has at most {_LONGEST} characters, and no NUL among them.")
         else:
-            return values[0]
+            return text
         return None
 
     def read_flag(self, name: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC
 from typing import Any, ClassVar
 
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
@@ -33,6 +33,8 @@ class ApiView(ThrottledView):
     needs: ClassVar[Mapping[str, Need]] = {}
     parameters: ClassVar[Mapping[str, Collection[str]]] = {}
     """Names of query parameters by method; others are an error."""
+    repeatable: ClassVar[Collection[str]] = ()
+    """Those of them that may be given several times. Of others only one value could count, and nobody knows which."""
 
     authentication_classes = (ApiTokenAuthentication, SessionAuthentication)
     permission_classes = (HasNeed,)
@@ -66,11 +68,15 @@ class ApiView(ThrottledView):
             # 405 follows: what an address can't do has no parameters.
             return
         known = self.parameters.get("GET" if request.method == "HEAD" else str(request.method), ())
-        unknown = [name for name in request.query_params if name not in known]
-        if unknown:
-            listed = ", ".join(known) or "none"
-            raise InvalidQuery(
-                [Problem(name, f"There is no parameter “{name[:40]}” here; known: {listed}.") for name in unknown]
-            )
+        if problems := list(self._find_query_problems(request.query_params, known)):
+            raise InvalidQuery(problems)
         if request.method not in READ_METHODS:
             prepare_body(request._request)
+
+    def _find_query_problems(self, query: QueryDict, known: Collection[str]) -> Iterator[Problem]:
+        for name, values in query.lists():
+            if name not in known:
+                listed = ", ".join(known) or "none"
+                yield Problem(name, f"There is no parameter “{name[:40]}” here; known: {listed}.")
+            elif len(values) > 1 and name not in self.repeatable:
+                yield Problem(name, f"“{name}” stands in the query {len(values)} times; give it once.")
