@@ -19,15 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a request needs: a permission of its user and, if a token was sent, at least this scope."""
+    """What a request needs: permissions of its user and, if a token was sent, at least this scope."""
 
     permission: str
     scope: TokenScope
+    more: tuple[str, ...] = ()
+    """Permissions that it needs besides."""
 
 
 SEE_RUNS = Need("runs.view_run", TokenScope.READ)
 START_RUNS = Need("runs.add_run", TokenScope.RUN)
 CANCEL_RUNS = Need("runs.change_run", TokenScope.RUN)
+ACT_ON_RUNS = Need("runs.view_run", TokenScope.RUN)
+"""What is done to many runs; what exactly that takes depends on what it is."""
+KEEP_VIEWS = Need("runs.view_run", TokenScope.RUN)
+CHANGE_AND_SEE_RUNS = Need("runs.change_run", TokenScope.RUN, ("runs.view_run",))
+SEE_TRAIL = Need("runs.view_trailentry", TokenScope.READ)
 SEE_FLOWS = Need("flows.view_flow", TokenScope.READ)
 ADD_FLOWS = Need("flows.add_flow", TokenScope.EDIT)
 CHANGE_FLOWS = Need("flows.change_flow", TokenScope.EDIT)
@@ -50,6 +57,12 @@ class HasNeed(BasePermission):
                 f"The token “{token.name}” may only {TokenScope(token.scope).label.lower()}; "
                 f"this needs a token with the scope “{need.scope}”."
             )
-        if not request.user.has_perm(need.permission):
-            raise PermissionDenied(f"Your account lacks the permission “{need.permission}”.")
+        for permission in (need.permission, *need.more):
+            require_permission(request, permission)
         return True
+
+
+def require_permission(request: Request, permission: str) -> None:
+    """Raise ``PermissionDenied`` with a sentence if whoever asks lacks it."""
+    if not request.user.has_perm(permission):
+        raise PermissionDenied(f"Your account lacks the permission “{permission}”.")

@@ -45,7 +45,6 @@ def describe_webhooks(schema: dict[str, Any]) -> None:
         "required": ["type", "timestamp", "data"],
     }
     schema["components"]["schemas"] = dict(sorted(shapes.items()))
-    schema["tags"] = [*schema.get("tags", ()), {"name": TAG, "description": "What ToolFlow sends to those who asked."}]
     schema["webhooks"] = {NAME: {"post": _describe_message()}}
 
 
