@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -60,6 +61,23 @@ class TextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
+@extend_schema_field({"type": "boolean"})
+class FlagField(serializers.Field[bool, Any, Any, Any]):
+    """True or false; no text and no number for it."""
+
+    default_error_messages = _SENTENCES
+
+    def to_internal_value(self, data: Any) -> bool:
+        """The value. Raises ``ValidationError`` for everything else."""
+        if not isinstance(data, bool):
+            raise serializers.ValidationError(f"This must be true or false, got {show_value(data)}.")
+        return data
+
+    def to_representation(self, value: Any) -> Any:
+        """The same."""
+        return value
+
+
 class WholeNumberField(serializers.IntegerField):
     """A whole number."""
 
@@ -72,7 +90,7 @@ class WholeNumberField(serializers.IntegerField):
     def to_internal_value(self, data: Any) -> int:
         """The number; 2.0 is whole, too. Raises ``ValidationError`` for everything else."""
         if isinstance(data, bool) or not isinstance(data, int | float) or data != int(data):
-            raise serializers.ValidationError(f"This must be a whole number, got {_show(data)}.")
+            raise serializers.ValidationError(f"This must be a whole number, got {show_value(data)}.")
         return int(data)
 
 
@@ -86,7 +104,7 @@ class VersionField(serializers.Field[str | int, Any, Any, Any]):
         """The word or the number. Raises ``ValidationError`` for everything else."""
         is_number = isinstance(data, int | float) and not isinstance(data, bool) and data == int(data) and data >= 1
         if data not in ("same", "live") and not is_number:
-            raise serializers.ValidationError(f"This must be “same”, “live” or a number, got {_show(data)}.")
+            raise serializers.ValidationError(f"This must be “same”, “live” or a number, got {show_value(data)}.")
         return data if isinstance(data, str) else int(data)
 
     def to_representation(self, value: Any) -> Any:
@@ -115,9 +133,8 @@ class AmountField(serializers.Field[Decimal, Any, Any, Any]):
             # As many digits as the number was written with.
             text = f"{Decimal(repr(data)):f}" if abs(data) <= MAX_COST_BUDGET else ""
         if not _AMOUNT.fullmatch(text) or not LEAST_COST_BUDGET <= Decimal(text) <= MAX_COST_BUDGET:
-            raise serializers.ValidationError(
-                f"This must be USD from {LEAST_COST_BUDGET} to {MAX_COST_BUDGET:,}, like “0.50”, got {_show(data)}."
-            )
+            span = f"from {LEAST_COST_BUDGET} to {MAX_COST_BUDGET:,}"
+            raise serializers.ValidationError(f"This must be USD {span}, like “0.50”, got {show_value(data)}.")
         return Decimal(text)
 
     def to_representation(self, value: Any) -> Any:
@@ -135,11 +152,28 @@ class PriorityField(serializers.Field[Priority, Any, Any, Any]):
     def to_internal_value(self, data: Any) -> Priority:
         """The priority. Raises ``ValidationError`` for everything else."""
         if not isinstance(data, str) or data not in PRIORITIES:
-            raise serializers.ValidationError(f"This must be one of {', '.join(PRIORITIES)}, got {_show(data)}.")
+            raise serializers.ValidationError(f"This must be one of {', '.join(PRIORITIES)}, got {show_value(data)}.")
         return PRIORITIES[data]
 
     def to_representation(self, value: Any) -> Any:
         """What answers hold: the name."""
+        return value
+
+
+class WordField(serializers.Field[str, Any, Any, Any]):
+    """One of some words."""
+
+    default_error_messages = _SENTENCES
+    words: ClassVar[Sequence[str]] = ()
+
+    def to_internal_value(self, data: Any) -> str:
+        """The word. Raises ``ValidationError`` for everything else."""
+        if not isinstance(data, str) or data not in self.words:
+            raise serializers.ValidationError(f"This must be one of {', '.join(self.words)}, got {show_value(data)}.")
+        return data
+
+    def to_representation(self, value: Any) -> Any:
+        """The same."""
         return value
 
 
@@ -236,7 +270,8 @@ def _has_real_host(url: str) -> bool:
     return True
 
 
-def _show(data: Any) -> str:
+def show_value(data: Any) -> str:
+    """A value of a body as a sentence about it shows it: short, and without characters that nobody sees."""
     if isinstance(data, bool) or not isinstance(data, int | float | str):
         return describe_type(data)
     if isinstance(data, str):

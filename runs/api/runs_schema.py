@@ -16,7 +16,7 @@ OUTCOMES = [outcome.value for outcome in Outcome]
 STATUSES = list(RunStatus.values)
 _SEVERITIES = [severity.value for severity in Severity]
 _PRIORITIES = [priority.name.lower() for priority in Priority]
-_COST = r"^[0-9]+(\.[0-9]+)?$"
+COST = r"^[0-9]+(\.[0-9]+)?$"
 
 
 class TokensSerializer(serializers.Serializer[Any]):
@@ -28,7 +28,7 @@ class TokensSerializer(serializers.Serializer[Any]):
     cached = serializers.IntegerField(min_value=0, help_text="The part of `prompt` that the provider had cached.")
     reasoning = serializers.IntegerField(min_value=0, help_text="The part of `completion` that was thought, not shown.")
     cost = serializers.RegexField(
-        _COST, allow_null=True, help_text="USD, as a decimal number; null, not 0, where the price is unknown."
+        COST, allow_null=True, help_text="USD, as a decimal number; null, not 0, where the price is unknown."
     )
     unpriced = serializers.IntegerField(
         min_value=0, help_text="How many attempts used tokens at an unknown price: `cost` is without them."
@@ -177,7 +177,7 @@ class RunSummarySerializer(serializers.Serializer[Any]):
     is_simulated = serializers.BooleanField(help_text="Whether the simulated model answered; nothing is billed.")
     model_settings = serializers.DictField(help_text="What calls fall back to where a step says nothing.")
     token_budget = serializers.IntegerField(allow_null=True, help_text="Tokens that it may use.")
-    cost_budget = serializers.RegexField(_COST, allow_null=True, help_text="USD that it may cost.")
+    cost_budget = serializers.RegexField(COST, allow_null=True, help_text="USD that it may cost.")
     time_limit = serializers.IntegerField(allow_null=True, help_text="Seconds that it may take from its start.")
     webhook_url = serializers.CharField(
         allow_null=True,

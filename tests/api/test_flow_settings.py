@@ -1,0 +1,146 @@
+"""How an installation runs a flow, read and changed by a script: the same rules as in the editor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from pytest_django import DjangoAssertNumQueries
+
+from flows.models import Flow, FlowVersion
+from runs.models import TokenScope, TrailEntry
+from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.engine.builders import make_flow
+from tests.runs.builders import make_version
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+PATH = "flows/example/settings"
+ADDRESS = "https://hooks.example.com/T0/secret"
+UNSET = {
+    "flow": "example",
+    "max_runs_in_flight": None,
+    "total_token_budget": None,
+    "total_cost_budget": None,
+    "budget_period": "month",
+    "webhook_url": None,
+    "keep_days": None,
+    "keep_outputs_days": None,
+    "retention": {"keep_days": None, "keep_outputs_days": None},
+}
+
+
+@pytest.fixture(autouse=True)
+def version(db: None) -> FlowVersion:
+    return make_version(make_flow())
+
+
+def change(script: Script, **values: Any) -> dict[str, Any]:
+    """The settings after a change."""
+    answer: Any = script.ask("PATCH", PATH, values)
+    assert answer.status_code == 200, answer.content
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def read_errors(script: Script, values: Any) -> dict[str, str]:
+    answer = script.ask("PATCH", PATH, values)
+    assert answer.status_code == 422
+    return {error["pointer"]: error["detail"] for error in read_problem(answer)["errors"]}
+
+
+def test_a_flow_has_none_at_first(viewer: Script, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    settle(viewer)
+    with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+        document = read(viewer, PATH)
+    assert document.pop("updated_at").endswith("Z")
+    assert document == UNSET
+
+
+def test_what_is_named_is_set_and_the_rest_stays(editor: Script) -> None:
+    first = change(editor, webhook_url=ADDRESS, total_cost_budget="12.5", keep_days=90)
+    assert (first["webhook_url"], first["total_cost_budget"], first["keep_days"]) == (ADDRESS, "12.50000000", 90)
+    second = change(editor, keep_outputs_days=30, max_runs_in_flight=20, budget_period="day", total_token_budget=10**6)
+    assert second == read(editor, PATH)
+    assert (second["webhook_url"], second["keep_days"], second["keep_outputs_days"]) == (ADDRESS, 90, 30)
+    assert (second["max_runs_in_flight"], second["budget_period"]) == (20, "day")
+
+
+def test_null_takes_it_away(editor: Script) -> None:
+    change(editor, webhook_url=ADDRESS, keep_days=90, max_runs_in_flight=1)
+    assert change(editor, webhook_url=None, keep_days=None)["max_runs_in_flight"] == 1
+    flow = Flow.objects.get()
+    assert (flow.webhook_url, flow.keep_days) == ("", None)
+
+
+def test_it_tells_what_holds_in_the_end(editor: Script, settings: Any) -> None:
+    settings.TOOLFLOW_KEEP_DAYS, settings.TOOLFLOW_KEEP_OUTPUTS_DAYS = 365, 30
+    assert read(editor, PATH)["retention"] == {"keep_days": 365, "keep_outputs_days": 30}
+    assert change(editor, keep_days=7)["retention"] == {"keep_days": 7, "keep_outputs_days": None}
+
+
+def test_a_change_makes_no_version_and_open_pages_of_the_editor_know(editor: Script) -> None:
+    before = Flow.objects.get()
+    change(editor, max_runs_in_flight=3)
+    flow = Flow.objects.get()
+    assert (flow.versions.count(), flow.revision) == (1, before.revision + 1)
+    assert flow.updated_at > before.updated_at
+
+
+def test_history_and_trail_tell_of_a_change(editor: Script) -> None:
+    change(editor, max_runs_in_flight=3, keep_days=90)
+    entry = LogEntry.objects.get()
+    assert entry.change_message == "Changed through the API: max_runs_in_flight none → 3, keep_days none → 90."
+    assert TrailEntry.objects.get(action="flow_changed").actor_name == "editor"
+
+
+def test_what_changes_nothing_leaves_no_trace(editor: Script) -> None:
+    change(editor, max_runs_in_flight=3)
+    revision = Flow.objects.get().revision
+    change(editor, max_runs_in_flight=3)
+    change(editor)
+    assert (Flow.objects.get().revision, LogEntry.objects.count()) == (revision, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "pointer", "said"),
+    [
+        ({"max_runs_in_flight": 0}, "/max_runs_in_flight", "at least"),
+        ({"max_runs_in_flight": 2**31}, "/max_runs_in_flight", "at most"),
+        ({"max_runs_in_flight": "3"}, "/max_runs_in_flight", "whole number"),
+        ({"total_token_budget": 1.5}, "/total_token_budget", "whole number"),
+        ({"total_cost_budget": "0"}, "/total_cost_budget", "USD"),
+        ({"budget_period": "week"}, "/budget_period", "day, month"),
+        ({"budget_period": None}, "/budget_period", "null"),
+        ({"webhook_url": "javascript:alert(1)"}, "/webhook_url", "https://"),
+        ({"webhook_url": "https://ada:secret@example.com/"}, "/webhook_url", "password"),
+        ({"keep_days": 36_501}, "/keep_days", "at most"),
+        ({"keep_days": 30, "keep_outputs_days": 31}, "/keep_outputs_days", "longer than their runs"),
+        ({"priority": "high"}, "/priority", "no field of this name"),
+        ([], "", "object"),
+    ],
+)
+def test_what_can_not_be_is_told_where_it_is(editor: Script, values: Any, pointer: str, said: str) -> None:
+    errors = read_errors(editor, values)
+    assert errors.keys() == {pointer} and said in errors[pointer]
+    assert read(editor, PATH) | UNSET == read(editor, PATH)
+
+
+def test_what_is_stored_counts_where_settings_must_fit_together(editor: Script) -> None:
+    change(editor, keep_days=30)
+    assert read_errors(editor, {"keep_outputs_days": 31}).keys() == {"/keep_outputs_days"}
+    assert change(editor, keep_outputs_days=31, keep_days=60)["keep_outputs_days"] == 31
+
+
+@pytest.mark.parametrize(("group", "shown"), [("Viewer", "https://hooks.example.com/…"), ("Operator", ADDRESS)])
+def test_whoever_may_not_start_runs_is_shown_the_host_of_the_webhook_only(groups: None, group: str, shown: str) -> None:
+    Flow.objects.update(webhook_url=ADDRESS)
+    script = Script(make_token(make_user("ada", group), TokenScope.RUN))
+    assert read(script, PATH)["webhook_url"] == shown
+
+
+def test_there_are_none_of_a_flow_that_there_is_not(editor: Script) -> None:
+    assert editor.get("flows/nowhere/settings").status_code == 404
+    assert editor.ask("PATCH", "flows/nowhere/settings", {"keep_days": 1}).status_code == 404
