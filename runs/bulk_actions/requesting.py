@@ -40,13 +40,15 @@ def request_bulk_action(
     most: int | None = None,
     expected: int | None = None,
     asked_by: AbstractBaseUser | None = None,
+    patience: float | None = None,
 ) -> BulkAction:
     """Do ``kind`` to the runs of ``run_ids``, or, if that is None, to all up to ``newest`` that match ``query``.
 
     It is begun at once; what takes longer is left to a worker. ``token`` names the request: one that comes again gives
     the action that the first one made. ``most`` is how many runs may be started, at most ``MOST_STARTED``.
     ``expected`` is how many runs it was confirmed for, where all that match are meant and were counted. Days of filters
-    are those of the active time zone.
+    are those of the active time zone. ``patience`` is for how many seconds it is worked on here, usually
+    ``REQUEST_PATIENCE``; whoever asks within a transaction gives 0, so that it holds one batch of runs at most.
 
     Raises ``ValueError`` with a sentence if a filter of ``query`` makes no sense: nothing must be done to other runs
     than those that were meant.
@@ -84,7 +86,7 @@ def request_bulk_action(
                 actor=asked_by,
             )
     if is_new:
-        work_on(action_id=action.pk, turn=action.turn, patience=REQUEST_PATIENCE)
+        work_on(action_id=action.pk, turn=action.turn, patience=REQUEST_PATIENCE if patience is None else patience)
         action.refresh_from_db()
     return action
 

@@ -1,0 +1,97 @@
+"""Filters of the list of runs as a JSON object: what a list takes in its address, in a body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import QueryDict
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from flows.engine.json_value import describe_type
+from runs.api.run_query import find_filters
+from runs.api.runs_parameters import FILTERS
+from runs.run_filters import RunFilters
+from runs.run_filters.filters import PARAMETERS
+
+_NUMBERS = ("version", "tokens")
+_LISTS = ("status",)
+
+
+def _describe_filters() -> dict[str, Any]:
+    """The parameters of the list, as fields of an object."""
+    shapes: dict[str, Any] = {}
+    for parameter in FILTERS:
+        shape: Any = parameter.type
+        shapes[parameter.name] = {**shape, "description": parameter.description}
+    return {"type": "object", "properties": shapes, "additionalProperties": False}
+
+
+_SHAPE = _describe_filters()
+
+
+@extend_schema_field(_SHAPE)
+class WrittenFiltersField(serializers.DictField):
+    """Filters in an answer."""
+
+
+@extend_schema_field(_SHAPE)
+class FiltersField(serializers.Field[RunFilters, Any, Any, Any]):
+    """Filters by their names in addresses. Costs a query for each of flow, version and user that is named."""
+
+    default_error_messages = {"null": "This must not be null.", "required": "This is missing."}
+
+    def to_internal_value(self, data: Any) -> RunFilters:
+        """The filters. Raises ``ValidationError`` that says what is wrong with each."""
+        if not isinstance(data, Mapping):
+            raise serializers.ValidationError(f"This must be an object of filters, got {describe_type(data)}.")
+        wrong: dict[str, Any] = {}
+        query = QueryDict(mutable=True)
+        for name, value in data.items():
+            if name not in PARAMETERS:
+                wrong[name] = [f"There is no filter of this name; known are {', '.join(PARAMETERS)}."]
+            elif sentence := _find_problem(name, value):
+                wrong[name] = [sentence]
+            else:
+                query[name] = ",".join(value) if isinstance(value, list) else _read(value)
+        filters, problems = find_filters(query)
+        wrong = {**{problem.path: [problem.message] for problem in problems}, **wrong}
+        if wrong:
+            raise serializers.ValidationError(wrong)
+        return filters
+
+    def to_representation(self, value: RunFilters) -> Any:
+        """What answers hold."""
+        return write_filters(value.to_query())
+
+
+def _find_problem(name: str, value: Any) -> str:
+    if name in _NUMBERS:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return (
+            ""
+            if is_number and (isinstance(value, int) or value.is_integer())
+            else f"This must be a whole number, got {describe_type(value)}."
+        )
+    if name in _LISTS and isinstance(value, list):
+        is_texts = bool(value) and all(isinstance(item, str) for item in value)
+        return "" if is_texts else "This must be a list of texts, at least one."
+    if not isinstance(value, str):
+        return f"This must be {'a list of texts' if name in _LISTS else 'text'}, got {describe_type(value)}."
+    return ""
+
+
+def _read(value: Any) -> str:
+    return value if isinstance(value, str) else str(int(value))
+
+
+def write_filters(query: str) -> dict[str, Any]:
+    """Filters that are kept as the query string of a list, as an object. Nothing is looked up: a flow may be gone."""
+    return {name: _write(name, str(value)) for name, value in QueryDict(query).items()}
+
+
+def _write(name: str, text: str) -> Any:
+    if name in _LISTS:
+        return text.split(",")
+    return int(text) if name in _NUMBERS and text.isdigit() else text

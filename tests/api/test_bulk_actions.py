@@ -1,0 +1,215 @@
+"""Cancelling many runs and running many again, as a script does it: look, ask, and follow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from pytest_django import DjangoAssertNumQueries
+
+from runs.models import BulkAction, BulkKind, Run, RunStatus, TrailEntry, WorkState
+from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.api.long_work import make_bulk_action
+from tests.engine.builders import NOON
+from tests.runs.builders import make_run, make_version
+from tests.runs.pages.history_builders import make_page_flow
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+
+def make_runs(count: int, status: str = RunStatus.QUEUED, **fields: Any) -> list[int]:
+    """Numbers of runs of one flow, the oldest first."""
+    version = make_version(make_page_flow())
+    ended = {} if status == RunStatus.QUEUED else {"ended_at": NOON, "started_at": NOON - timedelta(seconds=9)}
+    return [make_run(version, status=status, **ended, **fields).pk for _ in range(count)]
+
+
+def ask(script: Script, status: int = 202, /, path: str = "bulk-actions", **body: Any) -> dict[str, Any]:
+    answer: Any = script.post(path, body)
+    assert answer.status_code == status, answer.content
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def read_errors(answer: Any) -> dict[str, str]:
+    assert answer.status_code == 422
+    return {error["pointer"]: error["detail"] for error in read_problem(answer)["errors"]}
+
+
+def list_statuses() -> list[str]:
+    return list(Run.objects.order_by("pk").values_list("status", flat=True))
+
+
+class TestCancelling:
+    def test_chosen_runs_are_cancelled_and_those_that_ended_are_named(self, operator: Script) -> None:
+        queued, _ = make_runs(2)
+        (ended,) = make_runs(1, RunStatus.SUCCEEDED)
+        answer: Any = operator.post("bulk-actions", {"kind": "cancel", "runs": [queued, ended]})
+        document = answer.json()
+        assert (answer.status_code, answer["Location"]) == (202, document["url"])
+        assert "Retry-After" not in answer
+        expected = {
+            "kind": "cancel",
+            "state": "done",
+            "problem": None,
+            "run_count": 2,
+            "filters": None,
+            "version": None,
+            "most": None,
+            "label": None,
+            "percent": 100,
+            "done": 1,
+            "skipped": 1,
+            "failed": 0,
+            "asked_by": "operator",
+            "page_url": f"http://testserver/runs/bulk/{document['id']}/",
+            "started_runs_url": None,
+            "notes": [{"run": ended, "failed": False, "sentence": "It had ended already."}],
+        }
+        assert {name: document[name] for name in expected} == expected
+        assert read(operator, answer["Location"]) == document
+        assert list_statuses() == ["cancelled", "queued", "succeeded"]
+
+    def test_all_that_match_are_cancelled_and_no_others(self, operator: Script) -> None:
+        make_runs(3, labels=["nightly"])
+        make_run()
+        document = ask(operator, kind="cancel", filters={"flow": "colour-theme", "status": ["queued"]})
+        assert (document["done"], document["run_count"]) == (3, None)
+        assert document["filters"] == {"flow": "colour-theme", "status": ["queued"]}
+        assert list_statuses() == ["cancelled"] * 3 + ["queued"]
+
+    def test_no_filters_mean_all_runs_and_newest_leaves_later_ones_out(self, operator: Script) -> None:
+        _, second, third = make_runs(3)
+        assert ask(operator, kind="cancel", filters={}, newest=second)["done"] == 2
+        assert Run.objects.get(pk=third).status == RunStatus.QUEUED
+
+
+class TestRunningAgain:
+    def test_each_becomes_a_new_run_that_the_label_finds(self, operator: Script) -> None:
+        make_runs(3, RunStatus.FAILED)
+        document = ask(operator, kind="run_again", filters={"status": "failed"}, most=2, version="live")
+        assert (document["done"], document["most"], document["version"]) == (2, 2, "live")
+        runs = read(operator, document["started_runs_url"])["items"]
+        assert [run["labels"] for run in runs] == [[document["label"]]] * 2
+        assert {run["status"] for run in runs} == {"queued"}
+
+    def test_what_takes_longer_is_left_to_a_worker(self, operator: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("runs.bulk_actions.requesting.REQUEST_PATIENCE", 0.0)
+        make_runs(30, RunStatus.FAILED)
+        answer: Any = operator.post("bulk-actions", {"kind": "run_again", "filters": {}})
+        document = answer.json()
+        assert (document["state"], document["done"], answer["Retry-After"]) == ("working", 25, "1")
+        now: Any = operator.get(answer["Location"])
+        assert (now.json()["percent"], now["Retry-After"]) == (document["percent"], "1")
+
+
+class TestPreview:
+    def test_it_counts_the_runs_and_what_they_cost_and_does_nothing(self, operator: Script) -> None:
+        runs = make_runs(3, RunStatus.FAILED, cost="0.25")
+        make_runs(1)
+        found = ask(operator, 200, "bulk-actions/preview", kind="run_again", filters={"flow": "colour-theme"})
+        assert found == {
+            "kind": "run_again",
+            "count": 4,
+            "is_exact": True,
+            "left_out": 0,
+            "newest": runs[-1] + 1,
+            "cost": found["cost"],
+            "unpriced": 0,
+            "simulated": 0,
+            "examples": [runs[-1] + 1, *reversed(runs)],
+        }
+        assert float(found["cost"]) == 0.75
+        assert not BulkAction.objects.exists() and Run.objects.count() == 4
+
+    def test_of_chosen_runs_it_says_how_many_nothing_will_be_done_to(self, operator: Script) -> None:
+        queued, other = make_runs(2)
+        found = ask(operator, 200, "bulk-actions/preview", kind="cancel", runs=[queued, other + 1])
+        assert (found["count"], found["left_out"], found["examples"]) == (1, 1, [queued])
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("body", "pointers"),
+        [
+            ({}, {"/kind"}),
+            ({"kind": "cancel"}, {""}),
+            ({"kind": "cancel", "runs": [1], "filters": {}}, {""}),
+            ({"kind": "delete", "filters": {}}, {"/kind"}),
+            ({"kind": "cancel", "runs": []}, {"/runs"}),
+            ({"kind": "cancel", "runs": 7}, {"/runs"}),
+            ({"kind": "cancel", "runs": [1, "2", True, 0, 2.5]}, {"/runs/1", "/runs/2", "/runs/3", "/runs/4"}),
+            ({"kind": "cancel", "runs": list(range(1, 1_002))}, {"/runs"}),
+            ({"kind": "cancel", "runs": [1], "newest": 5}, {"/newest"}),
+            ({"kind": "cancel", "filters": {}, "most": 5, "version": "live"}, {"/most", "/version"}),
+            ({"kind": "run_again", "filters": {}, "most": 10_001}, {"/most"}),
+            ({"kind": "run_again", "runs": [1], "most": 1}, {"/most"}),
+            ({"kind": "run_again", "filters": {}, "version": "oldest"}, {"/version"}),
+            ({"kind": "cancel", "filters": []}, {"/filters"}),
+            ({"kind": "cancel", "filters": {"flwo": "a"}}, {"/filters/flwo"}),
+            ({"kind": "cancel", "filters": {"flow": "nowhere"}}, {"/filters/flow"}),
+            ({"kind": "cancel", "filters": {"flow": 7, "from": "soon"}}, {"/filters/flow", "/filters/from"}),
+            ({"kind": "cancel", "filters": {"status": ["lost"]}}, {"/filters/status"}),
+            ({"kind": "cancel", "filters": {"status": []}}, {"/filters/status"}),
+            ({"kind": "cancel", "filters": {"label": ""}}, {"/filters/label"}),
+            ({"kind": "cancel", "filters": {"label": "\0"}}, {"/filters/label"}),
+            ({"kind": "cancel", "filters": {"version": "1", "tokens": 1.5}}, {"/filters/version", "/filters/tokens"}),
+        ],
+    )
+    def test_each_is_told_where_it_is_and_nothing_is_done(
+        self, operator: Script, body: Any, pointers: set[str]
+    ) -> None:
+        make_runs(1)
+        assert read_errors(operator.post("bulk-actions", body)).keys() == pointers
+        assert not BulkAction.objects.exists() and list_statuses() == ["queued"]
+
+    @pytest.mark.parametrize(
+        ("kind", "held", "lacking"), [("cancel", "add_run", "change_run"), ("run_again", "change_run", "add_run")]
+    )
+    def test_each_kind_takes_its_own_permission(self, groups: None, kind: str, held: str, lacking: str) -> None:
+        user = make_user("ada")
+        user.user_permissions.set(Permission.objects.filter(codename__in=["view_run", held]))
+        for path in ("bulk-actions", "bulk-actions/preview"):
+            problem = read_problem(Script(make_token(user)).post(path, {"kind": kind, "filters": {}}))
+            assert (problem["status"], lacking in problem["detail"]) == (403, True)
+
+
+class TestFollowing:
+    def test_the_list_has_the_newest_first_page_by_page(
+        self, viewer: Script, django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
+        one, two, three = (make_bulk_action(query="flow=a&status=failed,errored").pk for _ in range(3))
+        settle(viewer)
+        with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+            first = read(viewer, "bulk-actions?limit=2")
+        assert [item["id"] for item in first["items"]] == [three, two]
+        assert first["items"][0]["filters"] == {"flow": "a", "status": ["failed", "errored"]}
+        assert "notes" not in first["items"][0]
+        assert [item["id"] for item in read(viewer, first["next"])["items"]] == [one]
+
+    def test_one_that_is_at_work_can_be_stopped_once(self, operator: Script) -> None:
+        action = make_bulk_action(state=WorkState.WORKING, done=3)
+        answer: Any = operator.post(f"bulk-actions/{action.pk}/stop")
+        assert (answer.status_code, answer.json()["state"], answer.json()["done"]) == (200, "stopped", 3)
+        assert TrailEntry.objects.get(action="bulk_stopped").actor_name == "operator"
+        problem = read_problem(operator.post(f"bulk-actions/{action.pk}/stop"))
+        assert (problem["status"], problem["type"]) == (409, "urn:toolflow:problem:bulk-action-ended")
+
+    @pytest.mark.parametrize("number", ["4711", str(2**63), "9" * 30])
+    def test_there_is_none_of_another_number(self, operator: Script, number: str) -> None:
+        assert operator.get(f"bulk-actions/{number}").status_code == 404
+        assert operator.post(f"bulk-actions/{number}/stop").status_code == 404
+
+    def test_asked_for_twice_with_one_key_it_is_done_once(self, operator: Script) -> None:
+        make_runs(2, RunStatus.FAILED)
+        body = {"kind": "run_again", "filters": {"status": ["failed"]}}
+        first, second = (operator.post("bulk-actions", body, Idempotency_Key="retry-1") for _ in range(2))
+        assert first.content == second.content and second["Idempotency-Replayed"] == "true"
+        assert BulkAction.objects.get().kind == BulkKind.RUN_AGAIN
+        assert Run.objects.count() == 4
+        other = operator.post("bulk-actions", {**body, "most": 1}, Idempotency_Key="retry-1")
+        assert read_problem(other)["type"] == "urn:toolflow:problem:idempotency-key-reused"
+        assert Run.objects.count() == 4
