@@ -1,0 +1,136 @@
+"""The runs that match filters as a file, at any size: it is sent as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from django.core.handlers.asgi import ASGIRequest
+from django.db import transaction
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+
+from flows.engine.errors import Problem
+from runs.api.access import SEE_RUNS, Need
+from runs.api.problems import InvalidQuery
+from runs.api.run_query import find_choice, find_filters
+from runs.api.runs_parameters import FILTERS
+from runs.api.view import ApiView
+from runs.bulk_actions.run_range import find_range
+from runs.models import RunExport
+from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
+from runs.pages.export_stream import AsyncRunStream, RunStream
+from runs.run_filters import RunFilters
+from runs.run_filters.filters import PARAMETERS
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+
+CSV, JSON_LINES = "csv", "jsonl"
+ATTEMPTS = ("all", "none")
+
+
+class JsonLinesRenderer(JSONRenderer):
+    """Lets whoever asks for JSON Lines in; what is rendered are the problems that came in their place."""
+
+    media_type = "application/x-ndjson"
+    format = JSON_LINES
+
+
+class CsvRenderer(JSONRenderer):
+    """The same for CSV."""
+
+    media_type = "text/csv"
+    format = CSV
+
+
+_DESCRIPTION = f"""\
+All runs that meet the filters, the newest first, whatever their number: a document in a line for each run
+(`{JsonLinesRenderer.media_type}`, JSON Lines, the default), or a row in a table (`{CsvRenderer.media_type}`) for
+spreadsheets. `format` or the header `Accept` chooses. The file is sent as it is read; one that breaks off ends without
+its last chunk, which clients report as an error. A run that begins meanwhile is not in it. Each export leaves an entry
+in the trail.
+"""
+
+
+class RunExportView(ApiView):
+    """The runs as a file."""
+
+    needs: ClassVar[Mapping[str, Need]] = {"GET": SEE_RUNS}
+    parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": (*PARAMETERS, "format", "attempts")}
+    repeatable = ("status",)
+    renderer_classes: Any = (JsonLinesRenderer, CsvRenderer, JSONRenderer)
+
+    @extend_schema(
+        operation_id="exportRuns",
+        tags=["Runs"],
+        summary="Export runs as JSON Lines or CSV",
+        description=_DESCRIPTION,
+        parameters=[
+            *FILTERS,
+            OpenApiParameter(
+                "format", {"type": "string", "enum": [CSV, JSON_LINES]}, description="Wins over the header `Accept`."
+            ),
+            OpenApiParameter(
+                "attempts",
+                {"type": "string", "enum": list(ATTEMPTS), "default": "none"},
+                description="`all` brings all steps, attempts, outputs, issues, requests and usage along; JSON Lines "
+                "only.",
+            ),
+        ],
+        responses={
+            (200, JsonLinesRenderer.media_type): OpenApiResponse(OpenApiTypes.STR, "The file."),
+            (200, CsvRenderer.media_type): OpenApiResponse(OpenApiTypes.STR, "The file."),
+        },
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """The file."""
+        query = request.query_params
+        filters, problems = find_filters(query)
+        renderer: Any = request.accepted_renderer
+        usual = CSV if renderer.format == CSV else JSON_LINES
+        format = find_choice(query, "format", (CSV, JSON_LINES), usual, problems)
+        has_attempts = find_choice(query, "attempts", ATTEMPTS, "none", problems) == "all"
+        if has_attempts and format == CSV:
+            problems.append(Problem("attempts", "CSV has one row for each run; attempts come with JSON Lines."))
+        if problems:
+            raise InvalidQuery(problems)
+        file: ExportFile = CsvFile() if format == CSV else JsonLinesFile(has_attempts=has_attempts)
+        name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        if request.method == "HEAD":
+            return HttpResponse(content_type=file.content_type, headers=headers)
+        export = _begin(request, filters, format, has_attempts=has_attempts)
+        stream = RunStream(file, filters, export, has_attempts=has_attempts)
+        # A server of one kind would collect what is made for the other before it sends the first byte.
+        is_asgi = isinstance(request._request, ASGIRequest)
+        content: Any = AsyncRunStream(stream, file) if is_asgi else stream
+        return StreamingHttpResponse(content, content_type=file.content_type, headers=headers)
+
+
+def _begin(request: Request, filters: RunFilters, format: str, *, has_attempts: bool) -> RunExport:
+    """Note who takes which runs."""
+    limits = find_range(filters)
+    with transaction.atomic():
+        export = RunExport.objects.create(
+            token=uuid4(),
+            format=format,
+            has_attempts=has_attempts,
+            query=filters.to_query(),
+            asked_by_id=request.user.pk,
+            newest=limits.newest,
+            oldest=limits.oldest,
+            position=limits.newest + 1,
+        )
+        details = {"query": export.query[:500], "attempts": has_attempts, "newest": limits.newest}
+        leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
+    return export
+
+
+urls: list[URLPattern] = [path("runs/export", RunExportView.as_view(), name="run-export")]

@@ -1,0 +1,113 @@
+"""Views of the list of runs, kept and read by scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from runs.api.saved_views import MOST_VIEWS
+from runs.models import SavedView, TokenScope
+from runs.pages import saved_views
+from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.api.long_work import make_view
+from tests.runs.builders import make_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+FAILED = {"name": "Failed", "filters": {"status": ["failed", "errored"]}}
+
+
+def save(script: Script, **body: Any) -> Any:
+    return script.post("saved-views", {**FAILED, **body})
+
+
+def read_pointers(answer: Any) -> set[str]:
+    assert answer.status_code == 422
+    return {error["pointer"] for error in read_problem(answer)["errors"]}
+
+
+def test_filters_are_kept_under_a_name_and_lead_to_their_runs(viewer: Script) -> None:
+    make_run()
+    failed = make_run(status="failed", ended_at="2026-01-01T00:00:00Z")
+    answer = save(viewer, name="  Failed   ones ")
+    document = answer.json()
+    assert (answer.status_code, answer["Location"]) == (201, document["url"])
+    assert read(viewer, document["url"]) == document
+    assert (document["name"], document["owner"], document["shared"]) == ("Failed ones", "viewer", False)
+    assert document["filters"] == {"status": ["failed", "errored"]}
+    assert [run["id"] for run in read(viewer, document["runs_url"])["items"]] == [failed.pk]
+    assert document["page_url"] == "http://testserver/runs/?status=failed%2Cerrored"
+
+
+def test_the_list_has_one_s_own_and_what_others_share(
+    viewer: Script, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    other = make_user("olga")
+    shared = make_view(other, "Shared", is_shared=True)
+    hidden = make_view(other, "Hidden")
+    own = save(viewer).json()["id"]
+    settle(viewer)
+    with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+        items = read(viewer, "saved-views")["items"]
+    assert [(item["id"], item["owner"]) for item in items] == [(own, "viewer"), (shared.pk, "olga")]
+    assert viewer.get(f"saved-views/{hidden.pk}").status_code == 404
+
+
+def test_one_deletes_one_s_own_only(viewer: Script) -> None:
+    shared = make_view(make_user("olga"), is_shared=True)
+    own = save(viewer).json()["id"]
+    assert viewer.ask("DELETE", f"saved-views/{shared.pk}").status_code == 404
+    answer = viewer.ask("DELETE", f"saved-views/{own}")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert SavedView.objects.get() == shared
+    assert viewer.ask("DELETE", f"saved-views/{2**63}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({"name": ""}, {"/name"}),
+        ({"name": " "}, {"/name"}),
+        ({"name": "x" * 61}, {"/name"}),
+        ({"name": "a\u202eb"}, {"/name"}),
+        ({"name": 7, "shared": "yes"}, {"/name", "/shared"}),
+        ({"filters": {}}, {"/filters"}),
+        ({"filters": {"flow": "nowhere"}}, {"/filters/flow"}),
+        ({"colour": "red"}, {"/colour"}),
+    ],
+)
+def test_what_can_not_be_is_told_where_it_is(viewer: Script, body: Any, pointers: set[str]) -> None:
+    assert read_pointers(save(viewer, **body)) == pointers
+    assert not SavedView.objects.exists()
+
+
+def test_a_name_is_given_once_and_so_many_are_kept(viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runs.api.saved_views.MOST_VIEWS", 2)
+    assert save(viewer).status_code == 201
+    assert read_problem(save(viewer))["type"] == "urn:toolflow:problem:name-taken"
+    assert save(viewer, name="Other").status_code == 201
+    assert read_problem(save(viewer, name="Third"))["type"] == "urn:toolflow:problem:too-many-views"
+
+
+def test_sharing_takes_the_permission_to_change_runs(viewer: Script, operator: Script) -> None:
+    assert read_problem(save(viewer, shared=True))["status"] == 403
+    assert save(operator, shared=True).json()["shared"] is True
+    assert [item["owner"] for item in read(viewer, "saved-views")["items"]] == ["operator"]
+
+
+def test_a_token_that_only_reads_keeps_none(groups: None) -> None:
+    script = Script(make_token(make_user("ada", "Viewer"), TokenScope.READ))
+    assert read_problem(save(script))["status"] == 403
+
+
+def test_saved_twice_with_one_key_it_is_kept_once(viewer: Script) -> None:
+    first, second = (viewer.post("saved-views", FAILED, Idempotency_Key="view-1") for _ in range(2))
+    assert (first.content, second.status_code) == (second.content, 201)
+    assert SavedView.objects.count() == 1
+
+
+def test_pages_and_api_keep_as_many() -> None:
+    assert MOST_VIEWS == saved_views.MOST_VIEWS

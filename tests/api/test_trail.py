@@ -1,0 +1,112 @@
+"""The trail as a script reads it that keeps a copy elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from runs.api.trail import KINDS
+from runs.models import TrailEntry
+from runs.pages import trail_query
+from tests.api.asking import Script, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+
+def make_entry(**values: Any) -> int:
+    defaults = {"action": "run_started", "actor_name": "ada", "object_kind": "run", "object_id": "7"}
+    return TrailEntry.objects.create(**{**defaults, **values}).pk
+
+
+def list_ids(script: Script, query: str = "actor=ada") -> list[int]:
+    return [item["id"] for item in read(script, f"trail?{query}")["items"]]
+
+
+def test_an_entry_says_who_did_what_when_and_from_where(administrator: Script) -> None:
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    key = make_entry(
+        at=at,
+        token_name="nightly",
+        address="192.0.2.1",
+        object_label="Tea #7",
+        details={"flow": "tea"},
+        request_id="r1",
+    )
+    make_entry(actor_name="", object_kind="", object_id="", action="trail_purged")
+    last, first = (
+        item for item in read(administrator, "trail")["items"] if item["action"] in ("run_started", "trail_purged")
+    )
+    assert first == {
+        "id": key,
+        "at": "2026-03-01T12:00:00Z",
+        "actor": "ada",
+        "token": "nightly",
+        "address": "192.0.2.1",
+        "action": "run_started",
+        "object_kind": "run",
+        "object_id": "7",
+        "object_label": "Tea #7",
+        "details": {"flow": "tea"},
+        "request_id": "r1",
+    }
+    assert [name for name, value in last.items() if value is None] == [
+        "actor", "token", "address", "object_kind", "object_id", "object_label", "request_id",
+    ]  # fmt: skip
+
+
+def test_it_is_filtered_by_actor_action_object_and_day(administrator: Script) -> None:
+    one = make_entry(at=datetime(2026, 3, 1, 23, 59, tzinfo=UTC))
+    two = make_entry(at=datetime(2026, 3, 2, tzinfo=UTC), action="run_cancelled", object_id="8")
+    three = make_entry(at=datetime(2026, 3, 3, tzinfo=UTC), object_kind="flow", action="flow_changed")
+    make_entry(actor_name="olga")
+    assert list_ids(administrator) == [three, two, one]
+    assert list_ids(administrator, "actor=ada&action=run_started,flow_changed") == [three, one]
+    assert list_ids(administrator, "kind=run&id=8") == [two]
+    assert list_ids(administrator, "kind=flow") == [three]
+    assert list_ids(administrator, "from=2026-03-02&to=2026-03-02") == [two]
+    assert list_ids(administrator, "to=2026-03-01") == [one]
+
+
+def test_a_script_reads_on_from_the_entry_that_it_has(
+    administrator: Script, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    ids = [make_entry() for _ in range(5)]
+    settle(administrator)
+    with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+        page = read(administrator, f"trail?actor=ada&limit=2&after={ids[0]}")
+    assert [item["id"] for item in page["items"]] == [ids[2], ids[1]]
+    newer = read(administrator, page["previous"])
+    assert [item["id"] for item in newer["items"]] == [ids[4], ids[3]]
+    assert newer["previous"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("action=danced", ["action"]),
+        ("kind=teapot", ["kind"]),
+        ("id=7", ["id"]),
+        ("from=yesterday", ["from"]),
+        ("from=2026-1-1", ["from"]),
+        ("to=0001-01-01", ["to"]),
+        ("from=2026-03-02&to=2026-03-01", ["to"]),
+        ("actor=%00", ["actor"]),
+        ("before=1&after=2&colour=red", ["colour"]),
+    ],
+)
+def test_what_makes_no_sense_is_told_by_its_name(administrator: Script, query: str, names: list[str]) -> None:
+    answer = administrator.get(f"trail?{query}")
+    assert answer.status_code == 400
+    assert [error["parameter"] for error in read_problem(answer)["errors"]] == names
+
+
+def test_it_is_for_those_who_may_see_it(editor: Script) -> None:
+    assert read_problem(editor.get("trail"))["detail"] == "Your account lacks the permission “runs.view_trailentry”."
+
+
+def test_it_can_be_asked_for_all_kinds_of_things_that_the_page_knows() -> None:
+    assert set(KINDS) == trail_query.KINDS.keys()
