@@ -24,7 +24,16 @@ _HIDDEN_HEADERS = frozenset({"content-type", "vary", "set-cookie"})
 _INDENTED = f"{JSONRenderer.media_type}; indent=2"
 
 
-class BrowserNegotiation(DefaultContentNegotiation):
+class HeaderNegotiation(DefaultContentNegotiation):
+    """What the header ``Accept`` asks for; an empty one, as some clients send it, asks for nothing in particular."""
+
+    def get_accept_list(self, request: Request) -> list[str]:
+        """The media types that are asked for."""
+        named: list[str] = super().get_accept_list(request)
+        return [one for one in named if one] or ["*/*"]
+
+
+class BrowserNegotiation(HeaderNegotiation):
     """Pages for browsers, for all others what the endpoint gives. Only the Accept header is asked, no parameter."""
 
     def select_renderer(

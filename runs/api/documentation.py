@@ -16,12 +16,12 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api import schema_completion  # noqa: F401  # it tells drf-spectacular about tokens and strict bodies
+from runs.api.browsing import HeaderNegotiation
 from runs.api.reference import Reference
 from runs.api.view import ApiView
 
@@ -66,7 +66,7 @@ class SchemaView(ApiView):
 
     renderer_classes = RENDERERS  # type: ignore[assignment]  # other formats than elsewhere
     # A browser gets the document itself, too: it is too large for a page.
-    content_negotiation_class = DefaultContentNegotiation  # type: ignore[assignment]  # not as elsewhere
+    content_negotiation_class = HeaderNegotiation  # type: ignore[assignment]  # not as elsewhere
 
     @extend_schema(
         operation_id="getSchema",
