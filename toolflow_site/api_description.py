@@ -19,6 +19,13 @@ OPENAPI: dict[str, Any] = {
     "TAGS": [
         {"name": "Runs", "description": "Start runs, follow them, and read what was produced and what was wrong."},
         {"name": "Flows", "description": "What may run: flows and their versions, as documents like flow files."},
+        {"name": "Bulk actions", "description": "Cancel many runs, or run many again: chosen ones, or all that match."},
+        {
+            "name": "Webhooks",
+            "description": "What ToolFlow sends to those who asked, what came of it, and sending it again.",
+        },
+        {"name": "Saved views", "description": "Filters of the list of runs that users keep under a name."},
+        {"name": "Trail", "description": "Who did what, when and from where."},
         {"name": "Statistics", "description": "Figures of flows and audits, and what models used."},
         {"name": "Documentation", "description": "This description."},
     ],
@@ -29,7 +36,11 @@ OPENAPI: dict[str, Any] = {
     "ENUM_NAME_OVERRIDES": {
         "RunStatus": "runs.models.RunStatus.values",
         "EndReason": "runs.models.EndReason.values",
+        "BulkKind": "runs.models.BulkKind.values",
+        "WorkState": "runs.models.WorkState.values",
+        "DeliveryState": "runs.models.DeliveryState.values",
         "TokenScope": "runs.models.TokenScope.values",
+        "Kind": "runs.api.schema_completion.CHANGE_KINDS",
         "Severity": "runs.api.schema_completion.SEVERITIES",
         "Outcome": "runs.api.schema_completion.OUTCOMES",
     },

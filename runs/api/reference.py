@@ -72,7 +72,7 @@ class Reference:
         parameters.sort(key=lambda parameter: parameter.place != "path")
         contents: Mapping[str, Any] = operation.get("requestBody", {}).get("content", {})
         answers = [self._read_answer(status, answer) for status, answer in operation["responses"].items()]
-        success = next(iter(operation["responses"].values()))
+        given: Mapping[str, Any] = next(iter(operation["responses"].values())).get("content", {})
         return Operation(
             name=operation["operationId"],
             method=method.upper(),
@@ -84,7 +84,8 @@ class Reference:
             answers=[answer for answer in answers if answer.status < "4"],
             problems=[answer for answer in answers if answer.status >= "4"],
             curl=self._write_curl(path, method.upper(), operation, contents),
-            can_be_tried=JSON in success.get("content", {}),
+            # What comes as a file or as a stream is not for a page.
+            can_be_tried=JSON in given or not given,
             sample=dump_json(json.loads(self._write_body(contents[JSON])), indent=2) if JSON in contents else "",
         )
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 
+from flows.engine.differences.field_diff import ChangeKind
 from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from runs.api.problems import KINDS, MEDIA_TYPE
@@ -29,12 +30,16 @@ PLACES = {
     "index": "The number of the step; 0 is the input.",
     "number": "The number of the attempt, from 1.",
     "name": "The name of the flow.",
+    "delivery_id": "The number of the delivery.",
+    "action_id": "The number of the bulk action.",
+    "view_id": "The number of the view.",
 }
 """What parts of addresses are that say nothing of themselves."""
 
 # What settings name choices by.
 SEVERITIES = [severity.value for severity in Severity]
 OUTCOMES = [outcome.value for outcome in Outcome]
+CHANGE_KINDS = [kind.value for kind in ChangeKind]
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _HEADERS: dict[int, dict[str, tuple[str, dict[str, Any]]]] = {

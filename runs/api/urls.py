@@ -2,7 +2,22 @@
 
 from django.urls import re_path
 
-from runs.api import documentation, fallback, flow_tools, flows, run_actions, run_events, runs, statistics
+from runs.api import (
+    bulk_actions,
+    documentation,
+    fallback,
+    flow_settings,
+    flow_tools,
+    flows,
+    run_actions,
+    run_events,
+    run_export,
+    runs,
+    saved_views,
+    statistics,
+    trail,
+    webhook_deliveries,
+)
 
 app_name = "api"
 
@@ -10,9 +25,15 @@ urlpatterns = [
     *runs.urls,
     *run_actions.urls,
     *run_events.urls,
+    *run_export.urls,
+    *saved_views.urls,
+    *bulk_actions.urls,
+    *webhook_deliveries.urls,
+    *flow_settings.urls,
     *flows.urls,
     *flow_tools.urls,
     *statistics.urls,
+    *trail.urls,
     *documentation.urls,
     # Last: what is not there is told in the API's own way, too.
     re_path(r"", fallback.show_nothing, name="nothing"),

@@ -62,6 +62,7 @@ def test_types_are_those_that_the_script_uses(client: Path) -> None:
     run_node("node_modules/typescript/bin/tsc", cwd=client)
 
 
+@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_it_starts_a_run_waits_for_its_end_and_reads_the_issues_of_the_failed_attempt(
     client: Path, live_server: LiveServer, model_server: ModelServer, settings: Any, groups: None

@@ -16,11 +16,13 @@ import requests
 from pytest_django.live_server_helper import LiveServer
 from standardwebhooks import Webhook
 
-from flows.examples import load_examples
+from flows.examples import load_examples, load_sample_input
+from flows.models import Flow
 from runs.api import idempotency, paging, waiting
 from runs.api.problems import KINDS
 from runs.api.run_actions_schema import MOST_RUNS
 from runs.models import Run, RunStatus, TokenScope
+from runs.submission import submit_run
 from runs.tokens import DEFAULT_LIFETIME
 from tests.api.asking import make_token, make_user
 from tests.runs.executing import drain
@@ -57,19 +59,27 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
         return printed.read()
 
 
+@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
-    flows, run, refused, read, stored = printed.split("\n====\n")
+    flows, run, refused, preview, again, exported, lost, read, stored, changed = printed.split("\n====\n")
     assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
     assert json.loads(run)["status"] == "succeeded"
     (attempt,) = json.loads(refused)["items"]
     assert attempt["outcome"] == "failed" and attempt["output"] and attempt["issues"]
+    assert json.loads(preview)["count"] == 1
+    assert json.loads(again)["done"] == 1
+    lines = (tmp_path / "runs.jsonl").read_text("utf-8").splitlines()
+    assert exported == "" and json.loads(lines[-1])["steps"][1]["attempts"]
+    assert json.loads(lost)["items"] == []
+    assert json.loads(changed)["max_runs_in_flight"] == 20
     assert read == "" and "name: colour-theme\n" in (tmp_path / "my-flows" / "colour-theme.yaml").read_text("utf-8")
     assert json.loads(stored)["made_version"] is None
 
 
+@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
     command = tmp_path / "toolflow"
@@ -82,6 +92,17 @@ def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_p
     assert (tmp_path / "my-flows" / "colour-theme.yaml").exists()
 
 
+@pytest.mark.any_database
+@pytest.mark.django_db(transaction=True)
+def test_an_administrator_reads_the_trail_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
+    (command,) = (code for info, code in find_blocks(GUIDE, "sh") if info == "as an administrator")
+    submit_run(flow=Flow.objects.get(name="colour-theme"), input=load_sample_input("colour-theme"))
+    environment = {**surroundings, "TOOLFLOW_TOKEN": make_token(make_user("olga", "Administrator"))}
+    (entry,) = json.loads(run_script(["bash", "-c", command], environment, tmp_path))["items"]
+    assert (entry["action"], entry["details"]["flow"]) == ("run_started", "colour-theme")
+
+
+@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_the_python_of_the_guide_works(surroundings: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "guide.py").write_text("\n".join(code for info, code in find_blocks(GUIDE, "python") if not info))
@@ -145,6 +166,6 @@ def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
 
 def test_what_the_guide_asks_for_is_in_the_document() -> None:
     document = read_page("docs/openapi.yaml")
-    for method, path in re.findall(r"`(GET|POST|PUT) (/[^`?]*)`", read_page(GUIDE)):
+    for method, path in re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`?]*)`", read_page(GUIDE)):
         pattern = re.escape(path).replace(r"\{id\}", r"\{\w+\}")
         assert re.search(rf"^  {pattern}:\n(?:    .*\n)*?    {method.lower()}:", document, re.MULTILINE), (method, path)
