@@ -22,6 +22,7 @@ from schemathesis.config import SchemathesisConfig
 
 from runs.api.documentation import build_schema
 from tests.api.asking import make_token, make_user
+from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.pages.history_builders import make_retried_run
 from toolflow_site.wsgi import application
 
@@ -77,7 +78,16 @@ def roles(groups: None, settings: Any) -> Mapping[str, str]:
 def known(roles: Mapping[str, str]) -> Mapping[str, Any]:
     """Values with which an operation finds something: a run with attempts and issues, and its flow."""
     run = make_retried_run(status="failed", blocking_step=1, blocking_attempt=2)
-    return {**KNOWN, "run_id": run.pk, "id": run.pk, "flow": run.flow.name, "name": run.flow.name}
+    return {
+        **KNOWN,
+        "run_id": run.pk,
+        "id": run.pk,
+        "flow": run.flow.name,
+        "name": run.flow.name,
+        "delivery_id": make_delivery(run).pk,
+        "action_id": make_bulk_action().pk,
+        "view_id": make_view(make_user("vera"), is_shared=True).pk,
+    }
 
 
 def point_at_what_there_is(case: Any, known: Mapping[str, Any]) -> None:
@@ -89,6 +99,8 @@ def point_at_what_there_is(case: Any, known: Mapping[str, Any]) -> None:
             case.path_parameters[name] = known[name]
     if isinstance(case.body, dict) and "flow" in case.body:
         case.body = {**case.body, "flow": known["flow"]}
+    if isinstance(case.body, dict) and "flow" in case.body.get("filters", ()):
+        case.body = {**case.body, "filters": {**case.body["filters"], "flow": known["flow"]}}
 
 
 @SCHEMA.parametrize()
