@@ -40,7 +40,7 @@ class DashboardHandler(ASGIHandler):
             return
         try:
             set_script_prefix(get_script_prefix(scope))
-            response = await sync_to_async(self._answer)(scope, body)
+            response: HttpResponseBase = await sync_to_async(self._answer)(scope, body)
             # Its thread serves the next request, with a connection that has been used just now.
             if thread := _lent_thread.get(None):
                 thread.give_back()
@@ -51,11 +51,12 @@ class DashboardHandler(ASGIHandler):
         finally:
             body.close()
 
-    def _answer(self, scope: Any, body: Any) -> HttpResponseBase:
+    def _answer(self, scope: Any, body: Any) -> Any:
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, refusal = self.create_request(scope, body)
-        response: HttpResponseBase = refusal if request is None else self.get_response(request)
-        response._handler_class = self.__class__  # type: ignore[attr-defined]  # the sender that Django tells of the end
+        response: Any = refusal if request is None else self.get_response(request)
+        # The sender that Django tells of the end.
+        response._handler_class = self.__class__
         if response.streaming:
             close_old_connections()
         else:
