@@ -19,7 +19,8 @@ MOST_FLOWS = 10
 """Flows that are warned of one by one."""
 
 
-@register()
+# The tag of what is ours: commands that serve no pages check nothing else.
+@register("toolflow")
 def check_plugins(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report plug-in modules that could not be loaded."""
     return [

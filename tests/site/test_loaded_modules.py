@@ -23,6 +23,11 @@ import flows.engine.expressions
 print("cel" in sys.modules, "cel.cli" in sys.modules)
 import cel.cli
 print(cel.cli.app)
+from django.core.management import CommandError, call_command
+try:
+    call_command("run_worker", skip_checks=False)
+except CommandError as error:
+    print("not up to date" in str(error), "toolflow_site.urls" in sys.modules)
 """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "OPENAI_"))}
     kept.pop("DATABASE_URL", None)
@@ -35,7 +40,8 @@ print(cel.cli.app)
         [sys.executable, "-c", code], cwd=ROOT, env=kept | mine, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    loaded, engine, command_line = done.stdout.splitlines()
+    loaded, engine, command_line, worker = done.stdout.splitlines()
     assert loaded == "[]"
     assert engine == "True False"
     assert command_line.startswith("<typer")
+    assert worker == "True False"

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from flows.engine.errors import InputError
 from flows.engine.json_value import parse_object
 from flows.models import Flow
+from runs.checks import TAG
 from runs.models import Attempt, Run, RunStatus
 from runs.run_options import PRIORITIES, read_cost_budget, read_priority, read_time_limit, read_token_budget
 from runs.submission import NotRunnableError, submit_run
@@ -33,6 +34,9 @@ class Command(BaseCommand):
         "Run the live version of a flow. Exit status with --follow: 0 succeeded, 1 failed, 2 errored or cancelled, "
         "3 wrong use."
     )
+
+    # Django's own checks load what serves pages; `manage.py check` runs them.
+    requires_system_checks = [TAG]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("flow", metavar="SLUG", help="Name of the flow, as in its URL")

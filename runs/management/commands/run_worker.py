@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
 from django_q.cluster import Cluster
 
+from runs.checks import TAG
 from runs.provider import find_provider_problem, load_client
 from runs.queue import DRAIN_TASK
 from runs.queue_processes.outage import Outage
@@ -49,6 +50,9 @@ class Command(BaseCommand):
         "Run the worker of this host until it is told to stop (Ctrl-C or SIGTERM; a second time for at once). "
         "Exit status: 0 after a stop, 1 if it can't start, if its processes failed, or if it had to be killed."
     )
+
+    # Django's own checks load what serves pages, which takes half a second and 40 MB; `manage.py check` runs them.
+    requires_system_checks = [TAG]
 
     def handle(self, *args: Any, **options: Any) -> None:
         StopSignals()
