@@ -17,6 +17,7 @@ from django.apps import apps
 from runs.access_groups import create_groups
 from tests.api.asking import make_token, make_user
 from tests.api.event_reading import serve
+from tests.warm_python import CLIENT_MODULES, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
@@ -61,11 +62,20 @@ class Terminal:
 
     def run(self, *arguments: str, stdin: str = "") -> Done:
         """Run a command to its end."""
-        return self.end(self.begin(*arguments), stdin)
+        done = run_python(
+            *("-m", "runs.client", *arguments),
+            cwd=self.folder,
+            environment=self.environment,
+            input=stdin,
+            timeout=PATIENCE,
+            modules=CLIENT_MODULES,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
 
-    def end(self, process: subprocess.Popen[str], stdin: str = "") -> Done:
+    def end(self, process: subprocess.Popen[str]) -> Done:
         """What a command leaves behind that has begun."""
-        out, err = process.communicate(stdin, timeout=PATIENCE)
+        out, err = process.communicate(timeout=PATIENCE)
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 

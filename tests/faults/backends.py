@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import redis
 from psycopg import sql
-
-from tests.faults.host import ROOT
-
-MIGRATION_PATIENCE = 120.0
-"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -33,32 +26,6 @@ class Backend:
     @property
     def is_sqlite(self) -> bool:
         return self.database_url.startswith("sqlite")
-
-
-def migrate(database_url: str, folder: Path) -> None:
-    """Make the tables of an empty database."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "OPENAI_"))},
-        "DJANGO_SETTINGS_MODULE": "toolflow_site.settings",
-        "TOOLFLOW_DATA_DIR": str(folder),
-        "TOOLFLOW_ENV_FILE": os.devnull,
-        "DATABASE_URL": database_url,
-    }
-    command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=MIGRATION_PATIENCE, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"The database could not be migrated:\n{done.stdout}{done.stderr}")
-
-
-def make_sqlite_template(folder: Path) -> Path:
-    """A database file with empty tables, to be copied."""
-    path = folder / "template.sqlite3"
-    migrate(f"sqlite:///{path}", folder)
-    # Everything that is still in the log beside it belongs into the copies, too.
-    assert not path.with_name(f"{path.name}-wal").exists()
-    return path
 
 
 def copy_sqlite(template: Path, folder: Path) -> Backend:

@@ -14,13 +14,12 @@ import pytest
 from flows.engine.simulated_model import Faults, Latency, SimulatedModel
 from flows.engine.simulated_model.chance import NO_FAULTS
 from tests.availability import explain_absence, is_required
+from tests.databases import migrate, share_sqlite_template
 from tests.faults.backends import (
     Backend,
     choose_redis_database,
     copy_sqlite,
     hold_database,
-    make_sqlite_template,
-    migrate,
     name_database,
 )
 from tests.faults.flows import SCRIPT
@@ -33,6 +32,8 @@ LATENCY = (0.1, 0.3)
 
 LONG = bool(os.environ.get("TOOLFLOW_TEST_LONG"))
 """Whether faults last as long as they do in the field."""
+RUNS = 24 if LONG else 16
+"""Runs of one test: more than a worker process takes, so that some are always left in the queue."""
 CANCEL_LIMIT = 2.0 if LONG else 6.0
 """Seconds that a cancel may take; more where other tests run beside this one."""
 
@@ -62,7 +63,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite database with empty tables."""
-    return make_sqlite_template(tmp_path_factory.mktemp("template"))
+    return share_sqlite_template(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

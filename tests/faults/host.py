@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.faults.processes import MARK, Process, find_processes
+from tests.faults.processes import Process, find_processes
 from tests.waiting import wait_until
+from tests.warm_python import Process as StartedProcess
+from tests.warm_python import start_python
 
 ROOT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 30.0
@@ -55,18 +56,19 @@ class Host:
         self._list_drains = list_drains
         self._prefix = (*FOREIGN, name) if is_foreign else ()
         self._command = command
-        self._mark = ""
-        self._main: subprocess.Popen[bytes] | None = None
+        self._main: StartedProcess | None = None
 
     def start(self) -> None:
         """Start the worker; it may still be on its way up afterwards."""
         assert self._main is None or self._main.poll() is not None, f"{self.name} runs already."
-        self._mark = uuid.uuid4().hex
         with self.log.open("ab") as log:
+            if not self._prefix:
+                self._main = start_python(*self._command, cwd=ROOT, environment=self._environment, output=log)
+                return
             self._main = subprocess.Popen(
                 [*self._prefix, sys.executable, *self._command],
                 cwd=ROOT,
-                env={**self._environment, MARK: self._mark},
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -88,7 +90,8 @@ class Host:
     @property
     def processes(self) -> list[Process]:
         """All processes of the host, those of an earlier start not among them."""
-        return find_processes(self._mark) if self._mark else []
+        # The first of them leads a session, and all others are born into it.
+        return find_processes(self._main.pid) if self._main else []
 
     def find(self, name: str) -> list[Process]:
         """The host's processes that ``ps`` shows under this name."""

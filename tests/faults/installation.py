@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from flows.engine.spec import FlowSpec
 from tests.engine.model_server import ModelServer
@@ -22,6 +20,7 @@ from tests.faults.processes import Process
 from tests.faults.provider import CountingModel
 from tests.faults.stored import ENDED, StoredRun
 from tests.waiting import wait_until
+from tests.warm_python import start_python
 
 PATIENCE = 45.0
 """Seconds within which all runs have to end, on a busy machine: less than the ordinary lease of a worker."""
@@ -35,23 +34,23 @@ class Observer:
     """Asks a process that has the installation's settings (``tests.faults.observer``)."""
 
     def __init__(self, environment: Mapping[str, str], log: Path) -> None:
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.observer"],
+        commands, self._commands = open_pipe()
+        self._answers, answers = open_pipe()
+        with log.open("ab") as errors, commands, answers:
+            self._process = start_python(
+                *("-m", "tests.faults.observer"),
                 cwd=ROOT,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
+                environment=environment,
+                input=commands,
+                output=answers,
+                errors=errors,
             )
 
     def ask(self, command: str, **arguments: Any) -> Any:
         """What the command gives. Raises ``ObserverError``."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        with suppress(BrokenPipeError):
+            self._commands.write(json.dumps({"command": command, **arguments}).encode() + b"\n")
+        line = self._answers.readline()
         answer = json.loads(line) if line else {"error": "The observer is gone."}
         if "error" in answer:
             raise ObserverError(answer["error"])
@@ -59,9 +58,16 @@ class Observer:
 
     def close(self) -> None:
         """End the process. Doing so twice is harmless."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
+        self._process.kill()
+        self._process.wait()
+        self._commands.close()
+        self._answers.close()
+
+
+def open_pipe() -> tuple[BinaryIO, BinaryIO]:
+    """What is read from, and what is written to."""
+    reading, writing = os.pipe()
+    return open(reading, "rb"), open(writing, "wb", buffering=0)  # noqa: PTH123  # descriptors have no path
 
 
 class Installation:

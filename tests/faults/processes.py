@@ -1,4 +1,4 @@
-"""Processes of a host under test, as the kernel sees them: found by a mark in their environment, killed one by one."""
+"""Processes of a host under test, as the kernel sees them: found by the session they are in, killed one by one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-MARK = "TOOLFLOW_FAULTS_HOST"
-"""The variable that all processes of a host inherit, so that orphans are found as well."""
-
 _PROC = Path("/proc")
 
 
@@ -19,12 +16,14 @@ _PROC = Path("/proc")
 class Process:
     """A process that is not dead yet.
 
-    ``name`` is what ``ps`` shows; ``started`` tells apart two that had the same id.
+    ``name`` is what ``ps`` shows; ``session`` is the one that it was born into; ``started`` tells apart two that had
+    the same id.
     """
 
     pid: int
     name: str
     parent: int
+    session: int
     started: int
 
     @classmethod
@@ -36,8 +35,10 @@ class Process:
             return None
         # The name stands in parentheses and may hold anything.
         opening, _, fields = text.rpartition(")")
-        state, parent, *rest = fields.split()
-        return None if state in "ZX" else cls(pid, opening.partition("(")[2], int(parent), int(rest[17]))
+        state, parent, _, session, *rest = fields.split()
+        if state in "ZX":
+            return None
+        return cls(pid, opening.partition("(")[2], int(parent), int(session), int(rest[15]))
 
     @property
     def is_alive(self) -> bool:
@@ -52,14 +53,8 @@ class Process:
                 os.kill(self.pid, number)
 
 
-def find_processes(mark: str) -> list[Process]:
-    """All processes with that mark, the oldest first."""
-    wanted = f"{MARK}={mark}".encode()
-    found = []
-    for entry in _PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0") and (process := Process.read(int(entry.name))):
-                found.append(process)
+def find_processes(session: int) -> list[Process]:
+    """All processes of that session, the oldest first: orphans stay in it."""
+    every = (Process.read(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal())
+    found = [process for process in every if process and process.session == session]
     return sorted(found, key=lambda process: (process.started, process.pid))

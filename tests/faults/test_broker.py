@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.backends import Backend
-from tests.faults.conftest import Build
+from tests.faults.conftest import RUNS, Build
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.installation import Installation
 from tests.faults.services import PrivateRedis
 
 pytestmark = pytest.mark.faults
-
-RUNS = 24
 
 
 def test_runs_whose_messages_were_lost_before_the_worker_started_are_executed(installation: Installation) -> None:

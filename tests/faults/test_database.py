@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.backends import Backend, copy_sqlite
-from tests.faults.conftest import LONG, Build
+from tests.faults.conftest import LONG, RUNS, Build
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.installation import Installation
 from tests.faults.services import PrivatePostgres
@@ -18,7 +18,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
-RUNS = 24
 LEASE = 10 if LONG else 3
 """Seconds."""
 AWAY = 3 * LEASE
@@ -73,7 +72,7 @@ def test_workers_that_live_through_an_outage_longer_than_their_leases_keep_their
     installation = build(private_backend, TOOLFLOW_LEASE=str(LEASE))
     installation.submit(THREE_STEPS, RUNS)
     hosts = [installation.start_host(name) for name in ("host-a", "host-b")]
-    installation.wait_for_calls(20)
+    installation.wait_for_calls(15)
     private_postgres.stop()
     stopped = time.monotonic()
     wait_until(lambda: stand_still(installation), within=30, what="calls under way end")

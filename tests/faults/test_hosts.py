@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.faults.backends import Backend
-from tests.faults.conftest import Build
+from tests.faults.conftest import RUNS, Build
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.host import Host, can_be_foreign
 from tests.faults.installation import Installation
@@ -19,7 +19,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 
-RUNS = 24
 LEASE = 3
 """Seconds."""
 LOOKS = 20

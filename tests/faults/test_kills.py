@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.faults.conftest import RUNS
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.host import Host
 from tests.faults.installation import Installation
 from tests.faults.processes import Process
 
 pytestmark = pytest.mark.faults
-
-RUNS = 24
 
 Role = Callable[[Host], list[Process]]
 

@@ -7,14 +7,12 @@ import signal
 import pytest
 
 from tests.faults.backends import Backend
-from tests.faults.conftest import Build
+from tests.faults.conftest import RUNS, Build
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.installation import Installation
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
-
-RUNS = 24
 
 
 def test_a_worker_that_is_told_to_stop_lets_its_calls_end_and_hands_its_runs_back(installation: Installation) -> None:

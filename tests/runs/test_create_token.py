@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from runs.models import ApiToken
 from tests.api.asking import Script, make_token, read_problem
+from tests.databases import name_test_database
 from tests.site.test_settings import start_command
 
 
@@ -78,9 +79,11 @@ class TestMaking:
         assert ApiToken.objects.count() == 1
 
 
+@pytest.mark.any_database
+@pytest.mark.django_db(transaction=True)
 def test_an_unknown_user_ends_it_with_exit_status_1_and_nothing_on_stdout(tmp_path: Path) -> None:
-    assert start_command("migrate", "--verbosity=0", data_dir=tmp_path).returncode == 0
-    done = start_command("create_token", "ada", "--name=CI", "--scope=read", data_dir=tmp_path)
+    arguments = ("create_token", "ada", "--name=CI", "--scope=read")
+    done = start_command(*arguments, data_dir=tmp_path, DATABASE_URL=name_test_database())
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.endswith("There is no user “ada”.\n")
     assert "Traceback" not in done.stderr

@@ -17,6 +17,7 @@ import pytest
 
 from flows.engine.simulated_model import SimulatedModel
 from flows.examples.scripts import example_script
+from tests.databases import make_once, share_sqlite_template
 from tests.engine.model_server import ModelServer
 from tests.runs.gateway import Gateway
 from tests.runs.worker_host import PATIENCE, WorkerHost, find_descendants, is_alive
@@ -29,9 +30,14 @@ HostMaker = Callable[..., WorkerHost]
 @pytest.fixture(scope="module")
 def prepared_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with all tables and the example flows."""
-    folder = tmp_path_factory.mktemp("prepared")
-    WorkerHost(folder).set_up()
-    return folder / "toolflow.sqlite3"
+
+    def prepare(folder: Path) -> Path:
+        database = folder / "toolflow.sqlite3"
+        shutil.copy(share_sqlite_template(tmp_path_factory), database)
+        WorkerHost(folder).load_examples()
+        return database
+
+    return make_once("example-flows.sqlite3", prepare, tmp_path_factory)
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def make_host(tmp_path: Path, prepared_database: Path, model_server: ModelServer
     def make(**environment: str) -> WorkerHost:
         folder = tmp_path / f"host-{len(hosts)}"
         folder.mkdir()
-        shutil.copy(prepared_database, folder)
+        shutil.copy(prepared_database, folder / "toolflow.sqlite3")
         hosts.append(WorkerHost(folder, **{**provider, **environment}).__enter__())
         return hosts[-1]
 
@@ -79,14 +85,14 @@ class TestKills:
     def test_an_idle_worker_process_may_be_killed_again_and_again(self, make_host: HostMaker) -> None:
         host = make_host()
         host.start()
-        for _ in range(5):
+        for _ in range(3):
             victim = host.workers[-1]
             os.kill(victim, signal.SIGKILL)
             host.wait_until(
                 lambda gone=victim: len(host.workers) == 2 and gone not in host.workers, "another took its place"
             )
         host.wait_for_success(host.submit())
-        assert host.output.count("was killed (signal 9); another takes its place.") == 5
+        assert host.output.count("was killed (signal 9); another takes its place.") == 3
 
     def test_a_killed_pusher_is_replaced_and_runs_still_end(self, make_host: HostMaker) -> None:
         host = make_host()

@@ -8,7 +8,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -16,16 +15,14 @@ from typing import Self
 
 from flows.examples import load_sample_input
 from tests.waiting import wait_until
+from tests.warm_python import Process, run_python, start_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
 """Seconds that something may take before a test gives up on it."""
 FLOW = "colour-theme"
 
-SET_UP = (
-    "from django.core.management import call_command; from flows.examples import load_examples; "
-    "call_command('migrate', verbosity=0); load_examples()"
-)
+LOAD_EXAMPLES = "from flows.examples import load_examples; load_examples()"
 
 
 def is_alive(pid: int) -> bool:
@@ -38,28 +35,31 @@ def is_alive(pid: int) -> bool:
 
 def find_descendants(pid: int) -> dict[int, str]:
     """All processes below ``pid`` that live, with the names that ``ps`` shows."""
-    parents: dict[int, list[tuple[int, str]]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and is_alive(int(entry.name)):
-            try:
-                name, _, parent = _read_stat(int(entry.name))
-            except OSError:
-                continue
-            parents.setdefault(parent, []).append((int(entry.name), name))
     found: dict[int, str] = {}
     to_do = [pid]
     while to_do:
-        for child, name in parents.get(to_do.pop(), ()):
-            found[child] = name
-            to_do.append(child)
+        for child in _list_children(to_do.pop()):
+            with contextlib.suppress(OSError):
+                name, state = _read_stat(child)
+                if state not in "ZX":
+                    found[child] = name
+                    to_do.append(child)
     return found
 
 
-def _read_stat(pid: int) -> tuple[str, str, int]:
-    """Name, state and parent of a process."""
+def _list_children(pid: int) -> list[int]:
+    """The processes that the threads of a process have started."""
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def _read_stat(pid: int) -> tuple[str, str]:
+    """Name and state of a process."""
     text = Path(f"/proc/{pid}/stat").read_text()
-    state, parent = text.rpartition(")")[2].split()[:2]
-    return text.partition("(")[2].rpartition(")")[0], state, int(parent)
+    return text.partition("(")[2].rpartition(")")[0], text.rpartition(")")[2].split()[0]
 
 
 class WorkerHost:
@@ -69,7 +69,7 @@ class WorkerHost:
         self.folder = folder
         self._environment = environment
         self._log = folder / "worker.log"
-        self.main: subprocess.Popen[bytes] | None = None
+        self.main: Process | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -87,34 +87,27 @@ class WorkerHost:
                 os.killpg(self.main.pid, signal.SIGKILL)
             self.main.wait(PATIENCE)
 
-    def set_up(self) -> None:
-        """Make the tables and the example flows."""
-        done = self.manage("shell", "-c", SET_UP)
+    def load_examples(self) -> None:
+        """Make the example flows, in a database that has its tables."""
+        done = self.manage("shell", "--no-imports", "-c", LOAD_EXAMPLES)
         assert done.returncode == 0, done.stderr
 
     def manage(self, *arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command and wait for its end."""
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self._build_environment(),
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
+        environment = self._build_environment()
+        return run_python(
+            "manage.py", *arguments, cwd=ROOT, environment=environment, input=input or "", timeout=PATIENCE
         )
 
     def launch(self, *command: str) -> None:
         """Start a command, by default the worker, as the leader of a process group, and return at once."""
         with self._log.open("ab") as log:
-            self.main = subprocess.Popen(
-                [sys.executable, "manage.py", *(command or ["run_worker"])],
+            self.main = start_python(
+                "manage.py",
+                *(command or ["run_worker"]),
                 cwd=ROOT,
-                env=self._build_environment(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                environment=self._build_environment(),
+                output=log,
             )
 
     def start(self) -> None:

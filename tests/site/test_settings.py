@@ -6,7 +6,6 @@ import os
 import runpy
 import stat
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.views.debug import SafeExceptionReporterFilter
 
+from tests.warm_python import run_python
 from toolflow_site.environment import read_secret_key
 
 KEY = "sk-never-to-be-seen-0123456789"
@@ -45,15 +45,8 @@ def read_settings(data_dir: Path, **variables: str) -> dict[str, Any]:
 
 def start_command(*arguments: str, data_dir: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run ``manage.py`` with the given arguments and variables to its end."""
-    return subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=settings.BASE_DIR,
-        env=make_environment(data_dir, variables),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environment = make_environment(data_dir, variables)
+    return run_python("manage.py", *arguments, cwd=settings.BASE_DIR, environment=environment, timeout=60)
 
 
 def test_without_any_variable_it_runs_embedded_with_the_simulated_model(data_dir: Path) -> None:

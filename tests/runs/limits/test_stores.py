@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -26,9 +24,11 @@ from runs.limits.ledger import Ledger, Order, Want
 from runs.limits.rules import Limit, Rules
 from runs.limits.stores import DatabaseStore, FallbackStore, RedisStore, StoreAwayError, settle_in_database
 from runs.models import LimitLedger, RateLimit
+from tests.databases import name_test_database
 from tests.engine.builders import make_usage
 from tests.runs.limits.builders import MODEL, MemoryStore, make_request, make_rules
 from tests.runs.limits.hammer import CallCounter, read_redis_options
+from tests.warm_python import ROOT, run_python
 
 _Result = TypeVar("_Result")
 
@@ -48,15 +48,6 @@ async def ask(question: Callable[[], _Result]) -> _Result:
     return await asyncio.to_thread(answer)
 
 
-def make_database_url() -> str:
-    """The address of the database that this test has."""
-    values = connection.settings_dict
-    if connection.vendor == "sqlite":
-        return f"sqlite:///{values['NAME']}"
-    user, password = quote(values["USER"]), quote(values["PASSWORD"])
-    return f"postgres://{user}:{password}@{values['HOST']}:{values['PORT']}/{values['NAME']}"
-
-
 def run_hammers(tmp_path: Path, *, redis: str = "", key: str = "") -> tuple[int, int]:
     """Let processes hammer the same limits; gives the most calls there were at once, and the permits they got."""
     counter = CallCounter.create(tmp_path / "calls")
@@ -67,17 +58,17 @@ def run_hammers(tmp_path: Path, *, redis: str = "", key: str = "") -> tuple[int,
         "redis": redis,
         "key": key,
     }
-    environment = {**os.environ, "DATABASE_URL": make_database_url(), "TOOLFLOW_DATA_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "tests.runs.limits.hammer", json.dumps(values)]
-    processes = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(PROCESSES)
-    ]
+    environment = {**os.environ, "DATABASE_URL": name_test_database(), "TOOLFLOW_DATA_DIR": str(tmp_path)}
+    command = ("-m", "tests.runs.limits.hammer", json.dumps(values))
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        hammers = [
+            pool.submit(run_python, *command, cwd=ROOT, environment=environment, timeout=120) for _ in range(PROCESSES)
+        ]
     granted = 0
-    for process in processes:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        granted += int(out)
+    for hammer in hammers:
+        done = hammer.result()
+        assert done.returncode == 0, done.stderr
+        granted += int(done.stdout)
     return counter.read_most(), granted
 
 
@@ -108,6 +99,7 @@ def test_processes_that_hammer_the_database_never_exceed_the_limits(tmp_path: Pa
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.any_database
 def test_processes_that_hammer_redis_never_exceed_the_limits(tmp_path: Path, redis_url: str, redis_key: str) -> None:
     with Redis.from_url(redis_url, decode_responses=True) as client:
         began, _ = client.time()
