@@ -15,6 +15,7 @@ from benchmarks import (
     growth,
     in_flight,
     live_pages,
+    load,
     pages,
     recorder_ceiling,
     retention,
@@ -23,7 +24,7 @@ from benchmarks import (
 )
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, print_figures, say
-from benchmarks.setting import Setting
+from benchmarks.setting import Load, Setting
 from benchmarks.work import write_work
 from tests.availability import find_postgres, find_redis
 
@@ -39,14 +40,17 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "api": api.measure,
     "live": live_pages.measure,
     "retention": retention.measure,
+    "load": load.measure,
 }
+BY_NAME_ONLY = {"load"}
+"""What takes so long that only who asks for it gets it."""
 
 
 def main() -> int:
     """Run what the command line names. The exit status is 1 if a target is missed under ``--strict``."""
     parser = _build_parser()
     options = parser.parse_args()
-    names = options.names or list(BENCHMARKS)
+    names = options.names or [name for name in BENCHMARKS if name not in BY_NAME_ONLY]
     if unknown := set(names) - BENCHMARKS.keys():
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}")
     figures: list[Figure] = []
@@ -60,6 +64,15 @@ def main() -> int:
             redis=find_redis(),
             peers=_find_peers(),
             is_long=options.long,
+            load=Load(
+                minutes=options.minutes,
+                users=options.users,
+                requests_per_second=options.requests_per_second,
+                in_flight=options.in_flight,
+                call_seconds=options.call_seconds,
+                web_processes=options.web_processes,
+                database=options.database,
+            ),
         )
         _explain_absences(setting)
         write_work(setting.work)
@@ -80,7 +93,7 @@ def main() -> int:
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: all but load)")
     parser.add_argument("--rounds", type=int, default=4, help="rounds of “worker” (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=200, help="runs of a round (default: %(default)s)")
     parser.add_argument(
@@ -90,6 +103,14 @@ def _build_parser() -> argparse.ArgumentParser:
         "API over 250,000 runs (12 GB)",
     )
     parser.add_argument("--strict", action="store_true", help="exit status 1 if a target is missed")
+    load = parser.add_argument_group("load")
+    load.add_argument("--minutes", type=float, default=10, help="how long (default: %(default)s)")
+    load.add_argument("--users", type=int, default=100, help="readers of run pages (default: %(default)s)")
+    load.add_argument("--requests-per-second", type=float, default=20, help="over the API (default: %(default)s)")
+    load.add_argument("--in-flight", type=int, default=200, help="runs under way all the time (default: %(default)s)")
+    load.add_argument("--call-seconds", type=float, default=10, help="of a model call, ± half (default: %(default)s)")
+    load.add_argument("--web-processes", type=int, default=2, help="of “manage.py serve” (default: %(default)s)")
+    load.add_argument("--database", metavar="URL", help="a PostgreSQL server in place of SQLite, used with Redis")
     return parser
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.contender import ROOT
 from flows.engine.simulated_model import Script, SimulatedModel
+from flows.engine.simulated_model.chance import Latency
 from flows.engine.simulated_model.server import build_server, open_socket
 from flows.examples.scripts import example_script
 
@@ -19,9 +20,10 @@ _CARELESS = re.compile(r"#C8763(?!A)")
 
 
 @contextlib.contextmanager
-def serving_model(latency: float) -> Iterator[str]:
+def serving_model(latency: Latency) -> Iterator[str]:
     """The base URL of a simulated model that takes ``latency`` seconds to answer."""
-    command = [sys.executable, "-m", "benchmarks.model_server", str(latency)]
+    bounds = latency if isinstance(latency, tuple) else (latency,)
+    command = [sys.executable, "-m", "benchmarks.model_server", *map(str, bounds)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         yield process.stdout.readline().strip() if process.stdout is not None else ""
@@ -46,7 +48,7 @@ def make_script() -> Script:
     return Script({tool: [make(tool)] for tool in ("pick_seed_colours", "assign_colour_roles", "build_colour_suite")})
 
 
-def main(latency: float) -> None:
+def main(latency: Latency) -> None:
     """Print the base URL and serve until terminated."""
     listener, address = open_socket("127.0.0.1", 0)
     sys.stdout.write(f"{address}\n")
@@ -55,4 +57,4 @@ def main(latency: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main((float(sys.argv[1]), float(sys.argv[-1])))
