@@ -304,6 +304,18 @@ def read_secret_key(name: str, path: Path | None) -> str:
     return key
 
 
+def read_old_secret_keys(name: str) -> list[str]:
+    """Secret keys of before, between spaces: what was signed with them still counts, and nothing new is."""
+    keys = read_secret(name).split()
+    for number, key in enumerate(keys, start=1):
+        if len(key) < MIN_SECRET_KEY_LENGTH:
+            raise ImproperlyConfigured(
+                f"{name}: key {number} has {len(key)} characters; list keys that TOOLFLOW_SECRET_KEY was before, of at "
+                f"least {MIN_SECRET_KEY_LENGTH}, with spaces between."
+            )
+    return keys
+
+
 def read_database(name: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]:
     """The database as an entry of ``DATABASES``: SQLite in ``sqlite_path`` unless the variable names another."""
     text = read_secret(name)

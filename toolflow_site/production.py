@@ -32,6 +32,8 @@ def refuse_what_is_unsafe(settings: Mapping[str, Any]) -> None:
 def find_unsafe(settings: Mapping[str, Any]) -> Iterator[str]:
     """A sentence for each setting that production refuses. None of them tells a secret."""
     yield from _look_at_key(settings["SECRET_KEY"])
+    for key in settings["SECRET_KEY_FALLBACKS"]:
+        yield from _look_at_key(key, name="A key in TOOLFLOW_SECRET_KEY_FALLBACKS")
     if settings["DEBUG"]:
         yield "TOOLFLOW_DEBUG is on, which shows code and settings to whoever meets an error; take it out."
     if settings["TOOLFLOW_PROVIDER"] == "simulated" and not settings["TOOLFLOW_PROVIDER_NAMED"]:
@@ -50,14 +52,14 @@ def find_unsafe(settings: Mapping[str, Any]) -> Iterator[str]:
     yield from _look_at_proxies(settings["TOOLFLOW_TRUSTED_PROXIES"], is_https=settings["TOOLFLOW_HTTPS"])
 
 
-def _look_at_key(key: str) -> Iterator[str]:
+def _look_at_key(key: str, *, name: str = "TOOLFLOW_SECRET_KEY") -> Iterator[str]:
     right = f"at least {MIN_KEY_LENGTH} random characters"
     if not key:
         yield f"TOOLFLOW_SECRET_KEY is not set, nor is its _FILE; it must have {right}, the same on all hosts."
     elif len(key) < MIN_KEY_LENGTH:
-        yield f"TOOLFLOW_SECRET_KEY has {len(key)} characters; it must have {right}."
+        yield f"{name} has {len(key)} characters; it must have {right}."
     elif len(set(key)) < MIN_KEY_CHARACTERS or key.startswith("django-insecure-"):
-        yield f"TOOLFLOW_SECRET_KEY can be guessed; it must have {right}."
+        yield f"{name} can be guessed; it must have {right}."
 
 
 def _look_at_proxies(proxies: list[str], *, is_https: bool) -> Iterator[str]:

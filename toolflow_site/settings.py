@@ -130,6 +130,7 @@ TOOLFLOW_TRACE_CONTENT = environment.read_flag("TOOLFLOW_TRACE_CONTENT", default
 SECRET_KEY = environment.read_secret_key(
     "TOOLFLOW_SECRET_KEY", None if _IS_PRODUCTION else TOOLFLOW_DATA_DIR / "secret_key"
 )
+SECRET_KEY_FALLBACKS = environment.read_old_secret_keys("TOOLFLOW_SECRET_KEY_FALLBACKS")
 DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
 ALLOWED_HOSTS = TOOLFLOW_ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
@@ -170,6 +171,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "toolflow_site.sign_in.OldPasswordGuard",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "runs.trail.asking.know_request",
@@ -284,7 +286,9 @@ AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
 # A provider that says no is no wrong password.
 AXES_WHITELIST_CALLABLE = "toolflow_site.sign_in.is_by_provider"
-AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "csrfmiddlewaretoken", "next"]
+AXES_SENSITIVE_PARAMETERS = [
+    *("username", "ip_address", "csrfmiddlewaretoken", "next", "old_password", "new_password1", "new_password2"),
+]
 # Who is locked out is answered where people sign in, and no other request pays for it.
 SILENCED_SYSTEM_CHECKS += ["axes.W002"]
 

@@ -102,6 +102,11 @@ def test_a_server_that_is_started_by_hand_says_the_same_and_ends(
         ({"TOOLFLOW_SECRET_KEY": "abcd" * 20}, "TOOLFLOW_SECRET_KEY can be guessed"),
         ({"TOOLFLOW_SECRET_KEY": f"django-insecure-{KEY}"}, "TOOLFLOW_SECRET_KEY can be guessed"),
         ({"TOOLFLOW_SECRET_KEY": ""}, "TOOLFLOW_SECRET_KEY is not set, nor is its _FILE"),
+        (
+            {"TOOLFLOW_SECRET_KEY_FALLBACKS": f"{KEY[::-1]} {KEY[:40]}"},
+            "A key in TOOLFLOW_SECRET_KEY_FALLBACKS has 40 characters; it must have at least 50 random",
+        ),
+        ({"TOOLFLOW_SECRET_KEY_FALLBACKS": "abcd" * 20}, "A key in TOOLFLOW_SECRET_KEY_FALLBACKS can be guessed"),
         ({"TOOLFLOW_DEBUG": "yes"}, "TOOLFLOW_DEBUG is on"),
         ({"TOOLFLOW_PROVIDER": ""}, "the simulated model would invent all outputs"),
         ({"TOOLFLOW_ALLOWED_HOSTS": ""}, "TOOLFLOW_ALLOWED_HOSTS is not set"),
@@ -117,7 +122,8 @@ def test_each_unsafe_setting_is_refused_by_itself(data_dir: Path, changes: dict[
     first, sentence = read_refusal(data_dir, **changes)
     assert first == "TOOLFLOW_ENV is “production”, and one setting must be mended:"
     assert part in sentence
-    assert not changes.get("TOOLFLOW_SECRET_KEY") or changes["TOOLFLOW_SECRET_KEY"] not in sentence
+    keys = " ".join(text for name, text in changes.items() if "SECRET_KEY" in name).split()
+    assert not any(key in sentence for key in keys)
 
 
 def test_what_is_refused_in_production_is_fine_in_development(data_dir: Path) -> None:
@@ -154,6 +160,11 @@ def test_django_s_own_checks_of_deployments_find_nothing(data_dir: Path, collect
     ("name", "value", "read"),
     [
         ("TOOLFLOW_SECRET_KEY", KEY, lambda found: found["SECRET_KEY"] == KEY),
+        (
+            "TOOLFLOW_SECRET_KEY_FALLBACKS",
+            f"{KEY[::-1]} {KEY[5:]}{KEY[:5]}",
+            lambda found: found["SECRET_KEY_FALLBACKS"] == [KEY[::-1], KEY[5:] + KEY[:5]],
+        ),
         ("OPENAI_API_KEY", "sk-file", lambda found: found["TOOLFLOW_OPENAI_API_KEY"] == "sk-file"),
         (
             "DATABASE_URL",
@@ -199,6 +210,10 @@ def test_a_secret_has_one_place(data_dir: Path) -> None:
         (
             {"TOOLFLOW_TRUSTED_PROXIES": "127.0.0.1, proxy"},
             "TOOLFLOW_TRUSTED_PROXIES names “proxy”; it must list addresses (127.0.0.1) or networks (172.16.0.0/12)",
+        ),
+        (
+            {"TOOLFLOW_SECRET_KEY_FALLBACKS": f"{KEY} short"},
+            "TOOLFLOW_SECRET_KEY_FALLBACKS: key 2 has 5 characters; list keys that TOOLFLOW_SECRET_KEY was before",
         ),
         (
             {"TOOLFLOW_URL_PREFIX": "toolflow"},
