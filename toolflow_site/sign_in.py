@@ -1,5 +1,8 @@
 """Signing in: how often a password may be wrong, and what somebody is told who was wrong too often.
 
+The old password that whoever sets a new one has to give counts like one to sign in with: a browser that was left signed
+in must not be of use to find it out.
+
 Failures are counted by ``django-axes`` in three ways: for a name from an address, for the address, and for the name.
 The first bounds guessing one password; the second guessing one password for many names; the third guessing from many
 addresses, and its limit is high, since whoever reaches it keeps somebody out.
@@ -17,6 +20,7 @@ from axes.handlers.database import AxesDatabaseHandler
 from axes.helpers import get_cool_off
 from axes.models import AccessAttempt
 from django.conf import settings
+from django.contrib.auth import authenticate
 from django.contrib.auth.views import LoginView
 from django.db.models import Max, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -28,6 +32,9 @@ from runs.trail.asking import find_address
 SCALE = (1, 10, 20)
 """How many times as many failures an address, and a name, may have as a name from one address; in the order of
 ``AXES_LOCKOUT_PARAMETERS``."""
+
+OLD_PASSWORD_FORMS = frozenset({"runs:account", "admin:password_change"})
+"""Where people set a new password and give the old one."""
 
 
 class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no types
@@ -78,6 +85,36 @@ def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., Ht
         return _show_lockout(request) if getattr(request, "axes_locked_out", False) else response
 
     return guarded
+
+
+class OldPasswordGuard:
+    """Middleware that answers 429 to whoever sets a new password and gave a wrong old one too often.
+
+    It stands behind those that know who asks, and that the form is ours.
+    """
+
+    sync_capable, async_capable = True, False
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Hand the request on: what there is to do is done once it is known where it leads."""
+        return self._get_response(request)
+
+    def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:
+        """Look at the old password, if one was sent, and count it if it is wrong."""
+        match = request.resolver_match
+        if request.method != "POST" or match is None or match.view_name not in OLD_PASSWORD_FORMS:
+            return None
+        user, old = request.user, request.POST.get("old_password", "")
+        if not (settings.AXES_ENABLED and old and user.is_authenticated and user.has_usable_password()):
+            return None
+        credentials = {"username": user.get_username()}
+        if authenticate(request, password=old, **credentials) is not None:
+            SignInThrottle().reset_user_attempts(request, credentials)
+            return None
+        return _show_lockout(request) if getattr(request, "axes_locked_out", False) else None
 
 
 def _show_lockout(request: HttpRequest) -> HttpResponse:
