@@ -85,21 +85,26 @@ def purge(
     only: Sequence[int] | None = None,
     is_over: Callable[[], bool] = lambda: False,
     report: Callable[[Purged], None] = lambda _purged: None,
+    tell: Callable[[Purged], None] = lambda _purged: None,
 ) -> Purged:
     """Do ``task``, to the runs of ``only`` if they are given; ``report`` is told after each batch.
 
-    ``is_over`` says after a batch whether to leave the rest to the next call.
+    ``is_over`` says after a batch whether to leave the rest to the next call. ``tell`` is told once, at the end, also
+    where something broke off what was done.
     """
     purged = Purged()
-    for batch in _batch(task, pace, only):
-        runs, attempts, taken = _purge_batch(task, batch)
-        purged.runs += runs
-        purged.attempts += attempts
-        purged.longest = max(purged.longest, taken)
-        report(purged)
-        pace.come_to_end(attempts=attempts, taken=taken)
-        if is_over():
-            break
+    try:
+        for batch in _batch(task, pace, only):
+            runs, attempts, taken = _purge_batch(task, batch)
+            purged.runs += runs
+            purged.attempts += attempts
+            purged.longest = max(purged.longest, taken)
+            report(purged)
+            pace.come_to_end(attempts=attempts, taken=taken)
+            if is_over():
+                break
+    finally:
+        tell(purged)
     return purged
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 
 from django.utils import timezone
 from django_q.tasks import async_task
@@ -11,6 +12,7 @@ from django_q.tasks import async_task
 from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.purging import list_tasks, purge
+from runs.retention.telling import tell_of_purge
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,8 @@ def purge_due() -> str:
     now, pace = timezone.now(), Pace()
     runs = rows = 0
     for task in list_tasks(now=now):
-        runs += purge(task, pace=pace, is_over=is_over).runs
+        tell = partial(tell_of_purge, task, by_worker=True)
+        runs += purge(task, pace=pace, is_over=is_over, tell=tell).runs
         if is_over():
             break
     for leftover in list_leftovers():

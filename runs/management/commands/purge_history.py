@@ -6,6 +6,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.policy import Part, read_policy
 from runs.retention.purging import Purged, Task, list_tasks, purge
+from runs.retention.telling import tell_of_purge
 
 LOOK = 2.0
 """Seconds between two lines that say how far it has come."""
@@ -62,7 +64,7 @@ class Command(BaseCommand):
             runs, attempts = task.count()
             self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))
             if runs and not is_dry:
-                self._purge(task, attempts, _archive(self, task, options["archive"], now))
+                self._purge(task, attempts, *_archive(self, task, options["archive"], now))
         if flow is None and options["before"] is None:
             self._clear_leftovers(now, is_dry=is_dry)
 
@@ -78,7 +80,7 @@ class Command(BaseCommand):
         flows = Flow.objects.order_by("name") if flow is None else [flow]
         return [Task(one, part, limit) for one in flows]
 
-    def _purge(self, task: Task, attempts: int, only: Sequence[int] | None) -> None:
+    def _purge(self, task: Task, attempts: int, only: Sequence[int] | None, archive: str) -> None:
         told_at = begin = time.monotonic()
 
         def report(purged: Purged) -> None:
@@ -88,7 +90,8 @@ class Command(BaseCommand):
                 share = min(99, purged.attempts * 100 // attempts) if attempts else 99
                 self.stdout.write(f"  {share} %: {purged.attempts:,} of {attempts:,} attempts")
 
-        purged = purge(task, pace=Pace(), only=only, report=report)
+        tell = partial(tell_of_purge, task, by_worker=False, archive=archive)
+        purged = purge(task, pace=Pace(), only=only, report=report, tell=tell)
         taken = time.monotonic() - begin
         self.stdout.write(
             f"  Done in {taken:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the longest transaction "
@@ -102,10 +105,10 @@ class Command(BaseCommand):
                 self.stdout.write(f"{leftover.name}: {count:,} {'would go' if is_dry else 'deleted'}.")
 
 
-def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetime) -> Sequence[int] | None:
-    """Write what goes to a file; gives the runs that are in it. None if nobody asked for one."""
+def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetime) -> tuple[Sequence[int] | None, str]:
+    """Write what goes to a file; gives the runs that are in it and its name. None and “” if nobody asked for one."""
     if folder is None:
-        return None
+        return None, ""
     path = folder / f"{task.flow.name}.{task.part.value}.{now:%Y%m%dT%H%M%S}.jsonl.gz"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +116,7 @@ def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetim
     except (OSError, BadArchiveError) as error:
         raise CommandError(f"{path} can’t be written: {error}. Nothing was taken away.") from error
     command.stdout.write(f"  Written to {path}: {archive.runs:,} runs, {path.stat().st_size:,} bytes.")
-    return archive.run_ids
+    return archive.run_ids, path.name
 
 
 def _describe(task: Task, runs: int, attempts: int, *, is_dry: bool) -> str:

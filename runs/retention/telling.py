@@ -1,0 +1,39 @@
+"""What the trail is told of history that was taken away."""
+
+from __future__ import annotations
+
+from runs.models import TrailEntry
+from runs.retention.policy import Part
+from runs.retention.purging import Purged, Task
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+
+WORKER = "ToolFlow"
+"""Who takes away what policies say, where nobody asked for it."""
+
+
+def tell_of_purge(task: Task, purged: Purged, *, by_worker: bool, archive: str = "") -> None:
+    """Leave an entry with the flow, until which end its runs went, and how many; none where none went.
+
+    ``archive`` is the name of the file that they were written to before.
+    """
+    if not purged.runs:
+        return
+    details = {
+        "runs": purged.runs,
+        "attempts": purged.attempts,
+        "ended_before": task.ended_before.isoformat(timespec="seconds"),
+        **({"only": "outputs"} if task.part is Part.OUTPUTS else {}),
+        **({"archive": archive} if archive else {}),
+    }
+    if not by_worker:
+        leave_trail(action=TrailAction.DATA_DELETED, about=task.flow, details=details)
+        return
+    TrailEntry.objects.create(
+        actor_name=WORKER,
+        action=TrailAction.DATA_DELETED,
+        object_kind="flow",
+        object_id=str(task.flow.pk),
+        object_label=str(task.flow),
+        details=details,
+    )
