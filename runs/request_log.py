@@ -14,6 +14,7 @@ from django.utils.functional import SimpleLazyObject
 from runs.logs.events import log_event
 from runs.measuring import find_web_meter
 from runs.request_id import HEADER, META_KEY, choose_request_id, reset_request_id, set_request_id
+from runs.tracing import trace_request
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,17 @@ def note_requests(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Ca
         try:
             response = get_response(request)
             response[HEADER] = request_id
-            _tell(request, response.status_code, time.perf_counter() - began_at)
+            seconds = time.perf_counter() - began_at
+            _tell(request, response.status_code, seconds)
+            if request.method == "POST":
+                route = request.resolver_match.route if request.resolver_match is not None else ""
+                trace_request(
+                    headers=request.headers,
+                    request_id=request_id,
+                    name=f"POST /{route}",
+                    status=response.status_code,
+                    seconds=seconds,
+                )
         finally:
             reset_request_id(token)
         return response
@@ -45,16 +56,41 @@ def note_requests(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Ca
     return answer
 
 
+def note_refusal(*, method: str, path: str, status: int) -> None:
+    """Tell of a request that was refused before anybody looked where it leads, under the id that is current."""
+    _note(method=method, path=path, status=status, seconds=0.0)
+
+
 def _tell(request: HttpRequest, status: int, seconds: float) -> None:
     is_probe = request.path_info in PROBES
+    match = request.resolver_match
+    _note(
+        method=request.method or "",
+        path=request.path,
+        status=status,
+        seconds=seconds,
+        route=request.path_info if is_probe else f"/{match.route}" if match is not None else None,
+        is_probe=is_probe,
+        find_user=lambda: _find_user(request),
+    )
+
+
+def _note(
+    *,
+    method: str,
+    path: str,
+    status: int,
+    seconds: float,
+    route: str | None = None,
+    is_probe: bool = False,
+    find_user: Callable[[], str | None] = lambda: None,
+) -> None:
     if (meter := find_web_meter()) is not None:
-        match = request.resolver_match
-        route = request.path_info if is_probe else f"/{match.route}" if match is not None else None
-        meter.note_request(route=route, method=request.method, status=status, seconds=seconds)
+        meter.note_request(route=route, method=method, status=status, seconds=seconds)
     told = settings.TOOLFLOW_ACCESS_LOG
     if told == "none" or (told == "without-probes" and is_probe):
         return
-    method, path = request.method or "", request.path[:MOST_PATH]
+    path = path[:MOST_PATH]
     log_event(
         logger,
         logging.INFO,
@@ -64,7 +100,7 @@ def _tell(request: HttpRequest, status: int, seconds: float) -> None:
         path=path,
         status=status,
         seconds=round(seconds, 4),
-        user=_find_user(request),
+        user=find_user(),
     )
 
 

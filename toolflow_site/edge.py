@@ -14,6 +14,8 @@ from typing import Any
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from runs.request_id import HEADER, choose_request_id, reset_request_id, set_request_id
+from runs.request_log import note_refusal
 from toolflow_site.security import HEADERS
 
 Message = MutableMapping[str, Any]
@@ -79,7 +81,7 @@ class BodyLimit:
             await self._application(scope, receive, send)
             return
         if _read_length(scope) > self._most_bytes:
-            await self._refuse(send)
+            await self._refuse(scope, send)
             return
         count = 0
 
@@ -95,18 +97,24 @@ class BodyLimit:
             await self._application(scope, receive_counted, send)
         except _BodyTooLargeError:
             # Django reads the whole body before it answers: nothing has been sent.
-            await self._refuse(send)
+            await self._refuse(scope, send)
 
-    async def _refuse(self, send: Send) -> None:
+    async def _refuse(self, scope: Message, send: Send) -> None:
         status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        request_id = choose_request_id(_read_header(scope, HEADER.lower().encode()) or None)
+        token = set_request_id(request_id)
+        note_refusal(method=scope["method"], path=scope["path"], status=status)
+        reset_request_id(token)
         document = {
             "type": "urn:toolflow:problem:too-large",
             "title": status.phrase,
             "status": int(status),
             "detail": f"The body is larger than {self._most_bytes:,} bytes, the limit here.",
+            "request_id": request_id,
         }
         headers = [
             (b"content-type", b"application/problem+json"),
+            (HEADER.lower().encode(), request_id.encode()),
             (b"connection", b"close"),
             (b"cache-control", b"no-store"),
             (b"content-security-policy", b"default-src 'none'"),
@@ -118,5 +126,10 @@ class BodyLimit:
 
 def _read_length(scope: Message) -> int:
     """What the request says that its body has, in bytes; 0 where it says nothing that makes sense."""
-    text = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    return int(text) if text.isdigit() else 0
+    text = _read_header(scope, b"content-length")
+    return int(text) if text.isdecimal() else 0
+
+
+def _read_header(scope: Message, name: bytes) -> str:
+    """The header of that name (in small letters); empty if there is none."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")

@@ -7,11 +7,18 @@ from http import HTTPStatus
 
 from django.conf import settings
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import (
+    DisallowedHost,
+    PermissionDenied,
+    RequestDataTooBig,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.defaults import bad_request, permission_denied
 
+_API = "/api/"
 _ACTIONS = {
     "changelist": ("view", "see"),
     "history": ("view", "see"),
@@ -26,7 +33,12 @@ _SAVED = {"changelist": ("change", "change"), "change": ("change", "change")}
 
 
 def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The page for a request that can’t be read; 413 with the limit for one that is too large."""
+    """The page for a request that can’t be read; 413 with the limit for one that is too large.
+
+    Scripts, which ask the API, get a problem document like all others.
+    """
+    if request.path_info.startswith(_API):
+        return _describe_bad_request(exception)
     match exception:
         case RequestDataTooBig():
             most = f"{(settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0) / 1_000_000:g} MB"
@@ -38,6 +50,26 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
         case _:
             return bad_request(request, exception)
     return render(None, "413.html", {"problem": problem}, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+def _describe_bad_request(exception: Exception) -> HttpResponse:
+    # Logging is set up by this module, in every command, and none of those needs the API.
+    from runs.api.problems import MEDIA_TYPE, build_document
+
+    status = HTTPStatus.BAD_REQUEST
+    sentence = "ToolFlow can’t read this request: its headers or its address make no sense."
+    match exception:
+        case DisallowedHost():
+            sentence = (
+                "The header “Host” names no host of this installation: ask by an address that it is reached under, "
+                "or add the host to TOOLFLOW_ALLOWED_HOSTS."
+            )
+        case RequestDataTooBig() | TooManyFieldsSent() | TooManyFilesSent():
+            status, sentence = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
+    document = build_document(status, sentence)
+    return JsonResponse(
+        document, status=status, content_type=MEDIA_TYPE, headers={"Cache-Control": "private, no-store"}
+    )
 
 
 def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -17,3 +18,13 @@ def create_tracer() -> RunTracer | None:
     from runs.tracing.run_tracer import RunTracer
 
     return RunTracer(settings.TOOLFLOW_TRACES, with_content=settings.TOOLFLOW_TRACE_CONTENT)
+
+
+def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, status: int, seconds: float) -> None:
+    """Tell the collector of a request that started runs for somebody who sent ``traceparent``; see there."""
+    if settings.TOOLFLOW_TRACES and "traceparent" in headers:
+        from runs.tracing import starting_requests
+
+        starting_requests.trace_request(
+            headers=headers, request_id=request_id, name=name, status=status, seconds=seconds
+        )

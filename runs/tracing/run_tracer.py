@@ -18,10 +18,6 @@ from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -34,11 +30,10 @@ from runs.stored_history import make_run_id
 from runs.tracing import attributes as names
 from runs.tracing.attributes import Attributes
 from runs.tracing.ids import GivenIds, make_span_id, make_trace_id
+from runs.tracing.provider import make_provider
 
 logger = logging.getLogger(__name__)
 
-BATCH_DELAY = 1_000
-"""Milliseconds until spans are sent on."""
 CLOSING_PATIENCE = 3.0
 """Seconds that a collector has to take the last spans of a drain."""
 
@@ -54,13 +49,7 @@ class RunTracer:
         self._with_content = with_content
         self._server = names.describe_server()
         self._ids = GivenIds()
-        # Set as its package wants it, by OTEL_… variables; only the name is ours where none is given.
-        resource = Resource.create({SERVICE_VERSION: __version__})
-        if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
-            resource = resource.merge(Resource({SERVICE_NAME: "toolflow"}))
-        self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
-        exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
-        self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=BATCH_DELAY))
+        self._provider = make_provider(endpoint, id_generator=self._ids)
         self._tracer = self._provider.get_tracer("toolflow", __version__)
 
     def trace_attempt(self, run: Run, step_name: str, attempt: Attempt) -> None:

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
+from runs.logs.formatting import JsonLines
 from toolflow_site.edge import build_edge
 from toolflow_site.probes import PROBES
 
@@ -91,6 +92,24 @@ class TestBodies:
         status, problem = await ask(content=b"x" * 1001 if is_told else parts())
         assert (status, problem["type"]) == (413, "urn:toolflow:problem:too-large")
         assert problem["detail"] == "The body is larger than 1,000 bytes, the limit here."
+
+    @pytest.mark.parametrize("offered", [None, "from-the-proxy-1", "no\tgood"])
+    async def test_a_refusal_names_the_request_as_the_log_does(
+        self, settings: Any, caplog: pytest.LogCaptureFixture, offered: str | None
+    ) -> None:
+        settings.TOOLFLOW_ACCESS_LOG = "all"
+        caplog.handler.setFormatter(JsonLines())
+        caplog.set_level("INFO")
+        transport = httpx2.ASGITransport(build_edge(tell, most_bytes=10))
+        headers = {"X-Request-ID": offered} if offered else {}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://flows.example.com") as client:
+            answer = await client.post("/api/v1/runs", headers=headers, content=b"x" * 11)
+        request_id = answer.headers["X-Request-ID"]
+        assert answer.json()["request_id"] == request_id
+        assert (request_id == offered) == (offered == "from-the-proxy-1") and len(request_id) >= 8
+        (line,) = map(json.loads, caplog.text.splitlines())
+        told = [line[name] for name in ("event", "method", "path", "status", "request_id")]
+        assert told == ["request.answered", "POST", "/api/v1/runs", 413, request_id]
 
 
 class TestProbes:
