@@ -5,6 +5,8 @@
 (() => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!/^[\w+\-/]+$/.test(zone || "")) return;
+  // Others may lie on the same host: what is below ToolFlow's own path is where this script lies.
+  const path = new URL(document.currentScript.src).pathname.replace(/static\/toolflow\/.*$/, "");
   const secure = location.protocol === "https:" ? "; Secure" : "";
-  document.cookie = `toolflow_time_zone=${zone}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+  document.cookie = `toolflow_time_zone=${zone}; Path=${path}; Max-Age=31536000; SameSite=Lax${secure}`;
 })();
