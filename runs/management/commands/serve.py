@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from argparse import ArgumentParser
@@ -22,6 +23,8 @@ PATIENCE = 30
 """Seconds that a process may be silent, or take to start, before another takes its place."""
 HEADER_BYTES = 65_536
 """The first line and the headers of a request may have as many bytes."""
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -47,11 +50,16 @@ class Command(BaseCommand):
         # Static files that were not collected: no process could serve a page.
         self.check(tags=["staticfiles"], include_deployment_checks=True)
         refuse_taken_port(host, port)
-        self.stdout.write(
+        line = (
             f"ToolFlow answers on http://{host}:{port}{settings.TOOLFLOW_URL_PREFIX}/ "
             f"({processes} {'process' if processes == 1 else 'processes'})."
         )
-        self.stdout.flush()
+        if settings.TOOLFLOW_LOG_FORMAT == "json":
+            # Whoever collects lines reads standard output too, and wants one kind.
+            logger.info("%s", line)
+        else:
+            self.stdout.write(line)
+            self.stdout.flush()
         # In the place of this process: signals reach the server, and nothing waits beside it.
         os.execv(sys.executable, build_server_command(host, port, processes=processes))  # noqa: S606  # our own command
 
