@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from django.test import Client
 from django.urls import reverse
-from playwright.sync_api import Browser, Dialog, Page, expect
+from playwright.sync_api import Page, expect
 
 from flows.portability import load_flow
 from tests.browser.test_flow_editor_cards import step, tool
@@ -17,35 +16,17 @@ LIST = "/admin/flows/flow/"
 
 
 @pytest.fixture
-def warnings() -> list[str]:
-    """The kinds of the dialogs that were shown. All are answered with “leave”."""
-    return []
+def warnings(accepted_dialogs: list[str]) -> list[str]:
+    """The kinds of the dialogs that were shown."""
+    return accepted_dialogs
 
 
 @pytest.fixture
-def editor(browser: Browser, editor_client: Client, base_url: str, warnings: list[str]) -> Iterator[Page]:
-    """The editor of a flow of two steps, in a window of its own: elsewhere a dialog fails the test."""
+def editor(admin_page: Page, warnings: list[str]) -> Page:
+    """The editor of a flow of two steps."""
     flow = load_flow(document=make_flow(make_step(1, name="Extract"), make_step(2, name="Check")).to_document()).flow
-    with browser.new_context(base_url=base_url) as context:
-        session = editor_client.cookies["sessionid"].value
-        context.add_cookies([{"name": "sessionid", "value": session, "url": base_url}])
-
-        def accept(dialog: Dialog) -> None:
-            warnings.append(dialog.type)
-            dialog.accept()
-
-        context.on("dialog", accept)
-        page = context.new_page()
-        page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
-        yield page
-
-
-@pytest.fixture
-def editor_client(admin_user: object) -> Client:
-    """A browser without a screen, in which somebody is signed in who may do everything."""
-    client = Client()
-    client.force_login(admin_user)  # type: ignore[arg-type]  # a user
-    return client
+    admin_page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
+    return admin_page
 
 
 def leave(page: Page) -> None:
@@ -138,8 +119,8 @@ def test_a_session_that_ended_loses_nothing_that_was_typed(editor: Page) -> None
     )
     other = editor.context.new_page()
     other.goto(reverse("login"))
-    other.get_by_label("User name").fill("admin")
-    other.get_by_label("Password").fill("password")
+    other.get_by_label("User name").fill("ada")
+    other.get_by_label("Password").fill("secret")
     other.get_by_role("button", name="Sign in").click()
     expect(other.get_by_role("button", name="Sign out")).to_be_visible()
     editor.get_by_role("button", name="Save", exact=True).click()
