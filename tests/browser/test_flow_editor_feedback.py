@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -370,16 +371,15 @@ def test_a_step_that_can_no_longer_be_read_is_told_once_steps_moved(editor: Page
     expect(status(book)).to_have_text("Valid: reads steps")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_of_it_fits_a_narrow_screen(editor: Page, run: Run, scheme: str) -> None:
-    editor.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+def test_all_of_it_fits_a_narrow_screen(editor: Page, run: Run) -> None:
     editor.set_viewport_size({"width": 390, "height": 800})
     rule(editor).fill("output.lines[0].amuont_of_a_very_long_name_that_goes_on_and_on_without_any_end == 1.0")
     expect(status(rule(editor))).to_contain_text("doubtful")
     panel(editor).get_by_text("Functions", exact=True).click()
     schema(editor).fill(LOOSE)
     expect(status(schema(editor))).to_have_text("3 things must be mended:")
-    for part in (tools(rule(editor)), tools(schema(editor))):
+    for theme, part in product(("light", "dark"), (tools(rule(editor)), tools(schema(editor)))):
+        editor.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # each is one of its literals
         box = part.bounding_box()
         assert box is not None
         assert box["x"] >= 0

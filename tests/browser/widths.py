@@ -11,6 +11,13 @@ def open_all_folds(page: Page) -> None:
     expect(page.get_by_role("link", name="Open on a page of its own")).to_have_count(0)
 
 
+def assert_fits_in_both_themes(page: Page) -> None:
+    """The page is no wider than its window, light and dark."""
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]  # each is one of its literals
+        assert_fits(page)
+
+
 def assert_fits(page: Page) -> None:
     """The page is no wider than its window; names what sticks out."""
     sticking_out = page.evaluate("""() => {
