@@ -22,7 +22,7 @@ from tests.runs.listed_runs import make_listed_run, store_listed_runs
 from tests.runs.pages.history_builders import make_page_flow
 
 BIG_TABLES = {"runs_run", "runs_runfacet", "runs_runlevels"}
-COUNT = 24_000
+COUNT = 12_000
 """Enough that no planner finds it cheaper to read them all than to look some up."""
 FACETS = {
     FacetKind.MODEL: "gpt-5",
