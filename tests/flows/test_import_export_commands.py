@@ -18,7 +18,7 @@ from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from tests.engine.builders import make_flow, make_step
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 
 class Terminal:

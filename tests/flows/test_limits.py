@@ -58,6 +58,7 @@ class TestDefinition:
         assert version.flow_spec.cost_budget == Decimal("123456.12345678")
         assert publish_flow(flow=Flow.objects.get()) == version
 
+    @pytest.mark.any_database
     @pytest.mark.parametrize(
         ("field", "value", "words"),
         [
@@ -119,6 +120,7 @@ class TestOperation:
         assert (flow.max_runs_in_flight, flow.total_token_budget) == (3, 7)
 
 
+@pytest.mark.any_database
 class TestEditor:
     def test_the_limits_are_folded_away_until_one_is_set(self, editor: Client) -> None:
         page = open_flow(editor)

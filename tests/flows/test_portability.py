@@ -258,6 +258,7 @@ def test_a_plan_says_what_a_load_then_does() -> None:
     assert (changed.number, changed.is_unchanged) == (2, False)
 
 
+@pytest.mark.any_database
 @pytest.mark.parametrize("name", ["colour-theme", "invoice-extraction", "support-ticket-triage"])
 def test_a_plan_knows_the_digest_of_flows_with_registered_types(name: str) -> None:
     spec = FlowSpec.from_document(load_documents()[name])

@@ -19,7 +19,7 @@ from flows.restoring import restore_version
 from tests.flows.editor_page import EditorPage
 from tests.flows.versioned import read_words, sign_in, store_three_versions, store_version
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 
 def get_version(flow: Flow, number: int) -> FlowVersion:

@@ -14,6 +14,8 @@ from flows.admin.posted_json import MOST_BYTES
 from flows.engine.plugins import load_plugins
 from tests.engine.builders import TEXT_SCHEMA, closed
 
+pytestmark = pytest.mark.any_database
+
 URL = "/admin/flows/flow/schema/"
 
 load_plugins(["flows.examples.plugins"])

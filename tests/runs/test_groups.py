@@ -90,6 +90,7 @@ class TestMigration:
         yield migrate(BEFORE)
         migrate(newest)
 
+    @pytest.mark.any_database
     def test_an_empty_database_gets_all_groups_with_all_permissions(self, before: Any) -> None:
         # As while the first migration runs: Django makes permissions after the last one.
         before.get_model("auth", "Permission").objects.filter(content_type__app_label__in=APPS).delete()
@@ -97,10 +98,12 @@ class TestMigration:
         found = {name: read_permissions(groups.get(name=name)) for name in ACCESS_GROUPS}
         assert found == {name: permissions - LATER for name, permissions in ACCESS_GROUPS.items()}
 
+    @pytest.mark.any_database
     def test_later_migrations_bring_the_rest(self, before: Any) -> None:
         migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
         assert read_permissions(Group.objects.get(name="Administrator")) == ACCESS_GROUPS["Administrator"]
 
+    @pytest.mark.any_database
     def test_groups_of_these_names_keep_their_members_and_get_what_they_lack(self, before: Any) -> None:
         editor = before.get_model("auth", "Group").objects.create(name="Editor")
         vera = before.get_model("auth", "User").objects.create(username="vera")

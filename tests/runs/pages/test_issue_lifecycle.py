@@ -125,6 +125,7 @@ class TestSummary:
 
 
 @pytest.mark.django_db
+@pytest.mark.any_database
 class TestOnThePage:
     def history(self) -> list[Attempt]:
         def found(name: str) -> Any:
