@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -25,12 +25,14 @@ class DashboardHandler(ASGIHandler):
     """Takes a request from its first middleware to its view, and whatever ends it, in one go, in one thread.
 
     Django's own handler goes back and forth between the event loop and the thread on the way, which costs more than
-    most pages.
+    most pages. At most ``most_at_once`` requests are in threads at a time, the others wait for their turn: more
+    threads answer nothing sooner, and each of them holds memory and a connection to the database.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_at_once: int = 32) -> None:
         super().__init__()
         self.load_middleware()
+        self._places = asyncio.Semaphore(most_at_once)
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request. A client that leaves ends a stream; any other answer is made whole before it is sent."""
@@ -40,7 +42,10 @@ class DashboardHandler(ASGIHandler):
             return
         try:
             set_script_prefix(get_script_prefix(scope))
-            response: HttpResponseBase = await sync_to_async(self._answer)(scope, body)
+            # Who waits for the end of a run sleeps in a thread nearly all the time; how many do is bounded elsewhere.
+            waits = any(name == b"prefer" for name, _ in scope["headers"])
+            async with nullcontext() if waits else self._places:
+                response: HttpResponseBase = await sync_to_async(self._answer)(scope, body)
             # Its thread serves the next request, with a connection that has been used just now.
             if thread := _lent_thread.get(None):
                 thread.give_back()

@@ -15,6 +15,10 @@ from django.urls import path
 
 from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
+BESIDE = threading.Semaphore(0)
+"""Counts the requests that are in a thread at this moment."""
+PAIR = threading.Barrier(2, timeout=30)
+COUNT: list[int] = []
 ENDED = threading.Event()
 TOGETHER = threading.Barrier(3, timeout=30)
 
@@ -26,6 +30,16 @@ def name_thread(request: HttpRequest) -> HttpResponse:
 def name_thread_together(request: HttpRequest) -> HttpResponse:
     TOGETHER.wait()
     return HttpResponse(str(threading.get_ident()))
+
+
+def count_those_beside(request: HttpRequest) -> HttpResponse:
+    BESIDE.release()
+    # As long as another one may come, it is given the time to.
+    PAIR.wait()
+    COUNT.append(BESIDE._value)
+    PAIR.wait()
+    BESIDE.acquire()
+    return HttpResponse()
 
 
 async def stream(request: HttpRequest) -> StreamingHttpResponse:
@@ -52,6 +66,7 @@ async def stream_on(request: HttpRequest) -> StreamingHttpResponse:
 urlpatterns = [
     path("alone", name_thread),
     path("together", name_thread_together),
+    path("counted", count_those_beside),
     path("stream", stream),
     path("endless", stream_on),
 ]
@@ -146,6 +161,24 @@ async def test_a_reader_who_leaves_ends_what_is_streamed(application: KeptThread
     await asked.send_input({"type": "http.disconnect"})
     await asked.wait(30)
     assert ENDED.is_set()
+
+
+async def test_requests_beyond_the_bound_wait_for_their_turn(settings: Any) -> None:
+    settings.ROOT_URLCONF = __name__
+    application = KeptThreads(DashboardHandler(most_at_once=2))
+    # Three that answer only together: the third one would have no place, if it did not say that it waits.
+    patient = {**make_scope("/together"), "headers": [(b"host", b"localhost"), (b"prefer", b"wait=5")]}
+    waiting = ApplicationCommunicator(application, patient)  # type: ignore[arg-type]  # any callable of three will do
+    await waiting.send_input({"type": "http.request", "body": b""})
+    threads = await asyncio.gather(*(ask(application, "/together") for _ in range(2)))
+    assert len(set(threads)) == 2
+    await waiting.wait(30)
+    # Any number of them is answered in the end, two at a time.
+    COUNT.clear()
+    await asyncio.gather(*(ask(application, "/counted") for _ in range(6)))
+    assert len(COUNT) == 6
+    assert max(COUNT) == 2
+    application.end()
 
 
 async def test_what_a_view_streams_arrives_whole(application: KeptThreads) -> None:
