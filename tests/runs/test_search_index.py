@@ -11,10 +11,11 @@ from django.core.management import call_command
 from django.db import connection
 
 from runs.models import Run
-from runs.search import documents, index_runs, look_for_runs, postgresql, read_query, reindex_runs, search_runs
+from runs.search import documents, index_runs, look_for_runs, postgresql, read_query, reindex_runs
 from runs.search.documents import Document
 from tests.engine.builders import make_attempt
 from tests.runs.pages.history_builders import make_stored_run
+from tests.runs.searching import search_runs
 
 pytestmark = pytest.mark.django_db
 
