@@ -21,6 +21,8 @@ hypothesis.settings.load_profile("toolflow")
 pytest_plugins = ["tests.engine.model_server"]
 
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_reset_sequences", "django_user_model"}
+BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/", "tests/site/")
+"""Where `make test` looks for tests with a browser."""
 PART_FIXTURES = {"postgres_url": "postgres", "redis_url": "redis", "chromium_path": "browser", "browser": "browser"}
 
 
@@ -36,6 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item.add_marker("database")
         for fixture in fixtures & PART_FIXTURES.keys():
             item.add_marker(PART_FIXTURES[fixture])
+        if item.get_closest_marker("browser") and not item.nodeid.startswith(BROWSER_FOLDERS):
+            raise pytest.UsageError(f"{item.nodeid}: a test with a browser is found in tests/browser, and not there.")
     yield
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
