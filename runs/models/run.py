@@ -220,6 +220,8 @@ class Run(models.Model):
                 condition=Q(status="queued", waiting_since__isnull=False),
                 name="run_queued_by_waiting",
             ),
+            # Those of a backlog that have used anything: few, and where they wait for a time to come.
+            models.Index(fields=["id"], condition=Q(status="queued", attempt_count__gt=0), name="run_queued_begun"),
             models.Index(fields=["lease_until"], condition=Q(status="running"), name="run_running"),
             models.Index(fields=["flow"], condition=Q(status="running"), name="run_running_by_flow"),
             models.Index(fields=["flow", "-id"], name="run_by_flow"),

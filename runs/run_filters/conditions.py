@@ -107,5 +107,7 @@ def _reaches(is_above: Text, column: str, levels: range) -> Condition:
     # The lowest level also holds runs that used less, and what isn't tallied may have used anything.
     rows = (Stream("runs_runlevels", "run_id", column, Text("%s", (level,))) for level in levels)
     untallied = RunStream(Text("NOT is_tallied AND ended_at IS NOT NULL"))
-    under_way = (_with_status(RunStatus.QUEUED), _with_status(RunStatus.RUNNING))
-    return Condition(is_above, (untallied, *under_way, *rows), is_exact=False)
+    # A backlog may be long: what no attempt was made of has used nothing.
+    begun = RunStream(Text("status = 'queued' AND attempt_count > 0"))
+    streams = (untallied, begun, _with_status(RunStatus.RUNNING), *rows)
+    return Condition(is_above, streams, is_exact=False)

@@ -18,7 +18,7 @@ from runs.models import FacetKind, Run, RunStatus
 from runs.run_filters import RunFilters, find_runs, finding, read_filters
 from runs.tally import tally_ended_runs
 from tests.engine.builders import NOON
-from tests.runs.builders import make_version
+from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs, store_listed_runs
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 
@@ -238,6 +238,21 @@ class TestFinding:
         assert find_runs(read("q=tea")[0]).ids == (run.pk,)
         assert find_runs(read("q=tea&status=failed")[0]).ids == ()
         assert find_runs(read("q=tea&status=succeeded")[0], after=run.pk).ids == ()
+
+    @pytest.mark.parametrize("query", ["cost=0.05", "tokens=2000"])
+    def test_a_long_backlog_hides_nothing_that_was_used(self, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(finding, "FIRST_LOOK", 20)
+        monkeypatch.setattr(finding, "LOOK_THROUGH", 100)
+        version = make_version(make_page_flow())
+        run = make_run(version, status="succeeded", ended_at=NOON, cost="0.06", total_tokens=3_000, attempt_count=1)
+        tally_ended_runs()
+        values = {"flow": version.flow, "version": version, "input": {}, "model_settings": {}, "step_count": 3}
+        used = {"cost": "0.06", "total_tokens": 3_000, "attempt_count": 1}
+        backlog = [
+            Run(**values, created_at=NOON, status="queued", **(used if number == 5 else {})) for number in range(300)
+        ]
+        ids = [queued.pk for queued in store_listed_runs(backlog, [()] * len(backlog))]
+        assert find_runs(read(query)[0]).ids == (ids[5], run.pk)
 
     def test_a_query_without_bound_is_never_asked_however_many_runs_are_wanted(self) -> None:
         version = make_version(make_page_flow())
