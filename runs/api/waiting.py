@@ -9,10 +9,10 @@ import re
 import threading
 from time import monotonic, sleep
 
-from django.db import connection
 from rest_framework.request import Request
 
 from runs.models import Run
+from runs.request_places import give_back_connection, stepping_aside
 
 LONGEST = 60
 """Seconds."""
@@ -47,7 +47,8 @@ def wait_for_end(run_id: int, seconds: float) -> bool | None:
     if not _places.acquire(blocking=False):
         return None
     try:
-        return _wait_for_end(run_id, seconds)
+        with stepping_aside():
+            return _wait_for_end(run_id, seconds)
     finally:
         _places.release()
 
@@ -58,14 +59,6 @@ def _wait_for_end(run_id: int, seconds: float) -> bool:
         waited = monotonic() - start
         if waited >= seconds:
             return False
-        _give_back_connection()
+        give_back_connection()
         sleep(min(LOOK if waited < SOON else LATER_LOOK, seconds - waited))
     return True
-
-
-def _give_back_connection() -> None:
-    """Let others have the connection if it is one of a pool. To open one for each look would cost more than it holds;
-    one that is no pool's belongs to this thread between requests as well.
-    """
-    if connection.settings_dict.get("OPTIONS", {}).get("pool") and not connection.in_atomic_block:
-        connection.close()

@@ -109,5 +109,5 @@ def _reaches(is_above: Text, column: str, levels: range) -> Condition:
     untallied = RunStream(Text("NOT is_tallied AND ended_at IS NOT NULL"))
     # A backlog may be long: what no attempt was made of has used nothing.
     begun = RunStream(Text("status = 'queued' AND attempt_count > 0"))
-    streams = (untallied, begun, _with_status(RunStatus.RUNNING), *rows)
+    streams: tuple[AnyStream, ...] = (untallied, begun, _with_status(RunStatus.RUNNING), *rows)
     return Condition(is_above, streams, is_exact=False)

@@ -8,17 +8,24 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.core.signals import request_finished, request_started
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
+from runs.health import show_alive
+from runs.request_places import stepping_aside
 from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
 BESIDE = threading.Semaphore(0)
 """Counts the requests that are in a thread at this moment."""
 PAIR = threading.Barrier(2, timeout=30)
 COUNT: list[int] = []
+HELD = threading.Event()
+PART_BEGUN = threading.Event()
+PART_GOES_ON = threading.Event()
+PARTS: list[str] = []
 ENDED = threading.Event()
 TOGETHER = threading.Barrier(3, timeout=30)
 
@@ -39,7 +46,34 @@ def count_those_beside(request: HttpRequest) -> HttpResponse:
     COUNT.append(BESIDE._value)
     PAIR.wait()
     BESIDE.acquire()
+    return HttpResponse(str(threading.get_ident()))
+
+
+def step_aside(request: HttpRequest) -> HttpResponse:
+    with stepping_aside():
+        TOGETHER.wait()
+    return HttpResponse(str(threading.get_ident()))
+
+
+def hold(request: HttpRequest) -> HttpResponse:
+    HELD.wait(30)
     return HttpResponse()
+
+
+async def stream_parts(request: HttpRequest) -> StreamingHttpResponse:
+    def make_part() -> bytes:
+        PART_BEGUN.set()
+        PART_GOES_ON.wait(30)
+        PARTS.append("made")
+        return b"part"
+
+    async def parts() -> AsyncIterator[bytes]:
+        while True:
+            yield await sync_to_async(make_part)()
+
+    response = StreamingHttpResponse(parts())
+    response._resource_closers.append(lambda: PARTS.append("closed"))
+    return response
 
 
 async def stream(request: HttpRequest) -> StreamingHttpResponse:
@@ -67,6 +101,10 @@ urlpatterns = [
     path("alone", name_thread),
     path("together", name_thread_together),
     path("counted", count_those_beside),
+    path("aside", step_aside),
+    path("held", hold),
+    path("healthz", show_alive),
+    path("parts", stream_parts),
     path("stream", stream),
     path("endless", stream_on),
 ]
@@ -76,6 +114,15 @@ urlpatterns = [
 def application(settings: Any) -> Iterator[KeptThreads]:
     settings.ROOT_URLCONF = __name__
     application = KeptThreads(DashboardHandler(), most_idle=2)
+    yield application
+    application.end()
+
+
+@pytest.fixture
+def small(settings: Any) -> Iterator[KeptThreads]:
+    """One that works on two requests at a time."""
+    settings.ROOT_URLCONF = __name__
+    application = KeptThreads(DashboardHandler(most_at_once=2))
     yield application
     application.end()
 
@@ -90,8 +137,11 @@ def make_scope(address: str) -> dict[str, Any]:
     }
 
 
-async def ask(application: KeptThreads, address: str) -> str:
-    asked = ApplicationCommunicator(application, make_scope(address))  # type: ignore[arg-type]  # any callable of three will do
+async def ask(application: KeptThreads, address: str, *, prefer: bytes = b"") -> str:
+    scope = make_scope(address)
+    if prefer:
+        scope["headers"].append((b"prefer", prefer))
+    asked = ApplicationCommunicator(application, scope)  # type: ignore[arg-type]  # any callable of three will do
     await asked.send_input({"type": "http.request", "body": b""})
     start = await asked.receive_output(30)
     assert start["status"] == 200
@@ -163,22 +213,47 @@ async def test_a_reader_who_leaves_ends_what_is_streamed(application: KeptThread
     assert ENDED.is_set()
 
 
-async def test_requests_beyond_the_bound_wait_for_their_turn(settings: Any) -> None:
-    settings.ROOT_URLCONF = __name__
-    application = KeptThreads(DashboardHandler(most_at_once=2))
-    # Three that answer only together: the third one would have no place, if it did not say that it waits.
-    patient = {**make_scope("/together"), "headers": [(b"host", b"localhost"), (b"prefer", b"wait=5")]}
-    waiting = ApplicationCommunicator(application, patient)  # type: ignore[arg-type]  # any callable of three will do
-    await waiting.send_input({"type": "http.request", "body": b""})
-    threads = await asyncio.gather(*(ask(application, "/together") for _ in range(2)))
-    assert len(set(threads)) == 2
-    await waiting.wait(30)
-    # Any number of them is answered in the end, two at a time.
+async def test_requests_beyond_the_bound_wait_for_their_turn(small: KeptThreads) -> None:
     COUNT.clear()
-    await asyncio.gather(*(ask(application, "/counted") for _ in range(6)))
+    threads = await asyncio.gather(*(ask(small, "/counted", prefer=b"x") for _ in range(6)))
     assert len(COUNT) == 6
     assert max(COUNT) == 2
-    application.end()
+    assert len(set(threads)) == 2
+
+
+async def test_who_only_waits_lets_others_be_answered(small: KeptThreads) -> None:
+    # Three that answer only together: the third has a place because the others stepped aside.
+    threads = await asyncio.gather(*(ask(small, "/aside") for _ in range(3)))
+    assert len(set(threads)) == 3
+    # Their places are all there again, and none too many.
+    COUNT.clear()
+    await asyncio.gather(*(ask(small, "/counted") for _ in range(4)))
+    assert max(COUNT) == 2
+
+
+async def test_a_probe_is_answered_whatever_else_goes_on(small: KeptThreads) -> None:
+    busy = [asyncio.create_task(ask(small, "/held")) for _ in range(3)]
+    try:
+        assert "ok" in await ask(small, "/healthz")
+    finally:
+        HELD.set()
+        await asyncio.gather(*busy)
+
+
+async def test_a_part_under_way_is_made_before_its_stream_is_closed(application: KeptThreads) -> None:
+    PARTS.clear()
+    asked = ApplicationCommunicator(application, make_scope("/parts"))  # type: ignore[arg-type]  # any callable of three
+    await asked.send_input({"type": "http.request", "body": b""})
+    assert (await asked.receive_output(30))["status"] == 200
+    # The reader leaves while the first part is being made.
+    await asyncio.to_thread(PART_BEGUN.wait, 30)
+    await asked.send_input({"type": "http.disconnect"})
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert PARTS == []
+    PART_GOES_ON.set()
+    await asked.wait(30)
+    assert PARTS == ["made", "closed"]
 
 
 async def test_what_a_view_streams_arrives_whole(application: KeptThreads) -> None:
