@@ -23,6 +23,7 @@ from flows.engine.judgement import clean_output
 from flows.models import Flow
 from runs.admin.try_trial import Trial
 from runs.admin.try_verdict import ShownVerdict, show_error, show_verdict
+from runs.request_places import stepping_aside
 from runs.try_out.model_call import CallResult, NotSentError, call_model_once, find_timeout
 
 PARTS = {
@@ -120,12 +121,13 @@ def _call_model(request: HttpRequest, trial: Trial, flow_admin: FlowAdmin) -> Ht
         return _show_parts(request, trial, PARTS["call"], problem, verdict_problem=problem)
     step = trial.step
     try:
-        result = call_model_once(
-            request=preview.request,
-            tool_name=step.tool_name or "",
-            flow_id=trial.flow.pk if trial.flow else None,
-            timeout=find_timeout(step.time_limit),
-        )
+        with stepping_aside():
+            result = call_model_once(
+                request=preview.request,
+                tool_name=step.tool_name or "",
+                flow_id=trial.flow.pk if trial.flow else None,
+                timeout=find_timeout(step.time_limit),
+            )
     except NotSentError as error:
         return _show_parts(request, trial, PARTS["call"], str(error), verdict_problem=str(error))
     flow_admin.log_change(request, trial.flow or Flow(title=trial.title), _describe_call(trial, result))
