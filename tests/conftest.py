@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -19,6 +20,10 @@ hypothesis.settings.register_profile("toolflow", deadline=None, derandomize="CI"
 hypothesis.settings.load_profile("toolflow")
 
 pytest_plugins = ["tests.engine.model_server"]
+
+# A shell that starts something in the background has it ignore Ctrl-C, and so would all processes that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_reset_sequences", "django_user_model"}
 BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/", "tests/site/")
