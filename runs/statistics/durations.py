@@ -7,7 +7,6 @@ added up over days and versions, and any percentile be read off the sum. Pure.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 SHORTEST = 0.001
@@ -31,16 +30,18 @@ def read_percentile(counts: Mapping[str, int], percent: float) -> float | None:
     """
     rank = max(1, math.ceil(sum(counts.values()) * percent / 100))
     seen = 0
-    for bucket, count in sorted((int(bucket), count) for bucket, count in counts.items()):
-        seen += count
+    for bucket in sorted(counts, key=int):
+        seen += counts[bucket]
         if seen >= rank:
-            return SHORTEST * WIDTH ** (bucket - 0.5) if bucket else SHORTEST
+            return SHORTEST * WIDTH ** (int(bucket) - 0.5) if int(bucket) else SHORTEST
     return None
 
 
 def merge_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Counts of buckets added up."""
-    merged: Counter[str] = Counter()
+    # A page adds up hundreds: Counter takes twice as long.
+    merged: dict[str, int] = {}
     for part in parts:
-        merged.update(part)
-    return dict(merged)
+        for bucket, count in part.items():
+            merged[bucket] = merged.get(bucket, 0) + count
+    return merged
