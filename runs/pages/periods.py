@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 
 from runs.figures.periods import DAY, WEEK, Period, Slot
 
@@ -36,6 +37,7 @@ def build_period(name: str, today: date) -> NamedPeriod:
     return NamedPeriod(first, today, slot_days, words)
 
 
+@lru_cache(maxsize=1_000)
 def describe_slot(slot: Slot) -> str:
     """A day or a week in words: ``Mon 12 May 2026``, or ``12 May 2026 to 18 May 2026``."""
     if slot.first == slot.last:
