@@ -16,7 +16,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from runs.request_id import HEADER, choose_request_id, reset_request_id, set_request_id
 from runs.request_log import note_refusal
-from toolflow_site.security import HEADERS
+from toolflow_site.security import list_headers
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -112,13 +112,14 @@ class BodyLimit:
             "detail": f"The body is larger than {self._most_bytes:,} bytes, the limit here.",
             "request_id": request_id,
         }
+        always = list_headers(is_secure=scope["scheme"] == "https")
         headers = [
             (b"content-type", b"application/problem+json"),
             (HEADER.lower().encode(), request_id.encode()),
             (b"connection", b"close"),
             (b"cache-control", b"no-store"),
             (b"content-security-policy", b"default-src 'none'"),
-            *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
+            *((name.lower().encode(), value.encode()) for name, value in always.items()),
         ]
         await send({"type": "http.response.start", "status": int(status), "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(document).encode()})

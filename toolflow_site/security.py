@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from django.conf import settings
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_only_middleware
@@ -24,9 +25,21 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""What an answer carries unless a view said otherwise."""
+"""Those that are the same everywhere."""
 UNKEPT = "private, no-store"
 """For answers that say nothing about caches: what somebody may see now is for nobody else, and not for later."""
+
+
+def list_headers(*, is_secure: bool) -> Mapping[str, str]:
+    """What an answer carries unless a view said otherwise; ``is_secure`` tells whether it goes through TLS.
+
+    Django’s own middleware knows ``Strict-Transport-Security``, too, but not for what is answered outside of it; and
+    browsers heed that header only where it comes through TLS.
+    """
+    if not is_secure or not settings.SECURE_HSTS_SECONDS:
+        return HEADERS
+    subdomains = "; includeSubDomains" if settings.SECURE_HSTS_INCLUDE_SUBDOMAINS else ""
+    return {**HEADERS, "Strict-Transport-Security": f"max-age={settings.SECURE_HSTS_SECONDS}{subdomains}"}
 
 
 @sync_only_middleware
@@ -40,7 +53,7 @@ def add_headers(
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
-        for name, value in HEADERS.items():
+        for name, value in list_headers(is_secure=request.is_secure()).items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("Cache-Control", UNKEPT)
         return response

@@ -13,33 +13,16 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from tests.site.conftest import PRODUCTION as RIGHT
 from tests.site.test_settings import make_environment, read_settings, start_command
 from toolflow_site.production import find_static_problem
 
-KEY = "Zq3-Tb8_Kv1xWm6RjYp0DsLf7UhNcGe9AoXi2BtQw5EyVuMk4Hr"
-
-RIGHT = {
-    "TOOLFLOW_ENV": "production",
-    "TOOLFLOW_SECRET_KEY": KEY,
-    "TOOLFLOW_PROVIDER": "simulated",
-    "TOOLFLOW_ALLOWED_HOSTS": "flows.example.com",
-    "TOOLFLOW_TRUSTED_PROXIES": "127.0.0.1",
-}
+KEY = RIGHT["TOOLFLOW_SECRET_KEY"]
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "var"
-
-
-@pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with collected static files."""
-    folder = tmp_path_factory.mktemp("collected")
-    variables = {**RIGHT, "TOOLFLOW_STATIC_ROOT": str(folder)}
-    done = start_command("collectstatic", "--noinput", "-v0", data_dir=tmp_path_factory.mktemp("var"), **variables)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def read_refusal(data_dir: Path, **changes: str) -> list[str]:
@@ -173,6 +156,8 @@ def test_django_s_own_checks_of_deployments_find_nothing(data_dir: Path, collect
         ),
         ("TOOLFLOW_REDIS_URL", "redis://:pass@host/5", lambda found: found["Q_CLUSTER"]["redis"]["password"] == "pass"),
         ("TOOLFLOW_WEBHOOK_SECRET", f"whsec_{'A' * 32}", lambda found: found["TOOLFLOW_WEBHOOK_SECRET"]),
+        ("TOOLFLOW_METRICS_TOKEN", "scrape-me", lambda found: found["TOOLFLOW_METRICS_TOKEN"] == "scrape-me"),
+        ("TOOLFLOW_OIDC_CLIENT_SECRET", "ours", lambda found: found["OIDC_RP_CLIENT_SECRET"] == "ours"),
     ],
 )
 def test_a_secret_may_lie_in_a_file(tmp_path: Path, data_dir: Path, name: str, value: str, read: Any) -> None:
