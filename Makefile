@@ -1,6 +1,6 @@
 # `make help` lists what can be done here.
 .DEFAULT_GOAL := help
-.PHONY: help up docs test faults lint style types imports migrations security format bench services schema lock clean base dev
+.PHONY: help up docs test faults lint style types imports migrations unsafe security format bench services schema lock clean base dev
 
 PYTHON ?= python3
 VENV := .venv
@@ -35,7 +35,7 @@ test: dev ## Run all tests that this machine has the parts for (ARGS="…" for p
 	echo "All tests without a browser, on SQLite:"; \
 	$(RUN_TESTS) -n 4 --dist worksteal -m "not browser"; $(NO_FAILURE); \
 	echo "The tests with a browser:"; \
-	$(RUN_TESTS) -n auto $(NO_BROWSER) -m browser; $(NO_FAILURE); \
+	$(RUN_TESTS) -n 3 $(NO_BROWSER) -m browser; $(NO_FAILURE); \
 	exit $$status
 
 faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=2000 PACE=1)
@@ -45,7 +45,7 @@ faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=200
 		$(if $(PACE),--pace $(PACE)) || status=1; \
 	exit $$status
 
-lint: style types imports migrations docs ## Check style, types, import direction, migrations and documentation
+lint: style types imports migrations unsafe docs ## Check style, types, import direction, migrations, safety and documentation
 
 # The checks start commands too: none of them should read the developer's own settings or data.
 style types imports migrations: export TOOLFLOW_DATA_DIR := $(CURDIR)/$(VENV)/lint-data
@@ -66,9 +66,11 @@ migrations: dev
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 
-security: dev ## Look for what is unsafe in the code, and for known holes in what is installed (needs the network)
+unsafe: dev
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive flows runs toolflow_site
-	$(BIN)/pip-audit --requirement requirements/base.txt --requirement requirements/scale.txt --disable-pip
+
+security: unsafe ## Look for what is unsafe in the code, and for known holes in what it needs (asks the network)
+	$(BIN)/pip-audit --disable-pip $(foreach name,base scale oidc tracing,--requirement requirements/$(name).txt)
 
 format: dev ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
