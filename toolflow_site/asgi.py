@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-import warnings
 
 import django
 from django.conf import settings
@@ -35,13 +34,10 @@ for _database in connections.settings.values():
     if _database["ENGINE"] == "django.db.backends.postgresql":
         # A pool bounds how many connections there are, and finds those that were cut.
         _database["CONN_MAX_AGE"] = 0
-        _database.setdefault("OPTIONS", {}).setdefault("pool", {"min_size": 1, "max_size": 20, "timeout": 10})
+        _database.setdefault("OPTIONS", {}).setdefault("pool", {"min_size": 1, "max_size": 24, "timeout": 10})
     else:
         # A file is not cut off: what a thread opened serves it to its end.
         _database["CONN_MAX_AGE"] = None
-
-# WhiteNoise hands out files as synchronous iterators; they are small, and Django reads them as a whole.
-warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 
 application = build_edge(
     KeptThreads(DashboardHandler()),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.logs.configuration import FORMATS, LEVELS, build_logging
 from toolflow_site import api_description, environment, production
+from toolflow_site.caches import build_caches
 
 _SITE_DIR = Path(__file__).resolve().parent
 _IS_CHECKOUT = (_SITE_DIR.parent / "manage.py").exists()
@@ -163,7 +163,7 @@ MIDDLEWARE = [
     "toolflow_site.security.add_headers",
     "toolflow_site.security.refuse_strange_forms",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "toolflow_site.static_files.StaticFiles",
     # Before sessions, and before names of hosts are looked at.
     "toolflow_site.probes.answer_probes",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -174,6 +174,7 @@ MIDDLEWARE = [
     "toolflow_site.sign_in.OldPasswordGuard",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "runs.pages.refused_method.explain_refused_methods",
     "runs.trail.asking.know_request",
     # Last: see there.
     "runs.pages.viewer_time_zone.show_local_times",
@@ -270,6 +271,10 @@ SECURE_HSTS_SECONDS = environment.read_integer(
 SECURE_HSTS_INCLUDE_SUBDOMAINS = environment.read_flag("TOOLFLOW_HSTS_SUBDOMAINS", default=False)
 # What holds for other names of the domain, and for ever in the lists that browsers come with, is no decision of ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+
+SESSION_COOKIE_AGE = 3600 * environment.read_integer("TOOLFLOW_SESSION_HOURS", 336, minimum=1, maximum=8760)
+TOOLFLOW_TOKEN_MAX_DAYS = environment.read_integer("TOOLFLOW_TOKEN_MAX_DAYS", None, minimum=1, maximum=3650)
+"""Days that a new API token may last; without it any number, and for ever."""
 
 # Signing in: see toolflow_site/sign_in.py.
 AXES_HANDLER = "toolflow_site.sign_in.SignInThrottle"
@@ -370,25 +375,7 @@ Q_CLUSTER = {
 
 # Caches
 
-_MEMORY = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
-CACHES: dict[str, dict[str, Any]] = {
-    # What a process remembers for a moment. It never waits for another one.
-    "default": {**_MEMORY, "LOCATION": "default"},
-    # How many requests somebody made to the API. With Redis all web servers know it.
-    "throttling": {**_MEMORY, "LOCATION": "throttling"},
-}
-if _redis := Q_CLUSTER.get("redis"):
-    CACHES["throttling"] = {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "KEY_PREFIX": "toolflow",
-        "LOCATION": "rediss://" if _redis["ssl"] else "redis://",
-        "OPTIONS": {
-            **{name: value for name, value in _redis.items() if name != "ssl"},
-            # Seconds. Every request to the API waits for it.
-            "socket_connect_timeout": 0.5,
-            "socket_timeout": 0.5,
-        },
-    }
+CACHES = build_caches(Q_CLUSTER.get("redis"))
 
 LOGGING = build_logging(format=TOOLFLOW_LOG_FORMAT, level=TOOLFLOW_LOG_LEVEL)
 # At INFO it tells what it does; what matters of that stands in the trail.
