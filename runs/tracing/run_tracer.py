@@ -20,7 +20,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from opentelemetry.semconv.attributes import error_attributes
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import NonRecordingSpan, SpanKind, Status, StatusCode
 
 from flows import __version__
 from flows.engine.history import Attempt, Outcome
@@ -31,6 +31,7 @@ from runs.tracing import attributes as names
 from runs.tracing.attributes import Attributes
 from runs.tracing.ids import GivenIds, make_span_id, make_trace_id
 from runs.tracing.provider import make_provider
+from runs.tracing.sampling import make_span_context
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +192,7 @@ class RunTracer:
         self._ids.give(trace_id, make_span_id(run_id, *place))
         context = Context()
         if place:
-            above = SpanContext(trace_id, make_span_id(run_id, *place[:-1]), is_remote=True, trace_flags=TraceFlags(1))
+            above = make_span_context(self._provider.sampler, run_id, *place[:-1])
             context = trace.set_span_in_context(NonRecordingSpan(above), context)
         start, end = times
         began_at = _count_nanoseconds(start)

@@ -10,18 +10,19 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from django.conf import settings
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from flows import __version__
 from runs.models import Run, TrailEntry
 from runs.stored_history import make_run_id
-from runs.tracing.ids import make_span_id, make_trace_id
 from runs.tracing.provider import make_provider
+from runs.tracing.sampling import make_span_context
 from runs.trail.actions import TrailAction
 
 logger = logging.getLogger(__name__)
@@ -46,17 +47,17 @@ def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, sta
         if not above.is_valid or not above.trace_flags.sampled or not (runs := list(_find_runs(request_id))):
             return
         ended_at = time.time_ns()
-        span = (
-            _find_provider()
-            .get_tracer("toolflow", __version__)
-            .start_span(
-                name,
-                context,
-                SpanKind.SERVER,
-                {"http.response.status_code": status, "toolflow.request_id": request_id, "toolflow.runs": len(runs)},
-                [_link(run_id) for run_id in runs[:MOST_LINKS]],
-                start_time=ended_at - int(seconds * 1e9),
-            )
+        provider = _find_provider()
+        contexts = (make_span_context(provider.sampler, make_run_id(Run(pk=run_id))) for run_id in runs)
+        # A link to what nobody tells of would lead nowhere.
+        links = islice((Link(context) for context in contexts if context.trace_flags.sampled), MOST_LINKS)
+        span = provider.get_tracer("toolflow", __version__).start_span(
+            name,
+            context,
+            SpanKind.SERVER,
+            {"http.response.status_code": status, "toolflow.request_id": request_id, "toolflow.runs": len(runs)},
+            list(links),
+            start_time=ended_at - int(seconds * 1e9),
         )
         span.end(ended_at)
     except Exception:
@@ -71,11 +72,6 @@ def _find_runs(request_id: str) -> Iterator[int]:
             yield int(object_id)
         elif of_request == request_id and action == TrailAction.RUNS_STARTED:
             yield from range(details["first"], details["last"] + 1)
-
-
-def _link(run_id: int) -> Link:
-    name = make_run_id(Run(pk=run_id))
-    return Link(SpanContext(make_trace_id(name), make_span_id(name), is_remote=True, trace_flags=TraceFlags(1)))
 
 
 def _find_provider() -> TracerProvider:

@@ -85,3 +85,15 @@ def test_a_request_that_starts_nothing_has_no_span(script: Client, collector: Co
 def test_a_collector_that_is_away_holds_up_nothing(script: Client, collector: Collector, settings: Any) -> None:
     settings.TOOLFLOW_TRACES = "http://127.0.0.1:9"
     assert start(script, PARENT).status_code == 202
+
+
+@pytest.mark.parametrize(("share", "linked"), [("0", 0), ("1", 3)])
+def test_links_lead_only_to_runs_that_are_told_of(
+    script: Client, collector: Collector, monkeypatch: pytest.MonkeyPatch, share: str, linked: int
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", share)
+    start(script, PARENT, "runs/bulk", runs=[{"input": {"topic": "tea"}}] * 3)
+    assert len(read_links(collector)) == linked
+    (span,) = collector.spans
+    assert {attribute.key: attribute.value for attribute in span.attributes}["toolflow.runs"].int_value == 3

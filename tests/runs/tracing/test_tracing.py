@@ -25,6 +25,7 @@ from runs.recorder import RunRecorder
 from runs.stored_history import make_run_id
 from runs.tally import tally_ended_runs
 from runs.tracing import create_tracer
+from runs.tracing.ids import make_trace_id
 from runs.tracing.run_tracer import RunTracer
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
@@ -242,6 +243,28 @@ def test_a_run_that_nobody_ever_had_is_told_of_too(collector: Collector) -> None
     (root,) = collector.spans
     told = read_attributes(root.attributes)
     assert (told["toolflow.run.status"], told["error.type"]) == ("cancelled", "cancelled")
+
+
+def find_share(run: Run) -> float:
+    """The share of all runs that samplers have to take for this one to be among them."""
+    return (make_trace_id(make_run_id(run)) % 2**64) / 2**64
+
+
+@pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
+def test_a_share_of_the_runs_is_told_of_as_a_whole_and_the_others_not_at_all(
+    provider: ModelServer, collector: Collector, monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    script(provider, tool_1=[TEA, TEA])
+    version = make_version()
+    runs = sorted((make_run(version), make_run(version)), key=find_share)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", str(sum(map(find_share, runs)) / 2))
+    drain()
+    tell_of_ended_runs()
+    told, _ = runs
+    assert {int(span.trace_id.hex(), 16) for span in collector.spans} == {make_trace_id(make_run_id(told))}
+    kinds = sorted(span.name.partition(" ")[0] for span in collector.spans)
+    assert kinds == ["chat", "invoke_workflow", "step"]
 
 
 @pytest.mark.parametrize("status", [400, 503])
