@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
@@ -27,6 +28,7 @@ LIFETIMES: Mapping[str, timedelta | None] = {
 }
 """How long a token lasts, as forms offer it and the command line takes it; there it can be any number of days."""
 DEFAULT_LIFETIME = "90d"
+"""The usual one, where the installation allows it."""
 
 
 class TokenRefusedError(ValueError):
@@ -35,6 +37,26 @@ class TokenRefusedError(ValueError):
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)
         self.field = field
+
+
+def list_lifetimes() -> list[str]:
+    """The lifetimes that forms offer: those that the installation allows, and the longest that it does."""
+    most = settings.TOOLFLOW_TOKEN_MAX_DAYS
+    if most is None:
+        return list(LIFETIMES)
+    allowed = [text for text, lifetime in LIFETIMES.items() if lifetime is not None and lifetime.days <= most]
+    return allowed if f"{most}d" in allowed else [*allowed, f"{most}d"]
+
+
+def find_default_lifetime() -> str:
+    """What is offered first: the usual one, or the longest that the installation allows."""
+    offered = list_lifetimes()
+    return DEFAULT_LIFETIME if DEFAULT_LIFETIME in offered else offered[-1]
+
+
+def say_days(count: int) -> str:
+    """A number of days in words."""
+    return "1 day" if count == 1 else f"{count:,} days"
 
 
 def read_lifetime(text: str) -> timedelta | None:
@@ -46,9 +68,11 @@ def read_lifetime(text: str) -> timedelta | None:
         lifetime = timedelta(days=int(days))
         if timedelta(0) < lifetime <= LONGEST_LIFE:
             return lifetime
-    raise TokenRefusedError(
-        "expires", f"“{text[:40]}” is no expiry: write “90d” for 90 days (at most {LONGEST_LIFE.days}), or “never”."
-    )
+    most = settings.TOOLFLOW_TOKEN_MAX_DAYS
+    right = f"“90d” for 90 days (at most {LONGEST_LIFE.days}), or “never”"
+    if most is not None:
+        right = f"“{most}d” for {say_days(most)}, the longest that is allowed here"
+    raise TokenRefusedError("expires", f"“{text[:40]}” is no expiry: write {right}.")
 
 
 def make_token(*, user: User, name: str, scope: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
@@ -61,6 +85,7 @@ def make_token(*, user: User, name: str, scope: str, lifetime: timedelta | None)
     if scope not in TokenScope.values:
         known = ", ".join(f"“{value}”" for value in TokenScope.values)
         raise TokenRefusedError("scope", f"“{scope[:40]}” is no scope; known are {known}.")
+    _refuse_lifetime(lifetime)
     with transaction.atomic():
         # A form that is sent twice must not leave a second token that nobody has seen: one after the other.
         User.objects.select_for_update().get(pk=user.pk)
@@ -85,6 +110,14 @@ def _refuse_name(name: str) -> None:
         )
     if not name.isprintable():
         raise TokenRefusedError("name", "The name of a token can’t have characters that nobody sees.")
+
+
+def _refuse_lifetime(lifetime: timedelta | None) -> None:
+    most = settings.TOOLFLOW_TOKEN_MAX_DAYS
+    if most is not None and (lifetime is None or lifetime > timedelta(days=most)):
+        raise TokenRefusedError(
+            "expires", f"A token lasts {say_days(most)} at most in this installation; choose an earlier end."
+        )
 
 
 def list_tokens(user: User, now: datetime) -> tuple[Sequence[ApiToken], Sequence[ApiToken]]:

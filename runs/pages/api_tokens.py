@@ -21,14 +21,16 @@ from runs.models import ApiToken, TokenScope
 from runs.models.api_token import TokenState
 from runs.pages.badges import Badge
 from runs.tokens import (
-    DEFAULT_LIFETIME,
     LONGEST_NAME,
     TokenRefusedError,
+    find_default_lifetime,
     find_token,
+    list_lifetimes,
     list_tokens,
     make_token,
     read_lifetime,
     revoke_token,
+    say_days,
 )
 
 EXPIRES_SOON = timedelta(days=7)
@@ -53,7 +55,8 @@ SCOPES: tuple[tuple[str, str, str, str], ...] = (
 )
 """Each scope with its word, what it allows, and a permission without which it allows less."""
 
-EXPIRIES = (("30d", "30 days"), ("90d", "90 days"), ("365d", "A year"), ("never", "Never"))
+EXPIRIES: Mapping[str, str] = {"365d": "A year", "never": "Never"}
+"""Lifetimes that are no number of days in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class TokenForm:
 
     name: str = ""
     scope: str = TokenScope.READ
-    expires: str = DEFAULT_LIFETIME
+    expires: str = field(default_factory=find_default_lifetime)
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -115,7 +118,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         "made": made,
         "longest_name": LONGEST_NAME,
         "scopes": [(scope, word, text, user.has_perm(needed)) for scope, word, text, needed in SCOPES],
-        "expiries": EXPIRIES,
+        "expiries": [(text, EXPIRIES.get(text) or say_days(int(text[:-1]))) for text in list_lifetimes()],
     }
     return render(request, "runs/api_tokens.html", context, status=422 if form.problems else 200)
 

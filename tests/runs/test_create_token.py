@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -50,6 +52,19 @@ class TestMaking:
         _, err = create_token("ada", "--name", "CI", "--scope", "edit", "--expires", "never")
         assert ApiToken.objects.get().expiry is None
         assert "(edit) never expires" in err
+
+    def test_an_installation_may_bound_how_long_it_lasts(self, ada: User, settings: Any) -> None:
+        settings.TOOLFLOW_TOKEN_MAX_DAYS = 45
+        create_token("ada", "--name", "CI", "--scope", "read")
+        row = ApiToken.objects.get()
+        assert row.expiry is not None and round((row.expiry - row.created) / timedelta(days=1), 2) == 45
+        for expires, sentence in (
+            ("never", "A token lasts 45 days at most in this installation; choose an earlier end."),
+            ("46d", "A token lasts 45 days at most in this installation; choose an earlier end."),
+            ("soon", "“soon” is no expiry: write “45d” for 45 days, the longest that is allowed here."),
+        ):
+            with pytest.raises(CommandError, match=re.escape(sentence)):
+                create_token("ada", "--name", "CI 2", "--scope", "read", f"--expires={expires}")
 
     @pytest.mark.parametrize(
         ("user", "options", "sentence"),

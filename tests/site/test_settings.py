@@ -117,6 +117,8 @@ def test_an_empty_secret_key_file_is_named(data_dir: Path) -> None:
         ({"TOOLFLOW_MAX_TOKENS": "-1"}, "TOOLFLOW_MAX_TOKENS is “-1”; it must be a whole number of at least 1."),
         ({"TOOLFLOW_TEMPERATURE": "nan"}, "TOOLFLOW_TEMPERATURE is “nan”; it must be a number from 0 to 2."),
         ({"TOOLFLOW_TEMPERATURE": "2.1"}, "TOOLFLOW_TEMPERATURE is “2.1”; it must be a number from 0 to 2."),
+        ({"TOOLFLOW_SESSION_HOURS": "0"}, "TOOLFLOW_SESSION_HOURS is “0”; it must be a whole number 1 to 8760."),
+        ({"TOOLFLOW_TOKEN_MAX_DAYS": "0"}, "TOOLFLOW_TOKEN_MAX_DAYS is “0”; it must be a whole number 1 to 3650."),
         ({"TOOLFLOW_PROVIDER": "azure"}, "TOOLFLOW_PROVIDER is “azure”; it must be simulated or openai."),
         (
             {"TOOLFLOW_PROVIDER": "openai"},
@@ -215,6 +217,13 @@ def test_https_origins_make_the_cookies_secure(data_dir: Path) -> None:
     assert found["CSRF_COOKIE_SECURE"]
 
 
+def test_how_long_people_and_scripts_stay_let_in_may_be_bounded(data_dir: Path) -> None:
+    found = read_settings(data_dir)
+    assert (found["SESSION_COOKIE_AGE"], found["TOOLFLOW_TOKEN_MAX_DAYS"]) == (14 * 24 * 3600, None)
+    bounded = read_settings(data_dir, TOOLFLOW_SESSION_HOURS="8", TOOLFLOW_TOKEN_MAX_DAYS="90")
+    assert (bounded["SESSION_COOKIE_AGE"], bounded["TOOLFLOW_TOKEN_MAX_DAYS"]) == (8 * 3600, 90)
+
+
 def test_a_longer_call_moves_the_moment_at_which_the_queue_gives_up(data_dir: Path) -> None:
     queue = read_settings(data_dir, TOOLFLOW_CALL_TIMEOUT="600")["Q_CLUSTER"]
     assert 600 + 240 < queue["timeout"] < queue["retry"]
@@ -265,4 +274,4 @@ def test_redis_carries_the_queue_when_the_environment_names_it(data_dir: Path, r
 def test_the_web_server_takes_its_connections_from_a_pool(data_dir: Path, postgres_url: str) -> None:
     code = "import toolflow_site.asgi; from django.db import connection as c; print(c.settings_dict['OPTIONS']['pool'])"
     done = start_command("shell", "--no-imports", "--command", code, data_dir=data_dir, DATABASE_URL=postgres_url)
-    assert (done.returncode, done.stdout) == (0, "{'min_size': 1, 'max_size': 20, 'timeout': 10}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "{'min_size': 1, 'max_size': 24, 'timeout': 10}\n"), done.stderr

@@ -57,6 +57,15 @@ def test_a_session_that_was_ended_elsewhere_is_over_with_the_next_page(browser: 
     assert is_asked_to_sign_in(browser)
 
 
+def test_a_session_lasts_as_long_as_the_installation_says(member: User, settings: Any) -> None:
+    settings.SESSION_COOKIE_AGE = 8 * 3600
+    client = Client()
+    answer = client.post("/accounts/login/", {"username": "ada", "password": "pw"})
+    assert answer.cookies[settings.SESSION_COOKIE_NAME]["max-age"] == 8 * 3600
+    ends_at = SessionStore.get_model_class().objects.get().expire_date
+    assert abs(ends_at - timezone.now() - timedelta(hours=8)) < timedelta(minutes=5)
+
+
 def test_a_session_whose_time_is_over_is_none(browser: Client) -> None:
     SessionStore.get_model_class().objects.update(expire_date=timezone.now() - timedelta(seconds=1))
     assert is_asked_to_sign_in(browser)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.models import TokenScope
-from runs.tokens import DEFAULT_LIFETIME, TokenRefusedError, make_token, read_lifetime
+from runs.tokens import TokenRefusedError, find_default_lifetime, make_token, read_lifetime, say_days
 
 
 class Command(BaseCommand):
@@ -23,11 +24,14 @@ class Command(BaseCommand):
         parser.add_argument("--name", required=True, help="what will use it")
         scopes = ", ".join(TokenScope.values)
         parser.add_argument("--scope", required=True, metavar="SCOPE", help=f"{scopes}; each holds those before it")
+        most = settings.TOOLFLOW_TOKEN_MAX_DAYS
+        limit = "or never" if most is None else f"{say_days(most)} at most"
+        usual = find_default_lifetime()
         parser.add_argument(
             "--expires",
-            default=DEFAULT_LIFETIME,
+            default=usual,
             metavar="DAYS",
-            help=f"after how many days, such as 30d, or never (default: {DEFAULT_LIFETIME})",
+            help=f"after how many days, such as 30d, {limit} (default: {usual})",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

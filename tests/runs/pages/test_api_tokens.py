@@ -87,6 +87,33 @@ def test_a_token_lasts_as_long_as_was_chosen(viewer: Client) -> None:
     assert '<option value="90d" selected>90 days</option>' in get_page(viewer, PAGE)
 
 
+@pytest.mark.parametrize(
+    ("most", "offered", "usual"),
+    [
+        (1, ["1d 1 day"], "1d"),
+        (45, ["30d 30 days", "45d 45 days"], "45d"),
+        (90, ["30d 30 days", "90d 90 days"], "90d"),
+        (2000, ["30d 30 days", "90d 90 days", "365d A year", "2000d 2,000 days"], "90d"),
+    ],
+)
+def test_an_installation_may_bound_how_long_tokens_last(
+    viewer: Client, settings: Any, most: int, offered: list[str], usual: str
+) -> None:
+    settings.TOOLFLOW_TOKEN_MAX_DAYS = most
+    options = re.findall(r'<option value="(\w+)"( selected)?>([^<]+)</option>', get_page(viewer, PAGE))
+    assert [f"{value} {words}" for value, _, words in options] == offered
+    assert [value for value, selected, _ in options if selected] == [usual]
+    for text in ("never", f"{most + 1}d"):
+        answer = send_form(viewer, expires=text)
+        words = "1 day" if most == 1 else f"{most:,} days"
+        assert answer.status_code == 422
+        assert f"A token lasts {words} at most in this installation" in read_words(answer.content.decode())
+    assert not ApiToken.objects.exists()
+    send_form(viewer, expires=f"{most}d")
+    row = ApiToken.objects.get()
+    assert row.expiry is not None and round((row.expiry - row.created) / timedelta(days=1), 2) == most
+
+
 def test_a_token_has_the_scope_that_was_chosen(viewer: Client) -> None:
     for scope in TokenScope.values:
         send_form(viewer, name=scope, scope=scope)
