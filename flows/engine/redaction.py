@@ -1,15 +1,13 @@
 """Redaction: what a flow says must not be kept is taken out of attempts before they join the history.
 
 A rule is a JSON pointer (``/customer/email``; ``*`` stands for any name or position) into the input and into every
-output, or the name of a pattern of texts (``email``). What stands at a pointer of the input is taken out of all texts
-of the run too: a model repeats what it was told.
+output, or the name of a pattern of texts (``email``). What stands at a pointer of the input is taken out of all that
+the run says elsewhere too, texts and numbers: a model repeats what it was told.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +18,10 @@ from flows.engine.json_value import format_pointer, parse_pointer
 from flows.engine.planner import Finish
 from flows.engine.prompt import dump_visible
 from flows.engine.redaction_patterns import PATTERNS, TextPattern
+from flows.engine.redaction_values import NO_VALUES, Leaf, ValueSearch, write_number
 
 MARK = "[redacted]"
 """What stands in the place of a value; what a pattern found has the pattern's name in it."""
-
-LEAST_LENGTH = 4
-"""Characters that a value at a pointer needs to be taken out of other texts: shorter ones stand in any text."""
 
 ANY = "*"
 
@@ -69,8 +65,8 @@ class Redactor:
     paths: tuple[_Path, ...] = ()
     patterns: tuple[tuple[str, TextPattern], ...] = ()
     """With the mark of what they find."""
-    values: frozenset[str | int | float] = frozenset()
-    """What the run's input has at the paths."""
+    search: ValueSearch = NO_VALUES
+    """Finds what the run's input has at the paths."""
 
     @classmethod
     def of(cls, rules: Collection[str], input: Any) -> Redactor:
@@ -79,7 +75,7 @@ class Redactor:
             return _NOTHING
         paths = tuple(parse_pointer(rule) for rule in rules if rule.startswith("/"))
         patterns = tuple((f"[redacted: {name}]", PATTERNS[name]) for name in sorted(rules) if name in PATTERNS)
-        return cls(paths, patterns, frozenset(_find_values(input, paths)))
+        return cls(paths, patterns, ValueSearch(_find_values(input, paths)))
 
     @property
     def is_idle(self) -> bool:
@@ -88,19 +84,18 @@ class Redactor:
 
     def redact_value(self, value: Any) -> Any:
         """A JSON value with nothing in it that the rules find. Objects keep their names, lists their length."""
-        return value if self.is_idle else self._redact(value, self.paths, self._make_scrub())
+        return value if self.is_idle else self._redact(value, self.paths)
 
     def redact_request(self, request: dict[str, Any] | None, input: Any) -> dict[str, Any] | None:
         """The request that was made of the step input ``input``: its messages. The rest is the flow's own."""
         if self.is_idle or request is None:
             return request
-        scrub = self._make_scrub()
-        plain, redacted = dump_visible(input), self._redact(input, self.paths, scrub)
+        plain, redacted = dump_visible(input), self._redact(input, self.paths)
 
         def clean(message: dict[str, Any]) -> dict[str, Any]:
             # The user's message is the input as JSON: in there pointers find also what is too short to be looked for.
             text = message["content"]
-            return {**message, "content": dump_visible(redacted) if text == plain else scrub(text)}
+            return {**message, "content": dump_visible(redacted) if text == plain else self._scrub(text)}
 
         return {**request, "messages": [clean(message) for message in request["messages"]]}
 
@@ -109,24 +104,23 @@ class Redactor:
         if self.is_idle:
             return attempt
         found = {*_find_values(attempt.output, self.paths), *_find_values(attempt.raw_output, self.paths)}
-        own = replace(self, values=self.values | found)
-        scrub = own._make_scrub()
+        own = replace(self, search=self.search.extend(found))
         error = attempt.error
         return attempt.model_copy(
             update={
-                "input": own._redact(attempt.input, self.paths, scrub),
-                "output": own._redact(attempt.output, self.paths, scrub),
-                "raw_output": own._redact(attempt.raw_output, self.paths, scrub),
+                "input": own._redact(attempt.input, self.paths),
+                "output": own._redact(attempt.output, self.paths),
+                "raw_output": own._redact(attempt.raw_output, self.paths),
                 "request": own.redact_request(attempt.request, attempt.input),
-                "issues": tuple(own._redact_issue(issue, scrub) for issue in attempt.issues),
-                "error": error and error.model_copy(update={"message": scrub(error.message)}),
-                "failure_reason": attempt.failure_reason and scrub(attempt.failure_reason),
+                "issues": tuple(own._redact_issue(issue) for issue in attempt.issues),
+                "error": error and error.model_copy(update={"message": own._scrub(error.message)}),
+                "failure_reason": attempt.failure_reason and own._scrub(attempt.failure_reason),
             }
         )
 
     def redact_finish(self, finish: Finish) -> Finish:
         """The end of the run, whose sentence may quote what an expression made."""
-        return finish if self.is_idle else replace(finish, sentence=self._make_scrub()(finish.sentence))
+        return finish if self.is_idle else replace(finish, sentence=self._scrub(finish.sentence))
 
     def redact_history(self, history: History) -> History:
         """The history with its input redacted too, once nothing works on it any more."""
@@ -135,52 +129,50 @@ class Redactor:
         first = initial_attempt(self.redact_value(history.initial_input))
         return History.model_construct(run_id=history.run_id, steps=((first,), *history.steps[1:]))
 
-    def _redact_issue(self, issue: Issue, scrub: Callable[[str], str]) -> Issue:
-        texts = self._redact(issue.model_dump(mode="json", exclude={"code", "severity", "audit"}), (), scrub)
+    def _redact_issue(self, issue: Issue) -> Issue:
+        texts = self._redact(issue.model_dump(mode="json", exclude={"code", "severity", "audit"}), ())
         return issue.model_copy(update={**texts, "suggestions": tuple(texts["suggestions"])})
 
-    def _redact(self, value: Any, paths: Collection[_Path], scrub: Callable[[str], str]) -> Any:
+    def _redact(self, value: Any, paths: Collection[_Path]) -> Any:
         if () in paths:
             return _blank(value)
+        if isinstance(value, str):
+            return self._scrub(value)
         if isinstance(value, dict):
             # Two names that a pattern makes the same stay two.
-            names = _tell_apart([scrub(name) for name in value])
+            names = _tell_apart([self._scrub(name) for name in value])
             return {
-                name: self._redact(part, _descend(paths, key), scrub)
+                name: self._redact(part, _descend(paths, key))
                 for name, (key, part) in zip(names, value.items(), strict=True)
             }
         if isinstance(value, list):
-            return [self._redact(part, _descend(paths, str(index)), scrub) for index, part in enumerate(value)]
-        if isinstance(value, str):
-            return scrub(value)
-        is_found = not isinstance(value, bool) and value is not None and value in self.values
-        return MARK if is_found else value
+            return [self._redact(part, _descend(paths, str(index))) for index, part in enumerate(value)]
+        return value if isinstance(value, bool) or value is None else self._redact_number(value)
 
-    def _make_scrub(self) -> Callable[[str], str]:
-        """What takes values and patterns out of a text."""
-        forms = _list_forms(self.values)
-        numbers = [str(value) for value in self.values if not isinstance(value, str)]
-        number = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, numbers))})(?![\w.])") if numbers else None
-        patterns = self.patterns
+    def _redact_number(self, number: int | float) -> int | float | str:
+        if self.search.has_number(number):
+            return MARK
+        # A fraction has as many digits as a card, and a tenth of them the check digit that is right.
+        text = write_number(number)
+        if text.isdigit():
+            for mark, pattern in self.patterns:
+                if pattern.replace(text, mark) != text:
+                    return mark
+        return number
 
-        def scrub(text: str) -> str:
-            for form in forms:
-                if form in text:
-                    text = text.replace(form, MARK)
-            if number is not None:
-                text = number.sub(MARK, text)
-            for mark, pattern in patterns:
-                text = pattern.replace(text, mark)
-            return text
-
-        return scrub
+    def _scrub(self, text: str) -> str:
+        """The text without values and without what patterns find."""
+        text = self.search.replace(text, MARK)
+        for mark, pattern in self.patterns:
+            text = pattern.replace(text, mark)
+        return text
 
 
 _NOTHING = Redactor()
 
 
-def _find_values(value: Any, paths: Collection[_Path]) -> Iterator[str | int | float]:
-    """What stands at the paths, if it is long enough to be told from any other text."""
+def _find_values(value: Any, paths: Collection[_Path]) -> Iterator[Leaf]:
+    """The texts and numbers at the paths."""
     if () in paths:
         yield from _list_leaves(value)
     elif isinstance(value, dict):
@@ -193,13 +185,11 @@ def _find_values(value: Any, paths: Collection[_Path]) -> Iterator[str | int | f
                 yield from _find_values(part, below)
 
 
-def _list_leaves(value: Any) -> Iterator[str | int | float]:
+def _list_leaves(value: Any) -> Iterator[Leaf]:
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _list_leaves(part)
-    elif (
-        isinstance(value, str | int | float) and len(str(value).strip()) >= LEAST_LENGTH and not isinstance(value, bool)
-    ):
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield value
 
 
@@ -209,15 +199,6 @@ def _list_texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple
     elif isinstance(value, dict | list):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _list_texts(part, (*path, key))
-
-
-def _list_forms(values: Iterable[str | int | float]) -> list[str]:
-    """The texts among the values, also as they stand within JSON, the longest first."""
-    texts = [value.strip() for value in values if isinstance(value, str)]
-    forms = {
-        form for text in texts for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
-    return sorted(forms, key=lambda form: (-len(form), form))
 
 
 def _descend(paths: Collection[_Path], key: str) -> tuple[_Path, ...]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.execution import Progress
-from flows.engine.history import History
+from flows.engine.history import Attempt, History, Outcome
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.redaction import MARK, Redactor, redact_input
@@ -74,6 +74,60 @@ class TestPointers:
         assert redact_input([], value) is value
 
 
+class TestWhatIsRepeated:
+    """What stands at a pointer of the input is looked for in everything else, however it is written there."""
+
+    def redact(self, secret: Any, output: Any) -> Any:
+        return Redactor.of(["/ssn"], {"ssn": secret}).redact_value(output)
+
+    @pytest.mark.parametrize("secret", ["123456789", " 123456789 ", "0123456789", 123456789, 123456789.0, -123456789])
+    @pytest.mark.parametrize("repeated", [123456789, 123456789.0, -123456789, "123456789"])
+    def test_a_number_is_found_as_a_number_and_as_a_text(self, secret: Any, repeated: Any) -> None:
+        assert self.redact(secret, {"n": [repeated]}) == {"n": [MARK]}
+
+    @pytest.mark.parametrize(
+        ("secret", "repeated"),
+        [(1234.5, 1234.5), ("1234.50", 1234.5), (1234.5, "1234.5"), (1e22, "1e+22"), (1e22, 10**22)],
+    )
+    def test_so_is_a_fraction(self, secret: Any, repeated: Any) -> None:
+        assert self.redact(secret, {"n": repeated}) == {"n": MARK}
+
+    @pytest.mark.parametrize("text", ["n_5551234", "n5551234x", "No. 5551234.", "(5551234)", "5551234€", "+5551234"])
+    def test_a_number_is_found_where_no_digit_adjoins_it(self, text: str) -> None:
+        assert self.redact(5551234, text) == text.replace("5551234", MARK)
+
+    @pytest.mark.parametrize("text", ["55512345", "15551234", "0.15551234"])
+    def test_and_not_within_another_number(self, text: str) -> None:
+        assert self.redact(5551234, [text, float(text)]) == [text, float(text)]
+
+    def test_a_fraction_is_not_found_within_another(self) -> None:
+        assert self.redact(12.75, ["112.75", "12.755", "x12.75"]) == ["112.75", "12.755", f"x{MARK}"]
+
+    @pytest.mark.parametrize("secret", [7, 42, "7", "042", "0007", 0, 12.0, -123, True, ""])
+    def test_what_is_short_leaves_other_numbers_alone(self, secret: Any) -> None:
+        output = {"n": [7, 42, 0, 12, 123, -123, 1, 1.0, True], "text": "7 or 42 or 123 or 12.0"}
+        assert self.redact(secret, output) == output
+
+    def test_names_are_looked_through_for_numbers(self) -> None:
+        assert self.redact(5551234, {"5551234": 1}) == {MARK: 1}
+
+    def test_a_text_is_found_in_json_that_lies_in_json(self) -> None:
+        secret = 'Miles "Ö" O\'Brien \\ Son'
+        for escapes in (True, False):
+            once = json.dumps({"who": secret}, ensure_ascii=escapes)
+            twice = json.dumps({"said": once}, ensure_ascii=escapes)
+            assert self.redact(secret, [once, twice]) == [
+                f'{{"who": "{MARK}"}}',
+                f'{{"said": "{{\\"who\\": \\"{MARK}\\"}}"}}',
+            ]
+
+    def test_what_an_output_has_at_the_pointer_is_found_too(self) -> None:
+        attempt = Attempt(
+            step=1, number=1, outcome=Outcome.PASSED, input={}, output={"ssn": "987654321", "n": 987654321}
+        )
+        assert Redactor.of(["/ssn"], {"ssn": None}).redact_attempt(attempt).output == {"ssn": MARK, "n": MARK}
+
+
 class TestPatterns:
     @pytest.mark.parametrize(
         ("name", "found", "left"),
@@ -97,6 +151,18 @@ class TestPatterns:
     ) -> None:
         value = {"text": f"See {found} FOR IT, and {left}."}
         assert redact_input([name], value) == {"text": f"See [redacted: {name}] FOR IT, and {left}."}
+
+    def test_a_card_that_is_a_number_is_one(self) -> None:
+        value = {"card": 4111111111111111, "as a fraction": 4111111111111111.0, "other": 4111111111111112}
+        assert redact_input(["credit_card", "email"], value) == {
+            "card": "[redacted: credit_card]",
+            "as a fraction": "[redacted: credit_card]",
+            "other": 4111111111111112,
+        }
+
+    def test_the_digits_of_a_fraction_are_no_card(self) -> None:
+        value = {"score": 0.4111111111111111, "count": 41, "is": True, "nothing": None}
+        assert redact_input(list(PATTERNS), value) is value
 
     def test_names_of_fields_are_looked_through_and_stay_apart(self) -> None:
         value = {"a@example.com": 1, "b@example.com": 2}
