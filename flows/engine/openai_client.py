@@ -15,7 +15,7 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
 from flows.engine.model_client import ModelReply
-from flows.engine.provider_errors import explain_status, quote_provider
+from flows.engine.provider_errors import explain_status, quote_provider, strike_key
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
@@ -24,6 +24,9 @@ _NO_KEY = "none"
 """Sent to compatible servers that want no key: the ``openai`` client insists on one."""
 _SIMULATED_KEY = "key-of-the-simulated-model"
 _CONNECT_TIMEOUT = 10.0
+_LEAST_SECRET = 12
+"""Characters of a key that is struck from answers: compatible servers are given keys such as “ollama”, no secrets, and
+their models may well write that."""
 
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 _LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
@@ -140,13 +143,18 @@ class OpenAIClient:
         return httpx2.AsyncClient(transport=HttpTransport(proxy=proxy), trust_env=False, follow_redirects=False)
 
     def _read_reply(self, response: httpx2.Response, request: Mapping[str, Any]) -> ModelReply:
+        # Whatever repeats the key, a tool call too, goes without it into the history.
+        key = self._api_key if len(self._api_key) >= _LEAST_SECRET else ""
         request_id = response.headers.get("x-request-id")
+        if request_id is not None:
+            request_id = strike_key(request_id, key)
         try:
-            body = json.loads(response.content)
+            body = json.loads(strike_key(response.content.decode("utf-8-sig", errors="surrogatepass"), key))
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             kind = response.headers.get("content-type", "no content type").partition(";")[0]
+            kind = quote_provider(kind, self._api_key)
             message = (
                 f"{self._place} answered {response.status_code} with something that is no JSON object ({kind}). "
                 "Check OPENAI_BASE_URL: it usually ends with /v1."

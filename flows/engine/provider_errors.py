@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 from flows.engine.errors import ModelError, ModelErrorCode
@@ -36,6 +37,7 @@ _MEANINGS = {
     429: (ModelErrorCode.RATE_LIMITED, "The provider's rate limit is reached (429)."),
 }
 _SECRET = re.compile(r"(?i)\bsk-[\w*.…-]+|\bbearer\s+\S+")
+_WORD = re.compile(r"[A-Za-z0-9]+")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 _TAG = re.compile(r"(?s)<[a-z!/][^>]*>")
 
@@ -59,7 +61,7 @@ def explain_status(
         sentence,
         status=status,
         retry_after=read_retry_after(headers) if code.is_retryable else None,
-        request_id=headers.get("x-request-id"),
+        request_id=strike_key(headers["x-request-id"], api_key) if "x-request-id" in headers else None,
     )
 
 
@@ -117,10 +119,24 @@ def quote_provider(text: str, api_key: str) -> str:
     if found := _TITLE.search(text[:20_000]):
         text = found[1]
     text = " ".join(_TAG.sub(" ", text[:20_000]).split())
-    if api_key:
-        text = text.replace(api_key, "[key]")
     # Before it is cut: half a key is a secret too.
-    return _cut(_SECRET.sub("[key]", text))
+    return _cut(_SECRET.sub("[key]", strike_key(text, api_key)))
+
+
+def strike_key(text: str, api_key: str) -> str:
+    """The text with ``[key]`` in place of the key, also where JSON escapes it, in JSON within JSON too."""
+    if not api_key:
+        return text
+    word, expression = _compile_key(api_key)
+    # That one stands in the text as it is, and most texts hold no key.
+    return expression.sub("[key]", text) if word in text else text
+
+
+@lru_cache(maxsize=8)
+def _compile_key(api_key: str) -> tuple[str, re.Pattern[str]]:
+    """The longest word of a key, and what finds the key."""
+    signs = [sign if _WORD.match(sign) else rf"(?:\\*{re.escape(sign)}|\\+u00(?i:{ord(sign):02x}))" for sign in api_key]
+    return max(_WORD.findall(api_key), key=len, default=""), re.compile("".join(signs))
 
 
 def _cut(text: str) -> str:
