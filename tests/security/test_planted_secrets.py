@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import gzip
+import html
 import io
 import json
-import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core.management import call_command
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
+from runs import backup
 from runs.access_groups import create_groups
-from runs.models import Run, WebhookDelivery
-from runs.webhooks.making import make_deliveries
+from runs.archive.writing import write_archive
+from runs.models import RateLimit, Run, WebhookDelivery
+from runs.webhooks.sending import Sender
 from tests.api.test_access_matrix import find_addresses
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain
+from tests.runs.tracing.test_tracing import Collector, collector, tell_of_ended_runs
+from tests.runs.webhooks.receiver import Receiver, receiver
+from tests.security.echoing import ANSWERS, USABLE, EchoingProvider
+from tests.security.provider import CLIENT_ID, CLIENT_SECRET, run_provider
 from tests.site.test_permissions import list_addresses
+from toolflow_site.openid import BeginView, ReturnView
 from toolflow_site.urls import urlpatterns as real_urlpatterns
+
+__all__ = ["collector", "receiver"]
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database, pytest.mark.urls(__name__)]
 
@@ -36,6 +51,9 @@ SECRETS: Mapping[str, str] = {
     "the webhook secret": "cGxhbnRlZC13ZWJob29rLXNlY3JldC1rZXk=",
     "the secret key": "planted-secret-key-of-django-0123456789-abcdefghijklmnop",
     "the database's password": "planted-database-password",
+    "the token of the metrics": "planted-token-of-the-metrics",
+    "the secret of the OpenID client": CLIENT_SECRET,
+    "the password of Redis": "planted-redis-password",
 }
 
 
@@ -45,35 +63,12 @@ def crash(request: HttpRequest) -> HttpResponse:
 
 handler400 = "toolflow_site.errors.show_bad_request"
 handler403 = "toolflow_site.errors.show_refusal"
-urlpatterns = [path("crash/", crash), *real_urlpatterns]
-
-
-class EchoingProvider:
-    """Repeats the key that it was sent, each time in another way."""
-
-    def __init__(self) -> None:
-        self.way = 0
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        key = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
-        error = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "code": key}})
-        ways = [
-            (401, "application/json", error),
-            (500, "text/html", f"<title>Proxy: Authorization: Bearer {key}</title>"),
-            (400, "text/plain", f"Headers were {{'Authorization': 'Bearer {key}'}}"),
-            (200, "application/json", f"{{not json, but {key}"),
-            (200, "application/json", json.dumps({"id": key, "choices": [], "error": {"message": key}})),
-            (307, "text/plain", key),
-            (429, "application/json", json.dumps({"detail": key})),
-        ]
-        status, kind, body = ways[self.way % len(ways)]
-        headers = [(b"content-type", kind.encode()), (b"x-request-id", f"req_{self.way}".encode())]
-        if status == 307:
-            headers.append((b"location", f"https://elsewhere.example/?key={key}".encode()))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body.encode()})
+urlpatterns = [
+    path("crash/", crash),
+    path("accounts/oidc/", BeginView.as_view(), name="oidc_authentication_init"),
+    path("accounts/oidc/callback/", ReturnView.as_view(), name="oidc_authentication_callback"),
+    *real_urlpatterns,
+]
 
 
 @pytest.fixture
@@ -89,23 +84,55 @@ def log() -> Iterator[io.StringIO]:
 
 
 @pytest.fixture
-def planted(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def planted(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.SECRET_KEY = SECRETS["the secret key"]
     settings.TOOLFLOW_WEBHOOK_SECRET = [f"whsec_{SECRETS['the webhook secret']}"]
-    monkeypatch.setitem(connection.settings_dict, "PASSWORD", SECRETS["the database's password"])
+    settings.TOOLFLOW_METRICS_TOKEN = SECRETS["the token of the metrics"]
+    if connection.vendor == "sqlite":
+        # Which needs none, and gets in with any.
+        monkeypatch.setitem(connection.settings_dict, "PASSWORD", SECRETS["the database's password"])
     settings.TOOLFLOW_PROVIDER = "openai"
+    settings.TOOLFLOW_TRACE_CONTENT = True
+    with socket.socket() as deaf:
+        # Nothing listens there: everybody who wants Redis says so in the log.
+        deaf.bind(("127.0.0.1", 0))
+        redis = {"host": "127.0.0.1", "port": deaf.getsockname()[1], "password": SECRETS["the password of Redis"]}
+        settings.Q_CLUSTER = {**settings.Q_CLUSTER, "redis": redis}
+        yield
 
 
 def find_secrets(place: str, text: str) -> list[str]:
-    return [f"{name} in {place}" for name, secret in SECRETS.items() if secret in text]
+    return [
+        f"{name} in {place}"
+        for name, secret in SECRETS.items()
+        if any(form in text for form in (secret, quote(secret, safe=""), html.escape(secret), json.dumps(secret)[1:-1]))
+    ]
 
 
 def read_rows() -> Iterator[tuple[str, str]]:
-    """Everything that is stored, by table."""
+    """Everything that is stored, by table: as it lies in the database, and as models read what is packed or encoded."""
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f'SELECT * FROM "{table}"')  # noqa: S608  # a name of a table
             yield table, repr(cursor.fetchall())
+    for model in apps.get_models():
+        for row in model._base_manager.all():
+            values = {field.attname: getattr(row, field.attname) for field in model._meta.concrete_fields}
+            yield f"rows of {model.__name__}", json.dumps(values, ensure_ascii=False, default=str)
+            if isinstance(row, AbstractBaseSession):
+                yield "what sessions hold", json.dumps(row.get_decoded(), default=str)
+
+
+def read_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """What is written to be kept elsewhere: an archive, and a backup."""
+    archive, copy = folder / "history.jsonl.gz", folder / "copy.sqlite3"
+    assert write_archive(archive, run_ids=list(Run.objects.values_list("pk", flat=True))).runs == ANSWERS
+    yield "an archive", gzip.decompress(archive.read_bytes()).decode()
+    if connection.vendor == "sqlite":
+        database = {"ENGINE": connection.settings_dict["ENGINE"], "NAME": connection.settings_dict["NAME"]}
+        monkeypatch.setattr(backup, "settings", SimpleNamespace(DATABASES={"default": database}))
+        assert backup.write_backup(copy).runs == ANSWERS
+        yield "a backup", copy.read_bytes().decode(errors="replace")
 
 
 def read_pages(client: Client, run: Run) -> Iterator[tuple[str, str]]:
@@ -122,10 +149,16 @@ def read_pages(client: Client, run: Run) -> Iterator[tuple[str, str]]:
     for address in sorted(addresses):
         for part, value in values.items():
             address = address.replace(part, str(value))
-        answer: Any = client.get(address)
-        content = b"".join(answer.streaming_content) if answer.streaming else answer.content
-        yield address, content.decode(errors="replace") + repr(answer.headers)
-    yield "a bad host", client.get("/runs/", HTTP_HOST="evil.example").content.decode()
+        yield address, read(client.get(address))
+    yield "a bad host", read(client.get("/runs/", HTTP_HOST="evil.example"))
+    metrics = client.get("/metrics", headers={"Authorization": f"Bearer {SECRETS['the token of the metrics']}"})
+    assert metrics.status_code == 200
+    yield "the metrics", read(metrics)
+
+
+def read(answer: Any) -> str:
+    content = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    return content.decode(errors="replace") + repr(answer.headers)
 
 
 def read_commands(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[str, str]]:
@@ -134,6 +167,7 @@ def read_commands(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[str, str
     commands: list[tuple[str, Callable[[], Any]]] = [
         ("check", lambda: call_command("check", deploy=True)),
         ("workers", lambda: call_command("workers")),
+        ("storage", lambda: call_command("storage")),
         ("export_flow", lambda: call_command("export_flow", Run.objects.latest("pk").flow.name)),
         ("dumpdata", lambda: call_command("dumpdata", exclude=["contenttypes"])),
     ]
@@ -142,11 +176,28 @@ def read_commands(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[str, str
         yield f"what “{name}” prints", "".join(capsys.readouterr())
 
 
+def fail_to_sign_in(settings: Any) -> None:
+    """Come back from a provider of OpenID Connect that answers with the secret of the client."""
+    with run_provider() as provider:
+        settings.AUTHENTICATION_BACKENDS = ["toolflow_site.openid.OpenIDBackend", *settings.AUTHENTICATION_BACKENDS]
+        settings.TOOLFLOW_OIDC_ISSUER, settings.TOOLFLOW_OIDC_DOMAINS = provider.issuer, ["example.com"]
+        settings.OIDC_RP_CLIENT_ID, settings.OIDC_RP_CLIENT_SECRET = CLIENT_ID, CLIENT_SECRET
+        client = Client()
+        way_back = provider.sign_in(client.get("/accounts/oidc/")["Location"])
+        provider.is_down = True
+        assert client.get(way_back)["Location"] == "/accounts/login/"
+        assert "could not say who you are" in client.get("/accounts/login/").content.decode()
+
+
 @pytest.mark.parametrize("key", ["the provider's key", "a key that doesn't look like one"])
 def test_a_planted_secret_is_nowhere(
     planted: None,
     model_server: ModelServer,
+    receiver: Receiver,
+    collector: Collector,
     settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     log: io.StringIO,
     capsys: pytest.CaptureFixture[str],
     key: str,
@@ -155,26 +206,38 @@ def test_a_planted_secret_is_nowhere(
     settings.TOOLFLOW_OPENAI_API_KEY = SECRETS[key]
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     model_server.app = provider = EchoingProvider()
+    # Limits are what workers of several hosts ask Redis about.
+    RateLimit.objects.create(requests_per_minute=100_000)
     version = make_version(make_flow(make_step(max_retries=0)))
-    for way in range(7):
+    for way in range(ANSWERS):
         provider.way = way
-        make_run(version, webhook_url="https://hooks.example.com/")
+        make_run(version, webhook_url=receiver.url())
         drain()
-    assert {run.status for run in Run.objects.all()} <= {"errored", "failed"}
-    assert make_deliveries(Run.objects.values_list("pk", flat=True)) >= 0
+    tell_of_ended_runs()
+    assert Sender().run() == len(receiver.received) == ANSWERS
+    fail_to_sign_in(settings)
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.create_superuser("root"))
-    found: list[str] = []
-    seen = 0
-    for run in Run.objects.order_by("pk"):
-        for place, text in read_pages(client, run) if run == Run.objects.latest("pk") else ():
-            found += find_secrets(place, text)
-            seen += 1
-        for page in (f"/runs/{run.pk}/", f"/runs/{run.pk}.json", f"/api/v1/runs/{run.pk}/attempts"):
-            found += find_secrets(page, client.get(page).content.decode())
-    for place, text in (*read_rows(), *read_commands(capsys)):
-        found += find_secrets(place, text)
-    found += find_secrets("the log", log.getvalue())
-    assert not found, "\n".join(sorted(set(found)))
-    # The places were really looked at.
-    assert seen > 80 and re.search(r"A view that fails", log.getvalue())
+    runs = list(Run.objects.order_by("pk"))
+    texts = [
+        *read_pages(client, runs[-1]),
+        *((page, read(client.get(page))) for run in runs for page in list_pages(run)),
+        *read_rows(),
+        *read_files(tmp_path, monkeypatch),
+        *read_commands(capsys),
+        *(("a webhook", f"{one.headers} {one.body.decode()}") for one in receiver.received),
+        *(("a trace", str(span)) for span in collector.spans),
+        ("the log", log.getvalue()),
+    ]
+    found = {secret for place, text in texts for secret in find_secrets(place, text)}
+    assert not found, "\n".join(sorted(found))
+    # The places were really looked at, and hold what the provider said.
+    assert [run.status for run in runs].count("succeeded") == USABLE
+    for place in ("an archive", "rows of Attempt", "a trace", "/api/v1/runs/"):
+        assert any(place in name and "Echo: [key]" in text for name, text in texts), place
+    for sign in ("_auth_user_id", "A view that fails", "Redis can't be reached", "webhook-signature"):
+        assert any(sign in text for _, text in texts), sign
+
+
+def list_pages(run: Run) -> list[str]:
+    return [f"/runs/{run.pk}/", f"/runs/{run.pk}.json", f"/api/v1/runs/{run.pk}/attempts"]
