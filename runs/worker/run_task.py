@@ -33,6 +33,7 @@ from runs.stored_history import load_history, load_original_input, make_run_id
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
 from runs.worker.run_events import RunEvents, note_run_end, note_wait
 from runs.worker.versions import MissingPluginsError, PreparedVersions
+from runs.worker.wordless_errors import leave_out_words
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,8 @@ class RunTask:
         """Whether the write is under way with which the run ends or is given back."""
         self._place = place
         self._recorder: RunRecorder | None = None
+        self._redacts = False
+        """Whether the run's flow redacts something; until its version is known nothing of the run is worked on."""
         self._unsettled: TokenUsage | None = None
         """What the last attempt used, while it is counted on the flow's budget and not stored."""
 
@@ -95,13 +98,15 @@ class RunTask:
         except ProblemsError as error:
             await self._end(EndReason.CONFIGURATION, f"The run's version can't be executed. {error}")
         except WriteRefusedError as error:
-            logger.exception("The database refuses what run %s brought.", run.pk)
+            self._log_failure("The database refuses what run %s brought.", error)
+            words = f"{type(error.__cause__ or error).__name__}." if self._redacts else str(error)
             await self._end(
-                EndReason.INTERNAL_ERROR, f"The database refuses to store what the last call brought. {error}"
+                EndReason.INTERNAL_ERROR, f"The database refuses to store what the last call brought. {words}"
             )
-        except Exception as error:
-            logger.exception("Run %s failed inside ToolFlow.", run.pk)
-            sentence = f"ToolFlow itself failed ({type(error).__name__}: {error}). The worker's log has the details."
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is logged and ends the run
+            self._log_failure("Run %s failed inside ToolFlow.", error)
+            words = type(error).__name__ if self._redacts else f"{type(error).__name__}: {error}"
+            sentence = f"ToolFlow itself failed ({words}). The worker's log has the details."
             await self._end(EndReason.INTERNAL_ERROR, sentence)
         finally:
             self._settle(None)
@@ -142,6 +147,7 @@ class RunTask:
         spec = place.versions.find(run)
         if spec is None:
             spec = await place.database.persist(lambda: place.versions.prepare(run))
+        self._redacts = bool(spec.redact)
         if run.attempt_count or run.is_input_redacted:
             history, self._recorder = await place.database.persist(partial(self._load, spec))
         else:
@@ -165,6 +171,10 @@ class RunTask:
         end = await execution.execute(history)
         if end.finish is None:
             await self._hand_back(end, find_next_model(spec, end.history))
+
+    def _log_failure(self, message: str, error: Exception) -> None:
+        """Log the traceback. The words of an exception may quote what was worked on, before it was redacted."""
+        logger.error(message, self.run.pk, exc_info=leave_out_words(error) if self._redacts else error)
 
     def _load(self, spec: FlowSpec) -> tuple[History, RunRecorder]:
         history = load_history(self.run, input=load_original_input(self.run))

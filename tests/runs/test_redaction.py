@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any, NoReturn
 
 import pytest
 from django.apps import apps
+from django.db import DataError
 from django.test import Client
 from django.urls import reverse
 
+from flows.engine import execution
 from flows.engine.errors import InputError
 from flows.engine.spec import AuditSpec, FlowSpec
 from runs.bulk_actions.effects import start_again
-from runs.models import BulkAction, BulkKind, OriginalInput, Run, RunStatus
+from runs.group_commit import RunWrite, commit_writes
+from runs.models import BulkAction, BulkKind, EndReason, OriginalInput, Run, RunStatus
 from runs.stored_history import load_history, load_original_input
 from runs.submission import OrdersError, RunOrder, submit_run, submit_runs
 from runs.tally import tally_ended_runs
+from runs.worker import database_thread
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, make_version
@@ -82,6 +87,64 @@ class TestRun:
         run.refresh_from_db()
         assert run.status == RunStatus.SUCCEEDED
         assert "Ännchen" in json.dumps(provider.app.calls[-1].body, ensure_ascii=False)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestFailure:
+    """ToolFlow itself fails, with words that quote what it was about to redact."""
+
+    @pytest.fixture(autouse=True)
+    def _replies(self, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": f"Dear {SECRET}"}])
+
+    def fail(self, run: Run, caplog: pytest.LogCaptureFixture) -> str:
+        """The run fails; gives its last sentence."""
+        drain()
+        run.refresh_from_db()
+        assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.INTERNAL_ERROR)
+        while tally_ended_runs():
+            pass
+        assert f"{run.pk}" in caplog.text and "break_down" in caplog.text, "the log tells where"
+        return run.end_sentence
+
+    @pytest.fixture
+    def broken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def break_down(body: Any, **_: Any) -> NoReturn:
+            try:
+                raise KeyError(json.dumps(body, ensure_ascii=False))
+            except KeyError as error:
+                raise ValueError(f"Can’t read {body!r}") from error
+
+        monkeypatch.setattr(execution, "read_reply", break_down)
+
+    def test_what_went_wrong_is_told_without_words(self, broken: None, caplog: pytest.LogCaptureFixture) -> None:
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        assert self.fail(run, caplog) == "ToolFlow itself failed (ValueError). The worker's log has the details."
+        assert find_in_database("nnchen") == []
+        assert "nnchen" not in caplog.text
+        # What it came of is told as well, and neither's words.
+        assert "WordlessError: KeyError (its words" in caplog.text and "WordlessError: ValueError" in caplog.text
+
+    def test_a_flow_that_redacts_nothing_tells_operators_all(
+        self, broken: None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        run = submit_run(flow=make_version(make_flow(make_step(1))).flow, input=INPUT)
+        sentence = self.fail(run, caplog)
+        assert sentence.startswith("ToolFlow itself failed (ValueError: Can’t read {") and "nnchen" in sentence
+        assert "ValueError: Can’t read {" in caplog.text
+
+    def test_what_the_database_refuses_is_not_quoted(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def break_down(writes: list[RunWrite]) -> Any:
+            if any(write.ended is not None for write in writes):
+                raise DataError(f"value too long: {SECRET}")
+            return commit_writes(writes)
+
+        monkeypatch.setattr(database_thread, "commit_writes", break_down)
+        run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
+        assert self.fail(run, caplog) == "The database refuses to store what the last call brought. DataError."
+        assert find_in_database("nnchen") == [] and "nnchen" not in caplog.text
 
 
 pytestmark = pytest.mark.django_db
