@@ -17,26 +17,44 @@ import requests
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.core.exceptions import SuspiciousOperation
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
+from runs.models import BrowserSession
 from runs.signing_in import AccountBackend
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 TIMEOUT = 10
 """Seconds that the provider may take for one answer."""
 REMEMBERED = 3600
 """Seconds for which the provider’s description of itself holds."""
 
+UNREADABLE = (
+    requests.RequestException, SuspiciousOperation, jwt.PyJWTError, ValueError,
+    # What the package reads may be no object, or one without what it looks for.
+    KeyError, TypeError, AttributeError,
+)  # fmt: skip
+"""What is raised where a provider does not answer, or not as it should."""
+
 logger = logging.getLogger(__name__)
 
 
 class NotLetInError(SuspiciousOperation):
     """Somebody whom the provider knows may not sign in. The text says why, in a sentence."""
+
+
+class InNoGroupError(NotLetInError):
+    """Somebody is in no group that may sign in. If they have an account here, it loses what groups gave it."""
+
+    def __init__(self, user: User | None) -> None:
+        super().__init__("You are in none of the groups that may sign in here.")
+        self.user = user
 
 
 class Provider:
@@ -60,6 +78,8 @@ class Provider:
         value = self._found.get(name)
         if not isinstance(value, str):
             raise ValueError(f"{issuer} does not say what its {name} is.")
+        if issuer.startswith("https:") and not value.startswith("https:"):
+            raise ValueError(f"The {name} of {issuer} is not reached by HTTPS.")
         return value
 
 
@@ -92,7 +112,7 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
             return None
         try:
             found: User | None = super().authenticate(request, **kwargs)
-        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, ValueError, KeyError) as error:
+        except UNREADABLE as error:
             # A provider may repeat in an error what it was sent.
             logger.warning("Signing in through %s failed: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
             request.openid_problem = f"{settings.TOOLFLOW_OIDC_NAME} could not say who you are. Try again."  # type: ignore[attr-defined]  # read by the view
@@ -116,19 +136,39 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: Mapping[str, Any]) -> User | None:
         """The user of the claims, made if need be, in the groups that follow from them."""
-        claims: dict[str, Any] = self.get_userinfo(access_token, id_token, payload)
-        if claims.get("sub") != payload["sub"]:
+        claims = self.get_userinfo(access_token, id_token, payload)
+        if not isinstance(claims, dict) or claims.get("sub") != payload["sub"]:
             raise ValueError("The claims are about somebody else than the token.")
         # Some providers tell groups only in the token.
         claims = {**payload, **claims}
         try:
-            with transaction.atomic():
+            try:
+                return _let_in(claims)
+            except IntegrityError:
+                # Somebody signed in for the first time twice at once: now the account is there.
                 return _let_in(claims)
         except NotLetInError as refusal:
             self.request.openid_problem = str(refusal)
+            if isinstance(refusal, InNoGroupError) and refusal.user is not None:
+                self._put_out(refusal.user)
             return None
 
+    def _put_out(self, user: User) -> None:
+        """Take from an account what the provider’s groups gave, and end its sessions. Its tokens can do as little."""
+        # Asked before its session goes.
+        is_here = getattr(self.request, "user", None) == user
+        with transaction.atomic():
+            for account in User.objects.select_for_update().filter(pk=user.pk):
+                _put_into_groups(account, set())
+            count, _ = BrowserSession.objects.filter(user=user.pk).delete()
+            if count:
+                leave_trail(action=TrailAction.SESSIONS_ENDED, about=user, details={"sessions": count})
+        if is_here:
+            self.request.session.flush()
+            self.request.user = AnonymousUser()
 
+
+@transaction.atomic
 def _let_in(claims: Mapping[str, Any]) -> User:
     email = _read_email(claims)
     groups = _read_groups(claims)
@@ -138,6 +178,8 @@ def _let_in(claims: Mapping[str, Any]) -> User:
     if users and users[0].is_superuser:
         # Whoever rules the provider must not rule everything here.
         raise NotLetInError("Superusers sign in with their password.")
+    if settings.TOOLFLOW_OIDC_GROUPS and not groups:
+        raise InNoGroupError(users[0] if users else None)
     user = users[0] if users else User.objects.create_user(_choose_name(email), email=email)
     _put_into_groups(user, groups)
     return user
@@ -160,18 +202,18 @@ def _read_email(claims: Mapping[str, Any]) -> str:
 
 
 def _read_groups(claims: Mapping[str, Any]) -> set[str]:
-    """The groups here that follow from those of the provider."""
-    wanted: Mapping[str, str] = settings.TOOLFLOW_OIDC_GROUPS
+    """The groups here that follow from those of the provider. Raises ``ValueError`` if they are no list."""
     told = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
-    names = {told} if isinstance(told, str) else {name for name in told or () if isinstance(name, str)}
-    found = {group for name, group in wanted.items() if name in names}
-    if wanted and not found:
-        raise NotLetInError("You are in none of the groups that may sign in here.")
-    return found
+    names = [told] if isinstance(told, str) else [] if told is None else told
+    if not isinstance(names, list):
+        raise ValueError("The claim with the groups is no list.")
+    return {group for name, group in settings.TOOLFLOW_OIDC_GROUPS.items() if name in names}
 
 
 def _put_into_groups(user: User, wanted: set[str]) -> None:
     """Make ``user`` a member of these of the groups that are told by the provider; others are ours to give."""
+    if not settings.TOOLFLOW_OIDC_GROUPS:
+        return
     told = Group.objects.filter(name__in=set(settings.TOOLFLOW_OIDC_GROUPS.values()))
     present = set(user.groups.values_list("name", flat=True))
     for group in told:
@@ -181,7 +223,7 @@ def _put_into_groups(user: User, wanted: set[str]) -> None:
             user.groups.remove(group)
     # Flows are changed in the admin, which is for staff.
     may_edit = User.objects.get(pk=user.pk).has_perm("flows.change_flow")
-    if wanted and user.is_staff != may_edit:
+    if user.is_staff != may_edit:
         user.is_staff = may_edit
         user.save(update_fields=["is_staff"])
 

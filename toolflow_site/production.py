@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -17,6 +18,7 @@ MIN_KEY_CHARACTERS = 5
 """Different ones that a secret key must have, as Django asks for."""
 
 EVERYWHERE = {"0.0.0.0/0", "::/0"}
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 MANIFEST = "staticfiles.json"
 
@@ -50,6 +52,12 @@ def find_unsafe(settings: Mapping[str, Any]) -> Iterator[str]:
             "under which browsers reach it: flows.example.com."
         )
     yield from _look_at_proxies(settings["TOOLFLOW_TRUSTED_PROXIES"], is_https=settings["TOOLFLOW_HTTPS"])
+    issuer = urlsplit(settings["TOOLFLOW_OIDC_ISSUER"])
+    if issuer.scheme == "http" and issuer.hostname not in LOOPBACK:
+        yield (
+            "TOOLFLOW_OIDC_ISSUER begins with http://, so that whoever is on the way decides who signs in; its address "
+            "must begin with https://."
+        )
 
 
 def _look_at_key(key: str, *, name: str = "TOOLFLOW_SECRET_KEY") -> Iterator[str]:
