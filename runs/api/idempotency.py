@@ -7,17 +7,18 @@ database until the first has ended, and finds its answer, or, if that made nothi
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.crypto import salted_hmac
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -89,7 +90,7 @@ class _Note:
         self._request = request
         self._user: Any = request.user
         self._key = key
-        self._fingerprint = _take_fingerprint(request)
+        self._said = _read_request(request)
 
     @property
     def _rows(self) -> Any:
@@ -98,7 +99,7 @@ class _Note:
     def find(self) -> IdempotentRequest | None:
         """The answer that the request got before. Raises ``Conflict`` if another one has its key."""
         row: IdempotentRequest | None = self._rows.filter(created_at__gte=in_future(-KEPT_FOR)).first()
-        if row is not None and row.fingerprint != self._fingerprint:
+        if row is not None and row.fingerprint not in _take_fingerprints(self._said):
             raise Conflict(
                 "idempotency-key-reused",
                 f"The Idempotency-Key “{self._key[:40]}” was sent with another request in the last 24 hours; "
@@ -138,7 +139,8 @@ class _Note:
         raise _in_use()
 
     def _insert(self) -> None:
-        row = IdempotentRequest(user=self._user, key=self._key, fingerprint=self._fingerprint)
+        fingerprint = next(_take_fingerprints(self._said))
+        row = IdempotentRequest(user=self._user, key=self._key, fingerprint=fingerprint)
         if connection.vendor != "postgresql":
             IdempotentRequest.objects.bulk_create([row], ignore_conflicts=True)
             return
@@ -191,11 +193,19 @@ def _read_key(request: Request) -> str | None:
     return key
 
 
-def _take_fingerprint(request: Request) -> str:
+def _read_request(request: Request) -> bytes:
     """What tells the request from another one with the same key: its method, its address and what its body says."""
     body = json.dumps(request.data, separators=(",", ":"), default=str)
-    said = f"{request.method} {request.get_full_path()}\n{body}"
-    return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()
+    return f"{request.method} {request.get_full_path()}\n{body}".encode(errors="surrogatepass")
+
+
+def _take_fingerprints(said: bytes) -> Iterator[str]:
+    """What is stored of a request; then what was with secret keys of before.
+
+    Without the key nobody can try out what a body held, which may be redacted in the run that it made.
+    """
+    for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        yield salted_hmac("runs.api.idempotency", said, secret=secret, algorithm="sha256").hexdigest()
 
 
 def _in_use() -> ApiProblem:

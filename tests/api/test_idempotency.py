@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.http import HttpResponse
 from django.utils import timezone
 from django_q.models import OrmQ
@@ -94,6 +94,16 @@ class TestSentAgain:
         other = Script(make_token(make_user("operator", "Operator"), name="another"))
         assert other.post("runs", ORDER, Idempotency_Key="k").content == first.content
 
+    def test_what_is_stored_of_a_request_says_nothing_without_the_secret_key(
+        self, operator: Script, settings: Any
+    ) -> None:
+        first = operator.post("runs", ORDER, Idempotency_Key="k")
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another key " * 5, [settings.SECRET_KEY]
+        # Who sends it again after the key was changed gets the answer all the same.
+        assert operator.post("runs", ORDER, Idempotency_Key="k").content == first.content
+        operator.post("runs", ORDER, Idempotency_Key="later")
+        assert IdempotentRequest.objects.values("fingerprint").distinct().count() == 2
+
     def test_after_a_day_the_key_is_free(self, operator: Script) -> None:
         first = operator.post("runs", ORDER, Idempotency_Key="k")
         age_answers(timedelta(hours=23, minutes=59))
@@ -159,7 +169,7 @@ class TestNothingWasMade:
         version.flow.save()
         assert operator.post("runs", ORDER, Idempotency_Key="k").status_code == 202
 
-    @pytest.mark.parametrize(("error", "status"), [(RuntimeError("bug"), 500), (DatabaseError("gone"), 503)])
+    @pytest.mark.parametrize(("error", "status"), [(RuntimeError("bug"), 500), (OperationalError("gone"), 503)])
     def test_what_breaks_half_way_leaves_nothing_behind(
         self, operator: Script, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
     ) -> None:
