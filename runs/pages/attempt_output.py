@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import path
 from django.views.decorators.http import require_GET
 
+from runs.documents.run_summary import find_input
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt
@@ -37,7 +38,7 @@ def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> H
 def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
     """The output as it is stored, or what came back instead of one. That of step 0 is the input of the run."""
     if (step, number) == (0, 1):
-        output = get_object_or_404(Run.objects.only("input"), pk=run_id).input
+        output = find_input(get_object_or_404(Run.objects.only("input", "outputs_removed_at"), pk=run_id))
     else:
         row = find_attempt(run_id, step, number)
         output = row.raw_output if row.output is None else row.output

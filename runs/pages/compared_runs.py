@@ -9,8 +9,8 @@ from datetime import datetime
 from flows.engine.differences.change_summary import summarise_changes
 from flows.engine.differences.spec_diff import Change, compare_specs
 from flows.engine.usage import TokenUsage
+from runs.documents.run_summary import find_input
 from runs.models import Run
-from runs.pages.attempt_view import IssueMark
 from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
 from runs.pages.compared_rows import RunRows, load_rows
 from runs.pages.compared_steps import StepComparison, compare_steps
@@ -38,12 +38,16 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """All that the page shows. ``input`` is None for inputs too long to be compared, ``definition`` for one version."""
+    """All that the page shows.
+
+    Without an ``input`` the ``input_sentence`` says why; runs of one version have no ``definition``.
+    """
 
     left: RunSide
     right: RunSide
     figures: tuple[Figure, ...]
     input: OutputDiff | None
+    input_sentence: str
     definition: Definition | None
     steps: tuple[StepComparison, ...]
 
@@ -51,23 +55,30 @@ class RunComparison:
     def sides(self) -> tuple[RunSide, RunSide]:
         return self.left, self.right
 
-    @property
-    def marks(self) -> dict[int, tuple[IssueMark, ...]]:
-        """None: issues stand below the outputs, not beside their lines."""
-        return {}
-
 
 def compare_runs(left: Run, right: Run, now: datetime) -> RunComparison:
     """Compare two runs of a flow, read with flow, version and user. Costs five queries."""
     rows = load_rows(left), load_rows(right)
+    compared_input, input_sentence = _compare_inputs(left, right)
     return RunComparison(
         left=_view_side(left),
         right=_view_side(right),
         figures=_list_figures(left, right, now),
-        input=compare_outputs(left.input, right.input, list_json(left.input), list_json(right.input)),
+        input=compared_input,
+        input_sentence=input_sentence,
         definition=_compare_definitions(*rows),
         steps=compare_steps(*rows),
     )
+
+
+def _compare_inputs(left: Run, right: Run) -> tuple[OutputDiff | None, str]:
+    """What differs in the inputs; a sentence where that can't be told."""
+    removed = [f"#{run.pk}" for run in (left, right) if find_input(run) is None]
+    if removed:
+        whose = f"input of {removed[0]}" if len(removed) == 1 else f"inputs of {' and '.join(removed)}"
+        return None, f"Removed by the retention policy: the {whose}."
+    diff = compare_outputs(left.input, right.input, list_json(left.input), list_json(right.input))
+    return diff, "" if diff else "These inputs are too long to be compared here; open the runs instead."
 
 
 def _view_side(run: Run) -> RunSide:

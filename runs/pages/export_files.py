@@ -89,8 +89,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 )
 """Header, column of the run, and how it is written. The length of a run is that of one that has begun and ended."""
 
-_STORED = tuple("ended_at" if column == "duration" else column for _, column, _ in _COLUMNS)
-_DURATION = [column for _, column, _ in _COLUMNS].index("duration")
+_STORED = (*("ended_at" if column == "duration" else column for _, column, _ in _COLUMNS), "outputs_removed_at")
+_DURATION, _INPUT = ([column for _, column, _ in _COLUMNS].index(column) for column in ("duration", "input"))
 _STARTED, _ENDED = _STORED.index("started_at"), _STORED.index("ended_at")
 
 
@@ -110,10 +110,13 @@ class CsvFile:
         """The rows of these runs."""
         rows = []
         for row in Run.objects.filter(pk__in=run_ids).order_by("-pk").values_list(*_STORED):
-            values: list[Any] = list(row)
+            *values, removed_at = row
             begun, ended = row[_STARTED], row[_ENDED]
             values[_DURATION] = None if begun is None or ended is None else ended - begun
-            rows.append([write(value) for (_, _, write), value in zip(_COLUMNS, values, strict=True)])
+            cells = [write(value) for (_, _, write), value in zip(_COLUMNS, values, strict=True)]
+            if removed_at is not None:
+                cells[_INPUT] = ""  # what is stored then is an empty object, which may have been an input too
+            rows.append(cells)
         return _write_rows(rows)
 
 
