@@ -121,7 +121,7 @@ class Room:
 def read_issues(rows: Sequence[models.Attempt]) -> dict[int, list[models.Issue]]:
     """The issues of each of these attempts, by the attempt's key."""
     found: dict[int, list[models.Issue]] = {row.pk: [] for row in rows}
-    issues = models.Issue.objects.filter(attempt__in=list(found)).defer("context", "added_fields", "suggestions")
+    issues = models.Issue.objects.filter(attempt__in=list(found)).defer("context", "added_fields")
     for issue in issues.order_by("attempt_id", "position"):
         found[issue.attempt_id].append(issue)
     return found

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from django.template.defaultfilters import filesizeformat
 
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage, sum_usage
 from runs import models
 from runs.pages.attempt_rows import read_outputs
+from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES
 from runs.pages.compared_figures import Counts, Figure, compare_counts, compare_durations, compare_issues, compare_usage
+from runs.pages.compared_issues import IssueLine, list_issues, mark_lines, name_part
 from runs.pages.compared_rows import Room, RunRows, StepPair, count_issues, find_outputs, pair_run_steps, read_issues
-from runs.pages.json_lines import Listing, list_json, show_invisible
+from runs.pages.json_lines import Listing, list_json
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.stored_history import read_usage
-
-MOST_ISSUES = 50
-"""Issues of one attempt that are listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class IssueLine:
-    """One issue of a last attempt. ``is_shared``: the last attempt of the other run has it too."""
-
-    severity: str
-    title: str
-    code: str
-    description: str
-    path: str
-    is_shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +44,17 @@ class StepSide:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The outputs of the last attempts. Without a ``diff`` a ``sentence`` says why; ``only`` is the one there is."""
+    """The outputs of the last attempts. Without a ``diff`` a ``sentence`` says why; ``only`` is the one there is.
+
+    What is laid out is the output on the right, or the only one. ``marks`` are its lines that issues point at, and
+    ``prefix`` begins their ids.
+    """
 
     diff: OutputDiff | None = None
     sentence: str = ""
     only: Listing | None = None
+    prefix: str = ""
+    marks: Mapping[int, tuple[IssueMark, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +87,7 @@ class StepComparison:
 
     @property
     def id(self) -> str:
-        side = "b" if self.right else "a"
-        return f"{side}{self.shown.index}"
+        return name_part(1 if self.right else 0, self.shown.index)
 
 
 def compare_steps(left: RunRows, right: RunRows) -> tuple[StepComparison, ...]:
@@ -125,24 +117,45 @@ def _compare_step(
 ) -> StepComparison:
     rows = [side.finals.get(index or 0) for side, index in zip((left, right), pair, strict=True)]
     own = [issues.get(row.pk, ()) if row is not None else () for row in rows]
+    listings = _list_outputs(rows) if has_room else (None, None)
+    # Of two outputs the lines are those of the right one.
+    laid_out = 1 if listings[1] is not None else 0
+    lines = listings[laid_out]
+    kept = {place.line for issue in own[laid_out] if lines is not None and (place := lines.find(issue.path))}
+    outputs = _compare_final_outputs(rows, (left, right), listings, kept=kept, has_room=has_room)
+    if outputs.diff is None and outputs.only is None:
+        lines = None
     sides = [
-        _view_side(side, index, own[place], _fingerprint(own[1 - place]), counts) if index is not None else None
+        _view_side(
+            side, index, own[place], own[1 - place], counts, place=place, lines=lines if place == laid_out else None
+        )
+        if index is not None
+        else None
         for place, (side, index) in enumerate(zip((left, right), pair, strict=True))
     ]
+    if lines is not None and (side := sides[laid_out]) is not None:
+        outputs = replace(outputs, prefix=name_part(laid_out, side.index), marks=mark_lines(side.issues))
     figures = _list_figures(sides[0], sides[1]) if sides[0] and sides[1] else ()
-    return StepComparison(sides[0], sides[1], _compare_final_outputs(rows, (left, right), has_room=has_room), figures)
+    return StepComparison(sides[0], sides[1], outputs, figures)
 
 
-def _fingerprint(issues: Sequence[models.Issue]) -> Counter[tuple[str, str, str | None]]:
-    return Counter((issue.audit, issue.code, issue.path) for issue in issues)
+def _list_outputs(rows: Sequence[models.Attempt | None]) -> tuple[Listing | None, Listing | None]:
+    first, second = (
+        list_json(row.output) if row is not None and row.has_output else None  # type: ignore[attr-defined]  # annotated
+        for row in rows
+    )
+    return first, second
 
 
 def _view_side(
     rows: RunRows,
     index: int,
     issues: Sequence[models.Issue],
-    others: Counter[tuple[str, str, str | None]],
+    others: Sequence[models.Issue],
     counts: Mapping[tuple[int, int], Counter[str]],
+    *,
+    place: int,
+    lines: Listing | None,
 ) -> StepSide:
     attempts = rows.attempts.get(index, ())
     final = rows.finals.get(index)
@@ -163,26 +176,9 @@ def _view_side(
             read_usage(row.usage) if hasattr(row, "usage") else UNREPORTED_USAGE for row in attempts if row.outcome
         ),
         is_local=rows.is_local(index),
-        issues=tuple(_view_issues(issues, others))[:MOST_ISSUES],
+        issues=list_issues(final, issues, others, run_id=rows.run.pk, prefix=name_part(place, index), lines=lines),
         issue_count=len(issues),
     )
-
-
-def _view_issues(issues: Sequence[models.Issue], others: Counter[tuple[str, str, str | None]]) -> Iterator[IssueLine]:
-    left = Counter(others)
-    ranks = list(SEVERITIES)
-    for issue in sorted(issues, key=lambda issue: (ranks.index(issue.severity), issue.position)):
-        key = (issue.audit, issue.code, issue.path)
-        is_shared = left[key] > 0
-        left[key] -= 1
-        yield IssueLine(
-            severity=issue.severity,
-            title=show_invisible(issue.audit or issue.code.replace("_", " ").capitalize()),
-            code=show_invisible(issue.code),
-            description=show_invisible(issue.description),
-            path=show_invisible(issue.path or ""),
-            is_shared=is_shared,
-        )
 
 
 def _list_figures(left: StepSide, right: StepSide) -> tuple[Figure, ...]:
@@ -200,22 +196,35 @@ def _list_figures(left: StepSide, right: StepSide) -> tuple[Figure, ...]:
 
 
 def _compare_final_outputs(
-    rows: Sequence[models.Attempt | None], sides: tuple[RunRows, RunRows], *, has_room: bool
+    rows: Sequence[models.Attempt | None],
+    sides: tuple[RunRows, RunRows],
+    listings: tuple[Listing | None, Listing | None],
+    *,
+    kept: Collection[int],
+    has_room: bool,
 ) -> Outputs:
     there = [
         (row, side.run.pk)
         for row, side in zip(rows, sides, strict=True)
         if row is not None and row.has_output  # type: ignore[attr-defined]  # annotated
     ]
+    removed = [
+        side.run.pk for row, side in zip(rows, sides, strict=True) if row is not None and side.run.outputs_removed_at
+    ]
     if not there:
+        if removed:
+            return Outputs(sentence="Removed by the retention policy.")
         return Outputs(sentence="There is no output of this step to compare.")
     if not has_room:
         sizes = " and ".join(filesizeformat(row.stored_bytes) for row, _ in there)  # type: ignore[attr-defined]
         return Outputs(
             sentence=f"Too much to be shown here beside the steps above ({sizes}); open the attempts instead."
         )
-    listings = [list_json(row.output) for row, _ in there]
-    if len(there) == 1:
-        return Outputs(sentence=f"Only #{there[0][1]} has an output of this step.", only=listings[0])
-    diff = compare_outputs(there[0][0].output, there[1][0].output, *listings)
+    first, second = listings
+    if first is None or second is None:
+        sentence = f"Only #{there[0][1]} has an output of this step."
+        if removed:
+            sentence = f"Removed by the retention policy: the output of #{removed[0]}."
+        return Outputs(sentence=sentence, only=first or second)
+    diff = compare_outputs(there[0][0].output, there[1][0].output, first, second, kept=kept)
     return Outputs(diff, "" if diff else "These outputs are too long to be compared here; open the attempts instead.")

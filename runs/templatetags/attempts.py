@@ -131,12 +131,14 @@ def change_count(count: int, change: str) -> SafeString:
 
 
 @register.simple_tag
-def output_diff(diff: OutputDiff, prefix: str, marks: Mapping[int, tuple[IssueMark, ...]]) -> SafeString:
+def output_diff(
+    diff: OutputDiff, prefix: str = "", marks: Mapping[int, tuple[IssueMark, ...]] | None = None
+) -> SafeString:
     """The lines of an output with what changed. Those with ``marks`` carry the same ids and bars as in a listing."""
     parts = []
     count = length = 0
     for block in diff.blocks:
-        lines = "".join(_build_line(line, prefix, marks) for line in block.lines)
+        lines = "".join(_build_line(line, prefix, marks or {}) for line in block.lines)
         if block.is_folded:
             summary = f'<summary><span class="chevron">{icon("chevron-right", 14)}</span>… {len(block.lines)} unchanged'
             lines = f'<details class="diff-fold">{summary}</summary>{lines}</details>'

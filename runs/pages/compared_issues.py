@@ -1,0 +1,94 @@
+"""Issues of the last attempts of a step in two runs: which both have, and where each of them leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from runs import models
+from runs.pages.attempt_view import IssueMark
+from runs.pages.badges import SEVERITIES
+from runs.pages.issue_links import anchor_issue, name_issue
+from runs.pages.json_lines import Listing, Place, show_invisible
+
+MOST_ISSUES = 50
+"""Issues of one attempt that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssueLine:
+    """One issue of a last attempt. ``is_shared``: the last attempt of the other run has it too."""
+
+    id: str
+    severity: str
+    title: str
+    code: str
+    description: str
+    suggestions: tuple[str, ...]
+    path: str
+    place: Place | None
+    """The line that its path leads to; None where the output that is laid out is not its own."""
+    line_id: str
+    url: str
+    """Of the issue on the page of its run."""
+    is_shared: bool
+
+
+def name_part(place: int, index: int) -> str:
+    """The id of a step of the run on the left (0) or the right (1); ids of its lines and issues begin with it."""
+    return f"{'ab'[place]}{index}"
+
+
+def list_issues(
+    row: models.Attempt | None,
+    issues: Sequence[models.Issue],
+    others: Sequence[models.Issue],
+    *,
+    run_id: int,
+    prefix: str,
+    lines: Listing | None,
+) -> tuple[IssueLine, ...]:
+    """The gravest issues of attempt ``row``, whose ids begin with ``prefix``.
+
+    ``others`` are those of the other run, ``lines`` the output of the attempt if that is what is laid out.
+    """
+    if row is None:
+        return ()
+    left = Counter((issue.audit, issue.code, issue.path) for issue in others)
+    ranks = list(SEVERITIES)
+    page = reverse("runs:page", args=[run_id])
+    found = []
+    for issue in sorted(issues, key=lambda issue: (ranks.index(issue.severity), issue.position))[:MOST_ISSUES]:
+        key = (issue.audit, issue.code, issue.path)
+        is_shared = left[key] > 0
+        left[key] -= 1
+        place = lines.find(issue.path) if lines else None
+        found.append(
+            IssueLine(
+                id=f"{prefix}-i{issue.position}",
+                severity=issue.severity,
+                title=name_issue(issue),
+                code=show_invisible(issue.code),
+                description=show_invisible(issue.description),
+                suggestions=tuple(show_invisible(str(suggestion)) for suggestion in issue.suggestions),
+                path=show_invisible(issue.path or ""),
+                place=place,
+                line_id=f"{prefix}-l{place.line}" if place else "",
+                url=f"{page}#{anchor_issue(row.step.index, row.number, issue.position)}",
+                is_shared=is_shared,
+            )
+        )
+    return tuple(found)
+
+
+def mark_lines(issues: Sequence[IssueLine]) -> dict[int, tuple[IssueMark, ...]]:
+    """Which lines issues point at, by their number."""
+    marks: dict[int, tuple[IssueMark, ...]] = {}
+    for issue in issues:
+        if issue.place:
+            mark = IssueMark(issue.severity, issue.title, issue.id)
+            marks[issue.place.line] = (*marks.get(issue.place.line, ()), mark)
+    return marks
