@@ -7,14 +7,19 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
 
 _Arguments = ParamSpec("_Arguments")
 _View = Callable[Concatenate[HttpRequest, _Arguments], HttpResponseBase]
+
+NOTHING_DONE = "You are not signed in any more, so nothing was done. Sign in, and send the form again."
 
 _WHAT = {
     "runs.view_run": "see runs",
@@ -27,7 +32,8 @@ _WHAT = {
 def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_Arguments]]:
     """Let in users who have ``permission``; others get a 403 page that names it, strangers the sign-in page.
 
-    After signing in they come back to the page they were on, also when only a part of it was asked for.
+    After signing in they come back to the page they were on, also when only a part of it was asked for, or when they
+    had sent a form: then a message says that nothing was done.
     """
 
     def decorate(view: _View[_Arguments]) -> _View[_Arguments]:
@@ -46,9 +52,40 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
     return decorate
 
 
+def require_sign_in(view: _View[_Arguments]) -> _View[_Arguments]:
+    """Let in whoever is signed in; strangers get the sign-in page, as with ``require_permission``."""
+
+    @never_cache
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            return _ask_to_sign_in(request)
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:
-    if request.headers.get("HX-Request") != "true":
-        return redirect_to_login(request.get_full_path())
-    page = urlsplit(request.headers.get("HX-Current-URL", ""))
-    path = page.path + (f"?{page.query}" if page.query else "")
-    return HttpResponseClientRedirect(redirect_to_login(path or "/").url)
+    is_sent = request.method not in ("GET", "HEAD")
+    if is_sent:
+        messages.warning(request, NOTHING_DONE)
+    if request.headers.get("HX-Request") == "true":
+        page = _read_path(request.headers.get("HX-Current-URL", ""))
+        return HttpResponseClientRedirect(redirect_to_login(page or "/").url)
+    return redirect_to_login(_find_form(request) if is_sent else request.get_full_path())
+
+
+def _find_form(request: HttpRequest) -> str:
+    """The page that a form was sent from; the list of runs where the browser doesn't say.
+
+    Many forms are sent to addresses that show nothing, and those that do would show the form without what was chosen.
+    """
+    sender = request.headers.get("Referer", "")
+    is_ours = url_has_allowed_host_and_scheme(sender, {request.get_host()}, require_https=request.is_secure())
+    return (_read_path(sender) if is_ours else "") or reverse("runs:list")
+
+
+def _read_path(address: str) -> str:
+    """An address without its host."""
+    page = urlsplit(address)
+    return page.path + (f"?{page.query}" if page.query else "")

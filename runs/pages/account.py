@@ -10,7 +10,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -18,11 +17,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from runs.models import ApiToken, BrowserSession
+from runs.pages.access import require_sign_in
 from runs.pages.figures import format_plural
 from runs.tokens import revoke_tokens
 from runs.trail.actions import TrailAction
@@ -45,10 +44,9 @@ class SessionRow:
     is_this: bool
 
 
-@never_cache
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
-@login_required
+@require_sign_in
 def show_account(request: HttpRequest) -> HttpResponse:
     """The account of whoever is signed in; a form that is sent changes the password, and signs out everywhere else."""
     user = _get_user(request)
@@ -73,7 +71,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
+@require_sign_in
 def end_sessions(request: HttpRequest) -> HttpResponse:
     """Sign out other browsers: that of ``session``, or all of them."""
     user = _get_user(request)

@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from flows.models import FlowVersion
-from runs.models import Run
+from runs.models import BrowserSession, Run
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow
 from tests.runs.pages.reading import run_address
@@ -60,6 +61,57 @@ def fill_form(page: Page) -> None:
     page.get_by_label("Draft").check()
     page.get_by_label("Avoid").fill("neon green\npurple")
     page.get_by_label("More").fill('{"deep": [1, {"a": null}]}')
+
+
+def list_kept(page: Page) -> list[str]:
+    """What this tab keeps of what was typed."""
+    page.wait_for_load_state()
+    names: list[str] = page.evaluate("Object.keys(sessionStorage)")
+    return [name for name in names if name.startswith("toolflow:typed:")]
+
+
+def sign_in_again(page: Page, name: str) -> None:
+    """Meet the sign-in page after the session has ended, and sign in."""
+    expect(page.get_by_role("status")).to_contain_text("You are not signed in any more, so nothing was done.")
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password").fill("secret")
+    page.get_by_role("button", name="Sign in").click()
+
+
+@pytest.mark.parametrize("view", ["Form", "JSON"])
+def test_what_was_typed_is_there_again_after_the_session_ended(admin_page: Page, view: str) -> None:
+    admin_page.goto(ADDRESS)
+    fill_form(admin_page)
+    admin_page.locator("#more summary").click()
+    admin_page.get_by_label("Labels").fill("pilot")
+    if view == "JSON":
+        tab(admin_page, "JSON")
+    BrowserSession.objects.all().delete()
+    admin_page.get_by_role("button", name="Start run").click()
+    assert list_kept(admin_page)
+    sign_in_again(admin_page, "ada")
+    expect(admin_page.get_by_label("Labels")).to_have_value("pilot")
+    expect(admin_page.get_by_label("Labels")).to_be_visible()
+    if view == "Form":
+        expect(admin_page.get_by_label("Draft")).to_be_checked()
+        expect(admin_page.get_by_label("Mood")).to_have_value('"calm"')
+    assert not Run.objects.exists()
+    admin_page.get_by_role("button", name="Start run").click()
+    expect(admin_page.locator("h1")).to_contain_text("Queued")
+    run = Run.objects.get()
+    assert (run.input, run.labels) == (INPUT, ["pilot"])
+    assert list_kept(admin_page) == []
+
+
+def test_what_was_typed_is_for_nobody_else(admin_page: Page) -> None:
+    User.objects.create_superuser("grace", password="secret")
+    admin_page.goto(ADDRESS)
+    fill_form(admin_page)
+    BrowserSession.objects.all().delete()
+    admin_page.get_by_role("button", name="Start run").click()
+    sign_in_again(admin_page, "grace")
+    expect(admin_page.get_by_label("Brand")).to_have_value("")
+    assert list_kept(admin_page) == []
 
 
 def test_what_was_typed_comes_along_from_the_form_to_json_and_back(admin_page: Page) -> None:

@@ -82,6 +82,7 @@ class TestErrorPages:
             ("403.html", "You may not do this"),
             ("403_csrf.html", "This form has expired"),
             ("404.html", "There is nothing here"),
+            ("405.html", "There is nothing to see here"),
             ("500.html", "ToolFlow failed"),
         ],
     )
