@@ -16,6 +16,7 @@ from flows.models import Flow
 from runs.figures.periods import Period, last_days, sum_by_slot
 from runs.figures.sums import RunSums
 from runs.models import DailyRuns, Run
+from runs.pages.figures import NOTHING, format_count
 from runs.pages.run_page import run_state
 from runs.pages.small_charts import Sparkline, plot_sparkline
 
@@ -34,8 +35,14 @@ class FlowRow:
     is_simulated: bool
     """There were no other runs."""
     spark: Sparkline | None
+    cells: tuple[str, ...]
+    """How many runs ended, day by day; empty where none did in the whole period."""
     last: Run | None
     last_state: str
+
+    @property
+    def title(self) -> str:
+        return self.flow.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,11 @@ class FlowList:
     earlier_url: str
     later_url: str
     now: datetime
+
+    @property
+    def counted(self) -> tuple[FlowRow, ...]:
+        """The flows of which runs ended in the period."""
+        return tuple(row for row in (*self.rows, *self.archived) if row.cells)
 
 
 def load_flow_list(query: Mapping[str, str], now: datetime) -> FlowList:
@@ -101,6 +113,7 @@ def _build_rows(flows: Sequence[Flow], period: Period) -> list[FlowRow]:
                 sums=RunSums.join(sums for _, sums in own) if own else None,
                 is_simulated=bool(own) and is_simulated,
                 spark=plot_sparkline([None if sums is None else sums.runs for sums in slots]) if own else None,
+                cells=tuple(NOTHING if sums is None else format_count(sums.runs) for sums in slots) if own else (),
                 last=run,
                 last_state=run_state(run) if run else "",
             )

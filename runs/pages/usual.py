@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from runs.figures.periods import Period, sum_by_slot
 from runs.figures.sums import RunSums
 from runs.figures.usual import FlowDay, Today, choose_period, compare_today, read_flow_days
+from runs.pages.figures import NOTHING, format_cost, format_count
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.small_charts import Sparkline, plot_sparkline
 
@@ -28,6 +29,8 @@ class FlowUse:
     spark: Sparkline
     is_by_cost: bool
     """The drawing shows cost; otherwise tokens, as no price is known."""
+    cells: tuple[str, ...]
+    """What is drawn, day by day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,15 @@ def _list_flows(rows: Sequence[FlowDay], period: Period, *, has_cost: bool) -> t
         spark = plot_sparkline(
             values, most=highest if is_by_cost else float(most_tokens), kind="value" if is_by_cost else "tokens"
         )
-        uses.append(FlowUse(name, title, total, spark, is_by_cost))
+        cells = tuple(_tell(sums, is_by_cost=is_by_cost) for sums in days)
+        uses.append(FlowUse(name, title, total, spark, is_by_cost, cells))
     return tuple(uses)
+
+
+def _tell(sums: RunSums | None, *, is_by_cost: bool) -> str:
+    if sums is None:
+        return NOTHING
+    return format_cost(sums.known_cost, sums.unpriced) if is_by_cost else f"{format_count(sums.total_tokens)} tokens"
 
 
 def _sum_of(rows: Sequence[FlowDay]) -> RunSums:

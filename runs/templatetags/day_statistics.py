@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from runs.figures.periods import Period
 from runs.pages import figures, shares
 from runs.pages.badges import SEVERITIES
 from runs.pages.day_charts import Frame
@@ -94,6 +95,28 @@ def day_rows(chart: Chart) -> SafeString:
         f"<td>{escape(row.note or figures.NOTHING)}</td></tr>"
         for row in chart.rows
     )
+    return mark_safe(html)  # noqa: S308  # what isn't written here is escaped
+
+
+class FlowDays(Protocol):
+    """What one flow came to, day by day."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def cells(self) -> tuple[str, ...]: ...
+
+
+@register.simple_tag
+def flow_days(period: Period, rows: Sequence[FlowDays]) -> SafeString:
+    """Head and rows of the table behind small drawings: a flow a row, a day a column."""
+    days = "".join(f'<th scope="col">{slot.first.day} {slot.first:%b}</th>' for slot in period.slots)
+    # Up to a hundred flows have thirty days each: their cells carry nothing but the number.
+    body = "".join(
+        f'<tr><th scope="row">{escape(row.title)}</th><td>{"</td><td>".join(map(escape, row.cells))}</td></tr>'
+        for row in rows
+    )
+    html = f'<thead><tr><th scope="col">Flow</th>{days}</tr></thead><tbody>{body}</tbody>'
     return mark_safe(html)  # noqa: S308  # what isn't written here is escaped
 
 

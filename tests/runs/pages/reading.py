@@ -39,6 +39,14 @@ def read_words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
+def read_table(page: str, caption: str) -> list[list[str]]:
+    """The cells of the table with that caption, row by row; its head is the first."""
+    table = page.partition(f"{caption}</caption>")[2].partition("</table>")[0]
+    return [
+        [read_words(cell) for cell in re.findall(r"<t[hd][ >].*?</t[hd]>", row)] for row in table.split("</tr>")[:-1]
+    ]
+
+
 def run_address(run: Run) -> str:
     return f"/runs/{run.pk}/"
 

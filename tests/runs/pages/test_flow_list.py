@@ -12,7 +12,7 @@ from runs.pages import flow_list
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.daily_rows import add_runs, day_ago
 from tests.runs.pages.history_builders import make_page_flow
-from tests.runs.pages.reading import count_queries, get_page, read_words, sign_in
+from tests.runs.pages.reading import count_queries, get_page, read_table, read_words, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -35,6 +35,21 @@ def test_each_flow_has_a_row_with_its_last_run_and_what_it_did_in_thirty_days(vi
     page = get_page(viewer, "/flows/")
     assert 'href="/flows/colour-theme/"' in page
     assert f'href="/runs/{run.pk}/"' in page
+
+
+def test_what_is_drawn_by_day_is_also_a_table(viewer: Client) -> None:
+    caption = "Runs by flow and day"
+    assert caption not in get_page(viewer, "/flows/")
+    version = make_version(make_page_flow())
+    make_version(make_page_flow(name="idle", title="Idle"))
+    add_runs(version, day_ago(2), succeeded=1_200)
+    add_runs(version, day_ago(0), failed=1)
+    head, *rows = read_table(get_page(viewer, "/flows/"), caption)
+    last = day_ago(0)
+    assert len(head) == 31 and head[-1] == f"{last.day} {last:%b}"
+    assert rows == [["Colour theme", *["—"] * 27, "1 200", "—", "1"]]
+    Flow.objects.filter(pk=version.flow_id).update(is_archived=True)
+    assert read_table(get_page(viewer, "/flows/"), caption)[1:] == rows
 
 
 def test_a_flow_that_never_ran_and_one_without_a_version_say_so(viewer: Client) -> None:

@@ -18,7 +18,7 @@ from runs.pages.usual import Usual, load_usual
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago
 from tests.runs.pages.history_builders import make_page_flow
-from tests.runs.pages.reading import HTMX, count_queries, get_page, read_words, sign_in
+from tests.runs.pages.reading import HTMX, count_queries, get_page, read_table, read_words, sign_in
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
@@ -179,6 +179,22 @@ class TestUsual:
             ("unpriced", False),
             ("other", True),
         ]
+
+    def test_what_is_drawn_by_flow_and_day_is_also_a_table(self, viewer: Client) -> None:
+        version = make_version(make_page_flow(title="<b>Tea</b>"))
+        make_run(version)
+        add_runs(version, day_ago(0), succeeded=1, cost="0.5")
+        add_runs(version, day_ago(13), succeeded=1, cost="1.25", unpriced=1)
+        add_runs(make_version(make_page_flow(name="other", title="Other")), day_ago(14), succeeded=12, unpriced=12)
+        page = get_page(viewer, "/")
+        table = read_table(page, "Cost or tokens by flow and day")
+        first, last = day_ago(14), day_ago(0)
+        assert table[0] == ["Flow", f"{first.day} {first:%b}", *table[0][2:15], f"{last.day} {last:%b}"]
+        assert table[1:] == [
+            ["<b>Tea</b>", "—", "≥ $1.25", *["—"] * 12, "$0.5000"],
+            ["Other", "1 200 tokens", *["—"] * 14],
+        ]
+        assert "<b>Tea" not in page
 
     def test_many_flows_are_added_up_beyond_the_first_few(self) -> None:
         for number in range(12):
