@@ -48,6 +48,13 @@ def assert_accessible(page: Page) -> None:
         assert [_describe(violation) for violation in found if violation["impact"] in GRAVE] == [], theme
 
 
+def assert_accessible_on_a_phone(page: Page) -> None:
+    """The same where the window is as narrow as a phone's: what is laid out otherwise there, boxes that scroll."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert_accessible(page)
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
 def _describe(violation: dict[str, Any]) -> str:
     places = "\n    ".join(f"{node['html'][:160]}  {node['failureSummary'][:200]}" for node in violation["nodes"][:5])
     return f"{violation['id']}: {violation['help']} ({len(violation['nodes'])} places)\n    {places}"
@@ -151,6 +158,8 @@ def test_pages_of_runs(admin_page: Page) -> None:
     for address in ("/runs/", run_address(run), "/workers/", "/runs/new/", "/runs/999/"):
         admin_page.goto(address)
         assert_accessible(admin_page)
+        if address in ("/runs/", run_address(run)):
+            assert_accessible_on_a_phone(admin_page)
     for name in Flow.objects.values_list("name", flat=True):
         admin_page.goto(reverse("runs:start", args=[name]))
         assert_accessible(admin_page)
@@ -165,6 +174,8 @@ def test_two_runs_beside_each_other(admin_page: Page) -> None:
         admin_page.goto(f"/runs/compare/{address}")
         open_all_folds(admin_page)
         assert_accessible(admin_page)
+        if "&b=" in address:
+            assert_accessible_on_a_phone(admin_page)
 
 
 def test_the_course_of_issues_and_what_the_model_was_told(admin_page: Page) -> None:
@@ -246,6 +257,8 @@ def test_overview_and_flows(admin_page: Page) -> None:
         admin_page.goto(address)
         open_all_folds(admin_page)
         assert_accessible(admin_page)
+        if address == "/flows/colour-theme/":
+            assert_accessible_on_a_phone(admin_page)
 
 
 def test_the_help_with_the_keys_of_a_run(admin_page: Page) -> None:

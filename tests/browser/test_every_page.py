@@ -1,4 +1,5 @@
-"""What holds for every page: nothing to complain about for the browser, and no wider than a phone's window."""
+"""What holds for every page: nothing to complain about for the browser, and no wider than a phone's window
+in either theme."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from flows.examples import load_examples
 from flows.models import Flow
 from runs.models import Attempt, Issue, Run
 from tests.browser.run_under_way import RunUnderWay
-from tests.browser.widths import assert_fits, open_all_folds
+from tests.browser.widths import assert_fits_in_both_themes, open_all_folds
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.pages.reading import run_address
@@ -37,10 +38,10 @@ def test_pages_of_runs_fit_a_phone(phone: Page, admin_page: Page) -> None:
     for address in (run_address(ended), running.address, run_address(queued)):
         phone.goto(address)
         open_all_folds(phone)
-        assert_fits(phone)
+        assert_fits_in_both_themes(phone)
     for address in ("/runs/", "/runs/?status=failed", f"{run_address(queued)}cancel/", "/runs/999/"):
         phone.goto(address)
-        assert_fits(phone)
+        assert_fits_in_both_themes(phone)
 
 
 def test_the_trail_and_ones_own_account_fit_a_phone(phone: Page, admin_page: Page) -> None:
@@ -48,33 +49,33 @@ def test_the_trail_and_ones_own_account_fit_a_phone(phone: Page, admin_page: Pag
     for address in ("/trail/", "/trail/?action=signed_in", "/account/"):
         phone.goto(address)
         expect(phone.locator("h1")).to_be_visible()
-        assert_fits(phone)
+        assert_fits_in_both_themes(phone)
 
 
 def test_starting_a_run_fits_a_phone(phone: Page, admin_page: Page) -> None:
     load_examples()
     phone.goto("/runs/new/")
-    assert_fits(phone)
+    assert_fits_in_both_themes(phone)
     for name in Flow.objects.values_list("name", flat=True):
         for view in ("?example=1", "?example=1&view=json"):
             phone.goto(f"/runs/new/{name}/{view}")
-            assert_fits(phone)
+            assert_fits_in_both_themes(phone)
     phone.goto("/runs/new/colour-theme/")
     phone.get_by_label("Brand").fill("x" * 500)
     phone.get_by_role("button", name="Start run").click()
     expect(phone.get_by_role("alert")).to_be_visible()
-    assert_fits(phone)
+    assert_fits_in_both_themes(phone)
 
 
 def test_signing_in_fits_a_phone(phone: Page) -> None:
     phone.goto("/runs/")
     expect(phone.get_by_role("heading", name="Sign in")).to_be_visible()
-    assert_fits(phone)
+    assert_fits_in_both_themes(phone)
     phone.get_by_label("User name").fill("nobody")
     phone.get_by_label("Password").fill("wrong")
     phone.get_by_role("button", name="Sign in").click()
     expect(phone.get_by_role("alert")).to_be_visible()
-    assert_fits(phone)
+    assert_fits_in_both_themes(phone)
 
 
 def test_the_history_in_the_admin_leaves_the_browser_nothing_to_complain_about(admin_page: Page) -> None:
