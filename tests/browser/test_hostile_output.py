@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from runs.models import Run
+from runs.models import BulkAction, Run, RunStatus
+from runs.tally import tally_ended_runs
 from tests.browser.widths import assert_fits, open_all_folds
 from tests.engine.builders import make_attempt, make_error, make_issue, make_step
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 from tests.runs.pages.reading import run_address
+from tests.runs.pages.test_webhooks import add_try, make_stored
 
 NAME = '<script>alert("script")</script><img src=x onerror=alert(1)>'
 """Short enough for names."""
@@ -51,23 +54,49 @@ def make_hostile_run() -> Run:
         make_attempt(1, 3, "invalid", output=None, raw_output=HOSTILE, **shared),
         make_attempt(1, 4, output={"text": RIGHT_TO_LEFT}, **shared),
         spec=spec,
+        status=RunStatus.FAILED,
         end_sentence=HOSTILE,
         input={HOSTILE: HOSTILE},
     )
 
 
+def make_hostile_bulk_action(run: Run) -> BulkAction:
+    """One that left out a run for a reason that quotes what others wrote."""
+    note = {"run": run.pk, "failed": True, "sentence": HOSTILE}
+    return BulkAction.objects.create(token="5eed" * 8, kind="run_again", newest=9, oldest=1, position=5, notes=[note])
+
+
 def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Page) -> None:
-    run = make_hostile_run()
+    run, other = make_hostile_run(), make_hostile_run()
+    while tally_ended_runs():
+        pass
+    delivery = make_stored(run, body=json.dumps({HOSTILE: HOSTILE}), try_count=1)
+    add_try(delivery, status=500, problem=HOSTILE, response=HOSTILE)
+    addresses = (
+        run_address(run),
+        "/runs/",
+        "/runs/?q=onerror",
+        "/",
+        "/flows/",
+        f"/flows/{run.flow.name}/",
+        f"/runs/compare/?a={run.pk}&b={other.pk}",
+        f"/runs/bulk/{make_hostile_bulk_action(run).pk}/",
+        f"/webhooks/{delivery.pk}/",
+        f"{run_address(run)}steps/1/attempts/1/request/",
+        "/runs/new/",
+    )
     admin_page.set_viewport_size({"width": 390, "height": 800})
     asked: set[str] = set()
     admin_page.on("request", lambda request: asked.add(request.url.rpartition("/")[2]))
-    for address in (run_address(run), "/runs/", f"{run_address(run)}steps/1/attempts/1/request/", "/runs/new/"):
+    for address in addresses:
         admin_page.goto(address)
         open_all_folds(admin_page)
         main = admin_page.locator("main")
         expect(main).to_contain_text(NAME)
         expect(main.locator("script, img, iframe, [style], [onerror], [hx-get='/runs/']")).to_have_count(0)
         expect(admin_page.locator("a[href^='javascript:' i]")).to_have_count(0)
+        if "q=" in address:
+            expect(main.locator("tr.excerpts mark").first).to_have_text("onerror")
         assert_fits(admin_page)
     assert "x" not in asked
 
