@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -113,9 +114,14 @@ def _trust(request: HttpRequest) -> None:
 
 
 def _trust_key(request: HttpRequest) -> str:
-    """Under which a session is kept as one that may see runs; empty without a session."""
+    """Under which a session is kept as one that may see runs; empty without a session.
+
+    The key of a session signs in whoever has it: the cache, which others may look into, gets a digest.
+    """
     session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
-    return f"toolflow:may-see-runs:{session}" if re.fullmatch(r"[0-9a-z]{8,64}", session) else ""
+    if not re.fullmatch(r"[0-9a-z]{8,64}", session):
+        return ""
+    return f"toolflow:may-see-runs:{hashlib.blake2b(session.encode(), digest_size=16).hexdigest()}"
 
 
 def _announce(page: RunPage) -> str:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import Run, RunStatus
 from runs.models.run import in_future
+from runs.pages import live
 from tests.engine.builders import make_attempt
 from tests.runs.builders import make_run, make_worker
 from tests.runs.pages.history_builders import begin_attempt, make_retried_run, make_stored_run
@@ -51,6 +52,16 @@ class TestLive:
         with CaptureQueriesContext(connection) as queries:
             assert self.poll(viewer, run, 3, "1.1") == (204, "")
         assert len(queries) == 1
+
+    def test_who_looks_into_the_cache_finds_no_key_of_a_session(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        kept: list[str] = []
+        monkeypatch.setattr(live.cache, "set", lambda name, *_: kept.append(name))
+        self.poll(viewer, run, 3, "1.1")
+        (name,) = kept
+        assert viewer.session.session_key and viewer.session.session_key not in name
 
     def test_what_is_shown_is_shown_only_to_who_may_see_it_now(self, viewer: Client) -> None:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
