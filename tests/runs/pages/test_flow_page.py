@@ -189,8 +189,11 @@ class TestWords:
         self, viewer: Client, version: FlowVersion
     ) -> None:
         fill(version)
-        note = "A link leads to the runs in which the audit fired in any step, by the day on which they were created."
-        assert note in read_plain(viewer)
+        created = "by the day on which they were created, in your time zone."
+        words = read_plain(viewer)
+        assert f"A link leads to the runs in which the audit fired in any step, {created}" in words
+        assert f"A link leads to runs {created}" in words
+        assert "Days are those of UTC" in words
 
 
 class TestLinks:
