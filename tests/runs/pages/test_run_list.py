@@ -219,10 +219,11 @@ class TestList:
         monkeypatch.setattr(finding, "FIRST_LOOK", 0)
         monkeypatch.setattr(finding, "LOOK_THROUGH", 0)
         version = make_version()
-        oldest = make_run(version, cost=2)
+        # Runs that wait for their next attempt: what was not begun has no cost, and is not looked through.
+        oldest = make_run(version, cost=2, attempt_count=1)
         for _ in range(3 * PAGE_SIZE):
-            make_run(version)
-        newest = make_run(version, cost=2)
+            make_run(version, attempt_count=1)
+        newest = make_run(version, cost=2, attempt_count=1)
         page = get_page(viewer, "/runs/?cost=1&status=queued")
         assert list_runs(page) == [newest.pk]
         (address,) = re.findall(r'href="([^"]+)">(?:(?!</a>).)*Look further', page, re.DOTALL)
