@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import tzinfo
 
-from asgiref.sync import sync_to_async
 from django.db import OperationalError
 from django.db.models.functions import Length
 from django.utils import timezone
 
 from runs.models import Run, RunExport, WorkState
 from runs.pages.export_files import ExportFile
+from runs.pages.part_stream import PartStream
 from runs.run_filters import RunFilters, find_runs
 
 logger = logging.getLogger(__name__)
@@ -32,14 +32,11 @@ NOTE_EVERY = 0.5
 """Seconds between notes of how far it is."""
 
 
-class RunStream:
-    """The bytes of one export; ``export`` is the row where it notes how far it is.
-
-    Served synchronously it is iterated; an asynchronous server iterates ``AsyncRunStream``. Whoever is done with it,
-    at its end or before, calls ``close``.
-    """
+class RunStream(PartStream):
+    """The bytes of one export; ``export`` is the row where it notes how far it is."""
 
     def __init__(self, file: ExportFile, filters: RunFilters, export: RunExport, *, has_attempts: bool) -> None:
+        self.head = file.head.encode()
         self._file = file
         self._filters = filters
         self._export = export
@@ -52,13 +49,6 @@ class RunStream:
         self._is_last = False
         self._has_ended = False
         self._noted_at = time.monotonic()
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._file.head:
-            yield self._file.head.encode()
-        while (part := self.read_part()) is not None:
-            if part:
-                yield part
 
     def read_part(self) -> bytes | None:
         """The next part, which may be empty; None at the end."""
@@ -134,23 +124,3 @@ class RunStream:
         if not self._has_ended:
             self._has_ended = True
             self._export.end(state, position=self._reached, written=self._written)
-
-
-class AsyncRunStream:
-    """A stream for an asynchronous server, read in the thread of its request."""
-
-    def __init__(self, stream: RunStream, file: ExportFile) -> None:
-        self._stream = stream
-        self._head = file.head.encode()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._head:
-            yield self._head
-        read_part = sync_to_async(self._stream.read_part)
-        while (part := await read_part()) is not None:
-            if part:
-                yield part
-
-    def close(self) -> None:
-        """What Django calls once the answer is sent, or its reader is gone."""
-        self._stream.close()

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
@@ -19,7 +18,8 @@ from runs.models import RunExport
 from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
-from runs.pages.export_stream import AsyncRunStream, RunStream
+from runs.pages.export_stream import RunStream
+from runs.pages.part_stream import send_file
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -66,12 +66,8 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
         leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
     file = _FORMATS[format](has_attempts)
     stream = RunStream(file, filters, export, has_attempts=has_attempts)
-    # A server of one kind would collect what is made for the other before it sends the first byte.
-    content = AsyncRunStream(stream, file) if isinstance(request, ASGIRequest) else stream
     name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
-    return StreamingHttpResponse(
-        content, content_type=file.content_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-    )
+    return send_file(request, stream, name=name, content_type=file.content_type)
 
 
 def _find_problem(parts: str, format: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -20,6 +20,7 @@ from runs.models import TrailEntry
 from runs.pages.access import require_permission
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
+from runs.pages.part_stream import PartStream, send_file
 from runs.pages.trail_query import KINDS, TrailQuery, load_page, read_trail_query, walk_entries
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -87,19 +88,28 @@ def export_trail(request: HttpRequest) -> HttpResponseBase:
     with transaction.atomic():
         leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
     name = f"toolflow-trail-{timezone.localdate().isoformat()}.csv"
-    return StreamingHttpResponse(
-        _write_file(query),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    return send_file(request, TrailStream(query), name=name, content_type="text/csv; charset=utf-8")
 
 
-def _write_file(query: TrailQuery) -> Iterator[str]:
-    yield ",".join(_HEAD) + "\r\n"
-    for entries in walk_entries(query, batch=BATCH, most=MOST_EXPORTED):
+class TrailStream(PartStream):
+    """The entries that match as CSV."""
+
+    head = (",".join(_HEAD) + "\r\n").encode()
+
+    def __init__(self, query: TrailQuery) -> None:
+        # Days are the viewer's, whose zone is active while a request is answered; this goes on after that.
+        self._time_zone = timezone.get_current_timezone()
+        self._batches = walk_entries(query, batch=BATCH, most=MOST_EXPORTED)
+
+    def read_part(self) -> bytes | None:
+        """The rows of the next batch."""
+        with timezone.override(self._time_zone):
+            entries = next(self._batches, None)
+        if entries is None:
+            return None
         part = io.StringIO()
         csv.writer(part).writerows(_list_cells(entry) for entry in entries)
-        yield part.getvalue()
+        return part.getvalue().encode()
 
 
 def _list_cells(entry: TrailEntry) -> list[Any]:

@@ -8,13 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
-from django.test import Client
+from django.db import connections
+from django.test import AsyncClient, Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runs.models import TrailEntry
+from runs.pages import trail
 from runs.pages.trail_query import PAGE_SIZE
 from tests.runs.builders import make_run
 from tests.runs.pages.reading import read_words
@@ -132,6 +135,38 @@ def test_the_file_holds_what_the_filters_find_and_no_formula(auditor: Client) ->
     assert rows[0]["details"] == '{"note":"=1+1"}'
     assert answer["Content-Disposition"].startswith('attachment; filename="toolflow-trail-')
     assert TrailEntry.objects.latest("pk").action == "trail_exported"
+
+
+def test_the_file_means_the_days_of_whoever_asks_as_the_list_does(auditor: Client) -> None:
+    # Still the 1st in Greenwich, and the 2nd in Auckland.
+    make_entries(1, at=datetime(2026, 3, 1, 12, tzinfo=UTC))
+    auditor.cookies["toolflow_time_zone"] = "Pacific/Auckland"
+    for day, count in (("2026-03-01", 0), ("2026-03-02", 1)):
+        query = f"action=run_started&from={day}&to={day}"
+        file: Any = auditor.get(f"/trail/export.csv?{query}")
+        assert len(list_labels(auditor.get(f"/trail/?{query}"))) == count
+        assert file.getvalue().count(b"run_started") == count
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_an_asynchronous_server_sends_the_first_entries_before_it_reads_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trail, "BATCH", 2)
+    await sync_to_async(make_entries)(1, object_label="Old", at=timezone.now() - timedelta(days=400))
+    await sync_to_async(make_entries)(4)
+    client = AsyncClient()
+    await client.aforce_login(await User.objects.acreate(username="root", is_superuser=True))
+    answer: Any = await client.get("/trail/export.csv?action=run_started")
+    parts = aiter(answer.streaming_content)
+    assert (await anext(parts)).startswith(b"at,actor,")
+    first = await anext(parts)
+    # What goes before it was read is not in the file.
+    await sync_to_async(call_command)("purge_trail", "--days=365")
+    rest = b"".join([part async for part in parts])
+    labels = [[row[7] for row in csv.reader(io.StringIO(part.decode()))] for part in (first, rest)]
+    assert labels == [["Flow #3", "Flow #2"], ["Flow #1", "Flow #0"]]
+    await sync_to_async(connections.close_all)()
 
 
 def test_a_file_for_filters_that_make_no_sense_is_refused(auditor: Client) -> None:
