@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import Error as DatabaseError
+from django.conf import settings
+from django.core.exceptions import (
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
+from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from django.utils.log import log_response
 from rest_framework import exceptions
@@ -151,8 +158,8 @@ def _translate(error: Exception) -> ApiProblem:
             return InvalidBody(error.problems)
         case Http404() | exceptions.NotFound():
             return _of_status(HTTPStatus.NOT_FOUND, "There is nothing here.")
-        case RequestDataTooBig():
-            return _of_status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large.")
+        case SuspiciousOperation():
+            return _translate_refusal(error)
         case exceptions.ValidationError():
             return InvalidBody(list(_flatten(error.detail, ())))
         case exceptions.Throttled():
@@ -165,10 +172,26 @@ def _translate(error: Exception) -> ApiProblem:
             return _of_status(HTTPStatus(error.status_code), str(error.detail), headers)
         case PermissionDenied():
             return _of_status(HTTPStatus.FORBIDDEN, str(error) or "You may not do that.")
-        case DatabaseError():
-            _log.error("The database refused.", exc_info=error)
+        case OperationalError() | InterfaceError():
+            # Others, such as a value that no column takes, are faults of ours: to ask again helps nobody.
+            _log.error("The database is not available.", exc_info=error)
             return _of_status(HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon.")
     return _of_status(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
+
+
+def _translate_refusal(error: SuspiciousOperation) -> ApiProblem:
+    """What Django itself refuses to read."""
+    match error:
+        case RequestDataTooBig():
+            sentence = "The body is too large."
+        case TooManyFieldsSent():
+            sentence = f"The query has more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} parameters."
+        case TooManyFilesSent():
+            sentence = f"The body has more than {settings.DATA_UPLOAD_MAX_NUMBER_FILES:,} files."
+        case _:
+            sentence = "ToolFlow can’t read this request: its headers or its address make no sense."
+            return _of_status(HTTPStatus.BAD_REQUEST, sentence)
+    return _of_status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
 
 
 _REFUSALS: Mapping[type[Exception], str] = {

@@ -19,7 +19,7 @@ PROBLEMS = {
     409: "What is asked for doesn’t fit what is: the detail says why.",
     411: "The body came in chunks, and this server needs a `Content-Length`.",
     412: "It has changed since it was read.",
-    413: "The body is too large.",
+    413: "The body is too large, or the query has too many parameters.",
     415: "The Content-Type header names nothing that can be read here.",
     422: "The body has mistakes: each is in `errors`, with a JSON pointer.",
     429: "Too many requests; `Retry-After` says in how many seconds to try again.",
@@ -64,8 +64,8 @@ class PageSerializer(serializers.Serializer[Any]):
 def problem_responses(*statuses: int) -> dict[int, OpenApiResponse]:
     """For ``extend_schema(responses=…)``: the problem document as the answer of each of ``statuses``.
 
-    400, 401, 403, 406, 429 and 503, and for methods with a body 413, 415 and 422, stand in the schema without being
-    named: every endpoint can answer them.
+    400, 401, 403, 406, 413, 429 and 503, and for methods with a body 411, 415 and 422, stand in the schema without
+    being named: every endpoint can answer them.
     """
     return {
         int(status): OpenApiResponse(ProblemSerializer, PROBLEMS.get(int(status), HTTPStatus(status).phrase))

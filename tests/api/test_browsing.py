@@ -6,7 +6,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import OperationalError
 from django.http import HttpResponse
 from django.test import Client
 
@@ -114,7 +114,7 @@ def test_a_fault_of_the_server_stays_json(window: Client, monkeypatch: pytest.Mo
     """A page needs the database for whoever is signed in; it may be what failed."""
 
     def fail(*args: Any, **kwargs: Any) -> None:
-        raise DatabaseError
+        raise OperationalError
 
     monkeypatch.setattr("runs.api.flows.FlowListView.get", fail)
     assert read_problem(open_address(window, "flows"))["status"] == 503

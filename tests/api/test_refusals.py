@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.core.exceptions import SuspiciousOperation
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
 from django.test import Client
 
 from runs.api.unstorable import MOST_PLACES
@@ -22,6 +24,16 @@ def read_parameters(answer: Any) -> dict[str, str]:
 
 def read_pointers(answer: Any) -> dict[str, str]:
     return {error["pointer"]: error["detail"] for error in read_problem(answer)["errors"]}
+
+
+def fail_with(error: Exception, viewer: Script, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is answered where reading flows raises that."""
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("runs.api.flows.FlowListView.get", fail)
+    return read_problem(viewer.get("flows"))
 
 
 class TestParameters:
@@ -49,6 +61,35 @@ class TestParameters:
         )
         answer: Any = viewer.get(f"runs?{query}")
         assert [run["id"] for run in answer.json()["items"]] == [queued.pk]
+
+
+class TestTooMuch:
+    def test_a_query_of_too_many_parameters_is_too_large(self, viewer: Script) -> None:
+        answer = viewer.get("runs?" + "a&" * 10_001)
+        problem = read_problem(answer)
+        assert (problem["status"], problem["type"]) == (413, "urn:toolflow:problem:too-large")
+        assert "more than 10,000 parameters" in problem["detail"]
+
+    def test_what_looks_like_an_attack_is_a_bad_request(self, viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert fail_with(SuspiciousOperation("../"), viewer, monkeypatch)["status"] == 400
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("error", "status"),
+        [
+            (OperationalError("gone"), 503),
+            (InterfaceError("closed"), 503),
+            (DataError("no such text"), 500),
+            (ProgrammingError("no such column"), 500),
+            (IntegrityError("twice"), 500),
+        ],
+    )
+    def test_only_a_database_that_is_away_is_worth_another_try(
+        self, viewer: Script, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+    ) -> None:
+        problem = fail_with(error, viewer, monkeypatch)
+        assert (problem["status"], "Try again soon" in problem["detail"]) == (status, status == 503)
 
 
 class TestHeaders:
