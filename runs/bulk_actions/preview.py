@@ -51,13 +51,13 @@ def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> BulkPreview:
 def preview_matching(kind: BulkKind, query: str, *, newest: int) -> BulkPreview:
     """What ``kind`` would do to all runs up to ``newest`` that match the filters of a list."""
     wanted = QueryDict(query, mutable=True)
-    if kind == BulkKind.CANCEL:
-        # Others have ended: looking among them may take long, and nothing would be done to them.
-        asked = read_filters(wanted)[0].statuses or _GOING_ON
-        statuses = [status for status in _GOING_ON if status in asked]
-        if not statuses:
-            return _sum_up([], is_exact=True, left_out=0)
-        wanted["status"] = ",".join(statuses)
+    # To others nothing would be done, and to look among those that have ended may take long.
+    possible = _GOING_ON if kind == BulkKind.CANCEL else tuple(ENDED)
+    asked = read_filters(wanted)[0].statuses or possible
+    statuses = [status for status in possible if status in asked]
+    if not statuses:
+        return _sum_up([], is_exact=True, left_out=0)
+    wanted["status"] = ",".join(statuses)
     filters, _ = read_filters(wanted)
     ids: list[int] = []
     before: int | None = newest + 1
