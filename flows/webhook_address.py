@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from yarl import URL
@@ -35,6 +36,12 @@ def find_problem(address: str) -> str:
     if port not in _LOW_PORTS and (port is None or port < _FIRST_FREE_PORT):
         return f"The port {port} is not one for webhooks: use 80, 443 or one above {_FIRST_FREE_PORT - 1}."
     return ""
+
+
+def hide_path(address: str) -> str:
+    """An address without what only its owner may know: whatever comes after the host is “…”."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
 
 
 def validate_address(address: str) -> None:

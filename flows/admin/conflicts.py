@@ -13,6 +13,7 @@ from django.contrib.contenttypes.models import ContentType
 from flows.engine.differences.spec_diff import Change, compare_specs
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
+from flows.webhook_address import hide_path
 
 if TYPE_CHECKING:
     from flows.admin.draft import FlowDraft
@@ -92,7 +93,10 @@ def list_limit_changes(form: EditedFlowForm) -> list[LimitChange]:
     for name in OPERATIONAL_FIELDS:
         if name in form.changed_data and name in form.cleaned_data:
             field = form.fields[name]
-            old, new = _describe(field, form.initial.get(name)), _describe(field, form.cleaned_data[name])
+            old, new = (_describe(field, value) for value in (form.initial.get(name), form.cleaned_data[name]))
+            if name == "webhook_url":
+                # Others read the log than may know where a webhook leads.
+                old, new = (hide_path(value) if value != "none" else value for value in (old, new))
             changes.append(LimitChange(str(field.label), old, new))
     return changes
 

@@ -117,6 +117,13 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
                 return None
         return flow
 
+    def get_fieldsets(self, request: HttpRequest, obj: Flow | None = None) -> Any:
+        """The parts of the page; that of the webhook is for those who may start runs, as in the API."""
+        parts = super().get_fieldsets(request, obj)
+        # Whoever may give runs an address may know those that others gave; they may hold a key.
+        may_know = request.user.has_perm("runs.add_run")
+        return parts if may_know else [part for part in parts if "webhook_url" not in part[1]["fields"]]
+
     @admin.display(description="Live version", ordering="live_version__number")
     def live(self, flow: Flow) -> int | None:
         """The number of the version that new runs use."""

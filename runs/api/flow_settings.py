@@ -16,6 +16,7 @@ from flows.engine.errors import Problem
 from flows.forms import OPERATIONAL_FIELDS, FlowForm
 from flows.models import Flow
 from flows.publishing import raise_revision
+from flows.webhook_address import hide_path
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_reading import find_user
 from runs.api.flow_settings_schema import ChangedSettingsSerializer, FlowSettingsSerializer
@@ -26,7 +27,6 @@ from runs.api.run_links import RunLinks
 from runs.api.schema_parts import problem_responses
 from runs.api.view import ApiView
 from runs.documents.attempt_document import write_amount
-from runs.documents.run_summary import hide_path
 from runs.retention.policy import read_policy
 
 
@@ -103,7 +103,7 @@ def _change(flow: Flow, values: dict[str, Any], user_id: int) -> None:
             [Problem(f"/{name}", str(one)) for name, sentences in form.errors.items() for one in sentences]
         )
     changes = [
-        f"{name} {_tell(before[name])} → {_tell(getattr(flow, name))}"
+        f"{name} {_tell(name, before[name])} → {_tell(name, getattr(flow, name))}"
         for name in OPERATIONAL_FIELDS
         if getattr(flow, name) != before[name]
     ]
@@ -116,8 +116,11 @@ def _change(flow: Flow, values: dict[str, Any], user_id: int) -> None:
     LogEntry.objects.log_actions(user_id, [flow], CHANGE, said, single_object=True)
 
 
-def _tell(value: Any) -> str:
-    return "none" if value in (None, "") else str(value)
+def _tell(name: str, value: Any) -> str:
+    if value in (None, ""):
+        return "none"
+    # Others read the log than may know where a webhook leads.
+    return hide_path(value) if name == "webhook_url" else str(value)
 
 
 def _describe(flow: Flow, request: Request) -> dict[str, Any]:

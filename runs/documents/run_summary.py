@@ -6,11 +6,11 @@ from collections import namedtuple
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.contrib.auth import get_user_model
 from django.db.models import F, QuerySet
 
+from flows.webhook_address import hide_path
 from runs.documents.attempt_document import measure_seconds, write_amount, write_time
 from runs.models import Priority, Run
 from runs.prepared_select import PreparedSelect
@@ -62,12 +62,6 @@ _SUMMARY = (
 
 _MOST = (1, 50, 200)
 """How many runs the statements are for that are built once: one, as many as a page has by default, and at most."""
-
-
-def hide_path(address: str) -> str:
-    """An address without what only its owner may know: whatever comes after the host is “…”."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
 
 
 def load_run_rows(run_ids: Collection[int], *, has_input: bool = True) -> list[Any]:

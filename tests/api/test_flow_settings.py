@@ -96,6 +96,19 @@ def test_history_and_trail_tell_of_a_change(editor: Script) -> None:
     assert TrailEntry.objects.get(action="flow_changed").actor_name == "editor"
 
 
+def test_the_log_of_changes_tells_whose_webhook_it_is_and_no_more(editor: Script) -> None:
+    """Everybody of the staff who may see flows reads it, also who may not see where a webhook leads."""
+    change(editor, webhook_url=ADDRESS)
+    change(editor, webhook_url="https://example.com/key/2")
+    change(editor, webhook_url=None)
+    told = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
+    assert list(told) == [
+        "Changed through the API: webhook_url none → https://hooks.example.com/….",
+        "Changed through the API: webhook_url https://hooks.example.com/… → https://example.com/….",
+        "Changed through the API: webhook_url https://example.com/… → none.",
+    ]
+
+
 def test_what_changes_nothing_leaves_no_trace(editor: Script) -> None:
     change(editor, max_runs_in_flight=3)
     revision = Flow.objects.get().revision

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from tests.engine.builders import make_flow
-from tests.flows.editor_page import open_flow
+from tests.flows.editor_page import EditorPage, open_flow
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -42,6 +44,43 @@ def test_what_can_not_be_told_anything_is_refused_beside_the_field(editor: Clien
     errors = page.save_in_vain()
     assert any(words in message for message in errors["webhook_url"]), errors
     assert Flow.objects.get().webhook_url == ""
+
+
+def test_the_log_tells_whose_it_is_and_no_more(editor: Client) -> None:
+    page = open_flow(editor)
+    page.fill(webhook_url=URL)
+    page.save()
+    (message,) = LogEntry.objects.values_list("change_message", flat=True)
+    assert message == "Changed limits: Webhook address none → https://hooks.example.com/…."
+
+
+@pytest.mark.parametrize(("codename", "is_shown"), [("view_run", False), ("add_run", True)])
+@pytest.mark.parametrize("flows", ["view_flow", "change_flow"])
+def test_only_who_may_start_runs_is_shown_it(editor: Client, flows: str, codename: str, is_shown: bool) -> None:
+    url = open_flow(editor).url
+    Flow.objects.update(webhook_url=URL)
+    user = User.objects.create_user("vera", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=[flows, codename]))
+    browser = Client()
+    browser.force_login(user)
+    page = browser.get(url).content.decode()
+    assert ("hooks.example.com" in page) == is_shown
+    assert "Budget of all runs" in page
+
+
+def test_who_is_not_shown_it_leaves_it_as_it_is(editor: Client) -> None:
+    url = open_flow(editor).url
+    Flow.objects.update(webhook_url=URL)
+    user = User.objects.create_user("vera", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="change_flow"))
+    browser = Client()
+    browser.force_login(user)
+    page = EditorPage(browser, url)
+    page.fill(max_runs_in_flight=3)
+    page.fields["webhook_url"] = "https://example.com/other"
+    page.save()
+    flow = Flow.objects.get()
+    assert (flow.webhook_url, flow.max_runs_in_flight) == (URL, 3)
 
 
 def test_files_neither_hold_it_nor_change_it() -> None:
