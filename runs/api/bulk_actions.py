@@ -235,7 +235,7 @@ def _describe(action: BulkAction, request: Request) -> dict[str, Any]:
     return {
         "id": action.pk,
         "kind": action.kind,
-        "state": action.state,
+        "status": action.state,
         "problem": action.problem or None,
         "run_count": None if action.run_ids is None else len(action.run_ids),
         "filters": write_filters(action.query) if action.run_ids is None else None,
@@ -246,7 +246,7 @@ def _describe(action: BulkAction, request: Request) -> dict[str, Any]:
         "done": action.done,
         "skipped": action.skipped,
         "failed": action.failed,
-        "asked_by": action.asked_by.get_username() if action.asked_by else None,
+        "started_by": action.asked_by.get_username() if action.asked_by else None,
         "created_at": action.created_at,
         "started_at": action.started_at,
         "ended_at": action.ended_at,
@@ -257,7 +257,8 @@ def _describe(action: BulkAction, request: Request) -> dict[str, Any]:
 
 
 def _describe_whole(action: BulkAction, request: Request) -> dict[str, Any]:
-    return {**_describe(action, request), "notes": action.notes}
+    notes = [{"run": note["run"], "is_failure": note["failed"], "sentence": note["sentence"]} for note in action.notes]
+    return {**_describe(action, request), "notes": notes}
 
 
 urls: list[URLPattern] = [

@@ -159,7 +159,7 @@ class BulkNoteSerializer(serializers.Serializer[Any]):
     """Why a run was left out."""
 
     run = serializers.IntegerField(help_text="The number of the run.")
-    failed = serializers.BooleanField(help_text="Whether it was not possible; else there was nothing to do.")
+    is_failure = serializers.BooleanField(help_text="Whether it was not possible; else there was nothing to do.")
     sentence = serializers.CharField(help_text="Why.")
 
 
@@ -168,7 +168,7 @@ class BulkActionSerializer(serializers.Serializer[Any]):
 
     id = serializers.IntegerField(min_value=1, help_text="The number of the bulk action.")
     kind = serializers.ChoiceField(list(BulkKind.values), help_text="What is done to the runs.")
-    state = serializers.ChoiceField(
+    status = serializers.ChoiceField(
         list(WorkState.values), help_text="`waiting` and `working` go on; `stopped` is what somebody wanted."
     )
     problem = serializers.CharField(allow_null=True, help_text="Why it failed, in a sentence.")
@@ -189,7 +189,7 @@ class BulkActionSerializer(serializers.Serializer[Any]):
     done = serializers.IntegerField(min_value=0, help_text="Runs to which it was done.")
     skipped = serializers.IntegerField(min_value=0, help_text="Runs where there was nothing to do.")
     failed = serializers.IntegerField(min_value=0, help_text="Runs where it was not possible.")
-    asked_by = serializers.CharField(allow_null=True, help_text="The user who asked for it.")
+    started_by = serializers.CharField(allow_null=True, help_text="The user who asked for it.")
     created_at = serializers.DateTimeField(help_text="UTC.")
     started_at = serializers.DateTimeField(allow_null=True, help_text="UTC; null until the first batch is done.")
     ended_at = serializers.DateTimeField(allow_null=True, help_text="UTC; null while it goes on.")

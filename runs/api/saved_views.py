@@ -53,7 +53,7 @@ class NewViewSerializer(StrictSerializer):
 
     name = TextField(min_length=1, max_length=LONGEST_NAME, help_text="What it is called; each of your names once.")
     filters = FiltersField(help_text="The filters, those of `listRuns`; at least one.")
-    shared = FlagField(
+    is_shared = FlagField(
         required=False,
         help_text="Whether everybody who may see runs sees it; takes the permission to change runs. Not, if it is "
         "left out.",
@@ -78,8 +78,8 @@ class SavedViewSerializer(serializers.Serializer[Any]):
 
     id = serializers.IntegerField(min_value=1, help_text="The number of the view.")
     name = serializers.CharField(help_text="What it is called.")
-    owner = serializers.CharField(help_text="The user who keeps it; nobody else can delete it.")
-    shared = serializers.BooleanField(help_text="Whether everybody who may see runs sees it.")
+    created_by = serializers.CharField(help_text="The user who keeps it; nobody else can delete it.")
+    is_shared = serializers.BooleanField(help_text="Whether everybody who may see runs sees it.")
     filters = WrittenFiltersField(help_text="The filters.")
     created_at = serializers.DateTimeField(help_text="UTC.")
     url = serializers.URLField(help_text="Where it is read.")
@@ -133,7 +133,7 @@ class SavedViewList(ApiView):
     def post(self, request: Request) -> HttpResponseBase:
         """Save a view."""
         body = read_body(NewViewSerializer, request)
-        is_shared = body.get("shared", False)
+        is_shared = body.get("is_shared", False)
         if is_shared and not request.user.has_perm(CANCEL_RUNS.permission):
             raise PermissionDenied(f"To share a view takes the permission “{CANCEL_RUNS.permission}”.")
         user = find_user(request)
@@ -197,8 +197,8 @@ def _describe(view: SavedView, request: Request) -> dict[str, Any]:
     return {
         "id": view.pk,
         "name": view.name,
-        "owner": view.owner.get_username(),
-        "shared": view.is_shared,
+        "created_by": view.owner.get_username(),
+        "is_shared": view.is_shared,
         "filters": write_filters(view.query),
         "created_at": view.created_at,
         "url": request.build_absolute_uri(reverse("api:saved-view", args=[view.pk])),

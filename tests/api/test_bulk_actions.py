@@ -53,7 +53,7 @@ class TestCancelling:
         assert "Retry-After" not in answer
         expected = {
             "kind": "cancel",
-            "state": "done",
+            "status": "done",
             "problem": None,
             "run_count": 2,
             "filters": None,
@@ -64,10 +64,10 @@ class TestCancelling:
             "done": 1,
             "skipped": 1,
             "failed": 0,
-            "asked_by": "operator",
+            "started_by": "operator",
             "page_url": f"http://testserver/runs/bulk/{document['id']}/",
             "started_runs_url": None,
-            "notes": [{"run": ended, "failed": False, "sentence": "It had ended already."}],
+            "notes": [{"run": ended, "is_failure": False, "sentence": "It had ended already."}],
         }
         assert {name: document[name] for name in expected} == expected
         assert read(operator, answer["Location"]) == document
@@ -101,7 +101,7 @@ class TestRunningAgain:
         make_runs(30, RunStatus.FAILED)
         answer: Any = operator.post("bulk-actions", {"kind": "run_again", "filters": {}})
         document = answer.json()
-        assert (document["state"], document["done"], answer["Retry-After"]) == ("working", 25, "1")
+        assert (document["status"], document["done"], answer["Retry-After"]) == ("working", 25, "1")
         now: Any = operator.get(answer["Location"])
         assert (now.json()["percent"], now["Retry-After"]) == (document["percent"], "1")
 
@@ -113,17 +113,34 @@ class TestPreview:
         found = ask(operator, 200, "bulk-actions/preview", kind="run_again", filters={"flow": "colour-theme"})
         assert found == {
             "kind": "run_again",
-            "count": 4,
+            "count": 3,
             "is_exact": True,
             "left_out": 0,
             "newest": runs[-1] + 1,
             "cost": found["cost"],
             "unpriced": 0,
             "simulated": 0,
-            "examples": [runs[-1] + 1, *reversed(runs)],
+            "examples": [*reversed(runs)],
         }
         assert float(found["cost"]) == 0.75
         assert not BulkAction.objects.exists() and Run.objects.count() == 4
+
+    @pytest.mark.parametrize(
+        ("kind", "statuses", "count"),
+        [
+            ("run_again", ["queued", "failed"], 2),
+            ("run_again", ["queued"], 0),
+            ("cancel", ["queued", "failed"], 1),
+            ("cancel", ["failed"], 0),
+        ],
+    )
+    def test_runs_to_which_nothing_will_be_done_are_not_counted(
+        self, operator: Script, kind: str, statuses: list[str], count: int
+    ) -> None:
+        make_runs(2, RunStatus.FAILED)
+        make_runs(1)
+        found = ask(operator, 200, "bulk-actions/preview", kind=kind, filters={"status": statuses})
+        assert (found["count"], found["is_exact"], len(found["examples"])) == (count, True, count)
 
     def test_of_chosen_runs_it_says_how_many_nothing_will_be_done_to(self, operator: Script) -> None:
         queued, other = make_runs(2)
@@ -193,7 +210,7 @@ class TestFollowing:
     def test_one_that_is_at_work_can_be_stopped_once(self, operator: Script) -> None:
         action = make_bulk_action(state=WorkState.WORKING, done=3)
         answer: Any = operator.post(f"bulk-actions/{action.pk}/stop")
-        assert (answer.status_code, answer.json()["state"], answer.json()["done"]) == (200, "stopped", 3)
+        assert (answer.status_code, answer.json()["status"], answer.json()["done"]) == (200, "stopped", 3)
         assert TrailEntry.objects.get(action="bulk_stopped").actor_name == "operator"
         problem = read_problem(operator.post(f"bulk-actions/{action.pk}/stop"))
         assert (problem["status"], problem["type"]) == (409, "urn:toolflow:problem:bulk-action-ended")

@@ -36,7 +36,7 @@ def test_filters_are_kept_under_a_name_and_lead_to_their_runs(viewer: Script) ->
     document = answer.json()
     assert (answer.status_code, answer["Location"]) == (201, document["url"])
     assert read(viewer, document["url"]) == document
-    assert (document["name"], document["owner"], document["shared"]) == ("Failed ones", "viewer", False)
+    assert (document["name"], document["created_by"], document["is_shared"]) == ("Failed ones", "viewer", False)
     assert document["filters"] == {"status": ["failed", "errored"]}
     assert [run["id"] for run in read(viewer, document["runs_url"])["items"]] == [failed.pk]
     assert document["page_url"] == "http://testserver/runs/?status=failed%2Cerrored"
@@ -52,7 +52,7 @@ def test_the_list_has_one_s_own_and_what_others_share(
     settle(viewer)
     with django_assert_num_queries(SIGN_IN_QUERIES + 1):
         items = read(viewer, "saved-views")["items"]
-    assert [(item["id"], item["owner"]) for item in items] == [(own, "viewer"), (shared.pk, "olga")]
+    assert [(item["id"], item["created_by"]) for item in items] == [(own, "viewer"), (shared.pk, "olga")]
     assert viewer.get(f"saved-views/{hidden.pk}").status_code == 404
 
 
@@ -73,7 +73,7 @@ def test_one_deletes_one_s_own_only(viewer: Script) -> None:
         ({"name": " "}, {"/name"}),
         ({"name": "x" * 61}, {"/name"}),
         ({"name": "a\u202eb"}, {"/name"}),
-        ({"name": 7, "shared": "yes"}, {"/name", "/shared"}),
+        ({"name": 7, "is_shared": "yes"}, {"/name", "/is_shared"}),
         ({"filters": {}}, {"/filters"}),
         ({"filters": {"flow": "nowhere"}}, {"/filters/flow"}),
         ({"colour": "red"}, {"/colour"}),
@@ -93,9 +93,9 @@ def test_a_name_is_given_once_and_so_many_are_kept(viewer: Script, monkeypatch: 
 
 
 def test_sharing_takes_the_permission_to_change_runs(viewer: Script, operator: Script) -> None:
-    assert read_problem(save(viewer, shared=True))["status"] == 403
-    assert save(operator, shared=True).json()["shared"] is True
-    assert [item["owner"] for item in read(viewer, "saved-views")["items"]] == ["operator"]
+    assert read_problem(save(viewer, is_shared=True))["status"] == 403
+    assert save(operator, is_shared=True).json()["is_shared"] is True
+    assert [item["created_by"] for item in read(viewer, "saved-views")["items"]] == ["operator"]
 
 
 def test_a_token_that_only_reads_keeps_none(groups: None) -> None:
