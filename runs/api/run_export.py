@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils import timezone
@@ -26,7 +25,8 @@ from runs.api.view import ApiView
 from runs.bulk_actions.run_range import find_range
 from runs.models import RunExport
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
-from runs.pages.export_stream import AsyncRunStream, RunStream
+from runs.pages.export_stream import RunStream
+from runs.pages.part_stream import send_file
 from runs.run_filters import RunFilters
 from runs.run_filters.filters import PARAMETERS
 from runs.trail.actions import TrailAction
@@ -103,15 +103,12 @@ class RunExportView(ApiView):
             raise InvalidQuery(problems)
         file: ExportFile = CsvFile() if format == CSV else JsonLinesFile(has_attempts=has_attempts)
         name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         if request.method == "HEAD":
+            headers = {"Content-Disposition": f'attachment; filename="{name}"'}
             return HttpResponse(content_type=file.content_type, headers=headers)
         export = _begin(request, filters, format, has_attempts=has_attempts)
         stream = RunStream(file, filters, export, has_attempts=has_attempts)
-        # A server of one kind would collect what is made for the other before it sends the first byte.
-        is_asgi = isinstance(request._request, ASGIRequest)
-        content: Any = AsyncRunStream(stream, file) if is_asgi else stream
-        return StreamingHttpResponse(content, content_type=file.content_type, headers=headers)
+        return send_file(request._request, stream, name=name, content_type=file.content_type)
 
 
 def _begin(request: Request, filters: RunFilters, format: str, *, has_attempts: bool) -> RunExport:

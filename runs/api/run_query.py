@@ -11,7 +11,7 @@ from django.http import QueryDict
 from flows.engine.errors import Problem
 from flows.engine.issues import Severity
 from runs import run_filters
-from runs.api.paging import shorten
+from runs.api.paging import NUMBERS, shorten
 from runs.api.problems import InvalidQuery
 from runs.documents import Shown
 from runs.run_filters import RunFilters
@@ -86,12 +86,13 @@ def find_choices(query: QueryDict, name: str, choices: Collection[str], problems
 
 
 def find_text(query: QueryDict, name: str, problems: list[Problem]) -> str:
-    """The text of a parameter, empty if it isn’t given."""
+    """The text of a parameter, empty if it isn’t given, or is none that a database can be asked for."""
     text = query.get(name, "")
     if name in query and not text:
         problems.append(_describe_empty(name))
     elif "\x00" in text or len(text) > LONGEST_TEXT:
         problems.append(Problem(name, f"“{name}” takes a text of up to {LONGEST_TEXT} characters that can be stored."))
+        return ""
     return text
 
 
@@ -104,6 +105,17 @@ def find_number(query: QueryDict, name: str, problems: list[Problem]) -> int | N
         problems.append(Problem(name, f"“{shorten(text)}” is not a whole number from 1 to 999999999."))
         return None
     return int(text)
+
+
+def find_row(query: QueryDict, name: str, problems: list[Problem]) -> int | None:
+    """The number of a row that a parameter has; None if it isn’t given. One that no row can have is none’s."""
+    if name not in query:
+        return None
+    try:
+        return NUMBERS.read(query.get(name, ""))
+    except ValueError as error:
+        problems.append(Problem(name, str(error)))
+        return None
 
 
 def _describe_empty(name: str) -> Problem:

@@ -13,7 +13,8 @@ from rest_framework.response import Response
 
 from runs.api import run_issues, run_steps, run_usage
 from runs.api.access import SEE_RUNS, START_RUNS, Need
-from runs.api.paging import LARGEST_NUMBER, NUMBERS, PAGING, Page, Paging, Turn, answer_page, find_paging
+from runs.api.looking import cut_found
+from runs.api.paging import NUMBERS, PAGING, answer_page, find_paging
 from runs.api.problems import InvalidQuery
 from runs.api.run_actions import CreateRun
 from runs.api.run_links import RunLinks
@@ -24,7 +25,7 @@ from runs.api.runs_schema import RunPageSerializer, RunSerializer
 from runs.api.schema_parts import PAGE_PARAMETERS, problem_responses
 from runs.api.view import ApiView
 from runs.documents import RunDocuments, build_summary, load_run_rows
-from runs.run_filters import FoundRuns, find_runs
+from runs.run_filters import find_runs
 from runs.run_filters.filters import PARAMETERS
 
 
@@ -54,31 +55,12 @@ class RunList(CreateRun, ApiView):
             raise InvalidQuery([*problems, *paging_problems])
         # One more than the page holds tells whether there is another.
         found = find_runs(filters, before=paging.before, after=paging.after, limit=paging.limit + 1)
-        page = _cut_page(found, paging)
+        page = cut_found(found.ids, found.looked_to, paging)
         links = RunLinks(request)
         rows = load_run_rows(page.rows, has_input=False)
         return answer_page(
             request, page, [links.complete_run(build_summary(row, has_address=links.has_address)) for row in rows]
         )
-
-
-def _cut_page(found: FoundRuns, paging: Paging[int]) -> Page[int]:
-    """The page that the numbers of runs make, which were found one more than it holds, or up to where looking ended."""
-    is_backward = paging.after is not None
-    is_full = len(found.ids) > paging.limit
-    ids = found.ids[-paging.limit :] if is_backward else found.ids[: paging.limit]
-    onward: Turn | None = None
-    if is_full or found.looked_to is not None:
-        last = ids[0 if is_backward else -1] if is_full else found.looked_to
-        onward = {"after" if is_backward else "before": str(last)}
-    if paging.after is not None:
-        back = ids[-1] if ids else min(paging.after + 1, LARGEST_NUMBER)
-        return Page(ids, next={"before": str(back)}, previous=onward)
-    if paging.before is None:
-        return Page(ids, next=onward, previous=None)
-    back = ids[0] if ids else paging.before - 1
-    # Before run 1 there is nothing; the newest runs are what leads to all others.
-    return Page(ids, next=onward, previous={"after": str(back)} if back else {})
 
 
 class RunDetail(RunPart):

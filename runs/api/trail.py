@@ -15,10 +15,12 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from runs.api.access import SEE_TRAIL, Need
-from runs.api.paging import NUMBERS, PAGING, answer_page, find_paging, read_page, shorten
+from runs.api.looking import STOPS_EARLY
+from runs.api.paging import NUMBERS, PAGING, answer_page, find_paging, shorten
 from runs.api.problems import InvalidQuery
 from runs.api.run_query import find_choice, find_choices, find_text
 from runs.api.schema_parts import LIMIT, PageSerializer
+from runs.api.trail_reading import TrailFilters, read_trail_page
 from runs.api.view import ApiView
 from runs.models import TrailEntry
 from runs.trail.actions import TrailAction
@@ -60,7 +62,7 @@ class TrailEntrySerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Who did it; null for a command, and for somebody unknown who failed to sign in."
     )
     token = serializers.CharField(allow_null=True, help_text="The name of the API token, if one was used.")
-    address = serializers.CharField(allow_null=True, help_text="Where the request came from; null if it was none.")
+    ip_address = serializers.CharField(allow_null=True, help_text="Where the request came from; null if it was none.")
     action = serializers.CharField(help_text="What was done: one of those of the parameter `action`, or a later one.")
     object_kind = serializers.CharField(allow_null=True, help_text="To what it was done: `flow`, `run`.")
     object_id = serializers.CharField(allow_null=True, help_text="The number of that.")
@@ -88,7 +90,7 @@ class TrailView(ApiView):
         summary="Read who did what",
         description="Sign-ins, changes of flows, users, tokens and limits, runs that were started or cancelled, "
         "exports: the newest first. It takes the permission to see the trail, which administrators have. To read on "
-        "from where a script stopped, ask with `after` and the number of the last entry that it has.",
+        "from where a script stopped, ask with `after` and the number of the last entry that it has. " + STOPS_EARLY,
         parameters=_PARAMETERS,
         responses={200: OpenApiResponse(TrailPageSerializer, "A page of entries.")},
     )
@@ -96,35 +98,31 @@ class TrailView(ApiView):
         """A page of entries."""
         query = request.query_params
         paging, problems = find_paging(query, NUMBERS)
-        conditions = _find_conditions(query, problems)
+        filters = _find_filters(query, problems)
         if problems:
             raise InvalidQuery(problems)
-        rows = TrailEntry.objects.filter(**conditions)
-        page = read_page(rows, paging, column="pk", key_of=lambda row: row.pk, is_descending=True)
+        page = read_trail_page(filters, paging)
         return answer_page(request, page, [_describe(entry) for entry in page.rows])
 
 
-def _find_conditions(query: QueryDict, problems: list[Problem]) -> dict[str, Any]:
-    conditions: dict[str, Any] = {}
-    if actor := find_text(query, "actor", problems):
-        conditions["actor_name"] = actor
-    if actions := find_choices(query, "action", TrailAction.values, problems):
-        conditions["action__in"] = actions
+def _find_filters(query: QueryDict, problems: list[Problem]) -> TrailFilters:
+    actor = find_text(query, "actor", problems)
+    actions = find_choices(query, "action", TrailAction.values, problems)
     kind = find_choice(query, "kind", KINDS, "", problems) if "kind" in query else ""
-    if kind:
-        conditions["object_kind"] = kind
-    if key := find_text(query, "id", problems):
-        conditions["object_id"] = key
-        if "kind" not in query:
-            problems.append(Problem("id", "Numbers are those of a kind of thing: give “kind” too, such as kind=run."))
+    key = find_text(query, "id", problems)
+    if key and "kind" not in query:
+        problems.append(Problem("id", "Numbers are those of a kind of thing: give “kind” too, such as kind=run."))
     first, last = (_find_day(query, name, problems) for name in ("from", "to"))
-    if first is not None:
-        conditions["at__gte"] = _begin(first)
-    if last is not None:
-        conditions["at__lt"] = _begin(last + timedelta(days=1))
     if first is not None and last is not None and first > last:
         problems.append(Problem("to", f"No day is after {first} and before {last}: the first day comes first."))
-    return conditions
+    return TrailFilters(
+        actor=actor,
+        actions=frozenset(actions),
+        kind=kind,
+        object_id=key,
+        since=None if first is None else _begin(first),
+        until=None if last is None else _begin(last + timedelta(days=1)),
+    )
 
 
 def _find_day(query: QueryDict, name: str, problems: list[Problem]) -> date | None:
@@ -151,7 +149,7 @@ def _describe(entry: TrailEntry) -> dict[str, Any]:
         "at": entry.at,
         "actor": entry.actor_name or None,
         "token": entry.token_name or None,
-        "address": entry.address or None,
+        "ip_address": entry.address or None,
         "action": entry.action,
         "object_kind": entry.object_kind or None,
         "object_id": entry.object_id or None,

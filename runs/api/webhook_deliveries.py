@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
@@ -19,14 +20,26 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.models import Flow
+from flows.webhook_address import hide_path
 from runs.api.access import CHANGE_AND_SEE_RUNS, SEE_RUNS, Need
 from runs.api.idempotency import idempotent
-from runs.api.paging import LARGEST_NUMBER, NUMBERS, PAGING, answer_page, find_paging, read_page, shorten
+from runs.api.looking import STOPS_EARLY, find_page
+from runs.api.paging import (
+    LARGEST_NUMBER,
+    NUMBERS,
+    PAGING,
+    Page,
+    Paging,
+    answer_page,
+    find_paging,
+    read_page,
+    shorten,
+)
 from runs.api.problems import Conflict, InvalidQuery
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import REPLAYED, NothingSerializer
 from runs.api.run_links import RunLinks
-from runs.api.run_query import find_choices, find_number, find_text
+from runs.api.run_query import find_choices, find_row, find_text
 from runs.api.schema_parts import IDEMPOTENCY_KEY, problem_responses
 from runs.api.view import ApiView
 from runs.api.webhook_deliveries_schema import (
@@ -37,8 +50,7 @@ from runs.api.webhook_deliveries_schema import (
     DeliveryPageSerializer,
     WholeDeliverySerializer,
 )
-from runs.documents.run_summary import hide_path
-from runs.models import DeliveryState, WebhookDelivery, WebhookTry
+from runs.models import DeliveryState, Run, WebhookDelivery, WebhookTry
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.webhooks.messages import wake_sender
@@ -46,20 +58,23 @@ from runs.webhooks.payload import build_body
 
 MOST_TRIES = 50
 """Of a delivery, the latest; it has eight unless somebody asks for more."""
+_FEW = 300
+"""Runs that any database looks up one by one."""
 
 
 class DeliveryList(ApiView):
     """The deliveries."""
 
     needs: ClassVar[Mapping[str, Need]] = {"GET": SEE_RUNS}
-    parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": ("state", "run", "flow", *PAGING)}
-    repeatable = ("state",)
+    parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": ("status", "run", "flow", *PAGING)}
+    repeatable = ("status",)
 
     @extend_schema(
         operation_id="listWebhookDeliveries",
         tags=TAGS,
         summary="List what receivers of webhooks were told",
-        description="One delivery for each run that has ended and each address that wanted to know, the newest first.",
+        description="One delivery for each run that has ended and each address that wanted to know, the newest first. "
+        + STOPS_EARLY,
         parameters=[*FILTERS, *DELIVERY_PAGING],
         responses={200: OpenApiResponse(DeliveryPageSerializer, "A page of deliveries.")},
     )
@@ -67,22 +82,15 @@ class DeliveryList(ApiView):
         """A page of deliveries."""
         query = request.query_params
         paging, problems = find_paging(query, NUMBERS)
-        states = find_choices(query, "state", DeliveryState.values, problems)
-        run = find_number(query, "run", problems)
+        statuses = find_choices(query, "status", DeliveryState.values, problems)
+        run = find_row(query, "run", problems)
         flow = find_text(query, "flow", problems)
         flow_id = Flow.objects.filter(name=flow).values_list("pk", flat=True).first() if flow else None
         if flow and flow_id is None:
             problems.append(Problem("flow", f"There is no flow “{shorten(flow)}”."))
         if problems:
             raise InvalidQuery(problems)
-        rows = _select()
-        if states:
-            rows = rows.filter(state__in=states)
-        if run is not None:
-            rows = rows.filter(run=run)
-        if flow_id is not None:
-            rows = rows.filter(run__flow=flow_id)
-        page = read_page(rows, paging, column="pk", key_of=lambda row: row.pk, is_descending=True)
+        page = _read_page(paging, statuses=frozenset(statuses), run=run, flow_id=flow_id)
         writer = _Writer(request)
         return answer_page(request, page, [writer.describe(row) for row in page.rows])
 
@@ -156,11 +164,11 @@ class _Writer:
             "run": row.run_id,
             "flow": row.flow_name,
             "event": row.event,
-            "address": row.url if self._runs.has_address else hide_path(row.url),
-            "state": row.state,
+            "webhook_url": row.url if self._runs.has_address else hide_path(row.url),
+            "status": row.state,
             "is_being_sent": row.sending_until is not None and row.sending_until > self._now,
             "try_count": row.try_count,
-            "last_status": row.last_status,
+            "last_http_status": row.last_status,
             "created_at": row.created_at,
             "next_try_at": row.next_try_at,
             "ended_at": row.ended_at,
@@ -182,7 +190,7 @@ def _describe_try(one: WebhookTry) -> dict[str, Any]:
         "started_at": one.started_at,
         "ended_at": one.ended_at,
         "duration": one.seconds,
-        "status": one.status,
+        "http_status": one.status,
         "problem": one.problem or None,
         "response": one.response,
     }
@@ -191,6 +199,45 @@ def _describe_try(one: WebhookTry) -> dict[str, Any]:
 def _select() -> QuerySet[Any, Any]:
     rows: QuerySet[Any, Any] = WebhookDelivery.objects.annotate(flow_name=F("run__flow__name")).defer("body")
     return rows
+
+
+def _read_page(
+    paging: Paging[int], *, statuses: Collection[str], run: int | None, flow_id: int | None
+) -> Page[WebhookDelivery]:
+    """The page of the deliveries that match, read without going through all others."""
+    if run is not None:
+        # A run has few of them.
+        rows = _select().filter(run=run)
+        if statuses:
+            rows = rows.filter(state__in=statuses)
+        if flow_id is not None:
+            rows = rows.filter(run__flow=flow_id)
+        return read_page(rows, paging, column="pk", key_of=_find_key, is_descending=True)
+    # The index of each status has its deliveries in order; several together would have to be sorted.
+    is_any = not statuses or len(statuses) == len(DeliveryState)
+    conditions = [Q()] if is_any else [Q(state=status) for status in statuses]
+    if flow_id is None and len(conditions) == 1:
+        rows = _select().filter(conditions[0])
+        return read_page(rows, paging, column="pk", key_of=_find_key, is_descending=True)
+    streams = [WebhookDelivery.objects.filter(condition) for condition in conditions]
+    sift = None if flow_id is None else partial(_sift, flow_id)
+    found = find_page(streams, paging, columns=["run"], sift=sift)
+    return Page(list(_select().filter(pk__in=found.rows).order_by("-pk")), found.next, found.previous)
+
+
+def _sift(flow_id: int, rows: Sequence[Any]) -> list[int]:
+    """The numbers of the deliveries that are of runs of the flow; each row is such a number and that of the run."""
+    # Joined, a database may choose to begin with all runs of the flow.
+    flows: dict[int, int] = {}
+    for begin in range(0, len(rows), _FEW):
+        runs = [run for _, run in rows[begin : begin + _FEW]]
+        flows.update(Run.objects.filter(pk__in=runs).values_list("pk", "flow"))
+    return [number for number, run in rows if flows.get(run) == flow_id]
+
+
+def _find_key(row: Any) -> int:
+    key: int = row.pk
+    return key
 
 
 def _find_delivery(delivery_id: int) -> Any:

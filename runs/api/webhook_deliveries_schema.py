@@ -16,14 +16,12 @@ TAGS = ["Webhooks"]
 
 FILTERS = [
     OpenApiParameter(
-        "state",
+        "status",
         {"type": "array", "items": {"type": "string", "enum": list(DeliveryState.values)}, "minItems": 1},
         explode=False,
         description="Only deliveries that stand so.",
     ),
-    OpenApiParameter(
-        "run", {"type": "integer", "minimum": 1, "maximum": 999_999_999}, description="Only those of this run."
-    ),
+    OpenApiParameter("run", {"type": "integer", "minimum": 1}, description="Only those of this run."),
     OpenApiParameter(
         "flow",
         {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT},
@@ -54,18 +52,18 @@ class DeliverySerializer(serializers.Serializer[Any]):
     run = serializers.IntegerField(min_value=1, help_text="The number of the run.")
     flow = serializers.CharField(help_text="The name of its flow.")
     event = serializers.ChoiceField(list(WebhookEvent.values), help_text="What happened: `type` of the message.")
-    address = serializers.CharField(
+    webhook_url = serializers.CharField(
         help_text="Who is told. Without the permission to start runs, or the scope for it, only the host is shown: the "
         "rest may hold a key."
     )
-    state = serializers.ChoiceField(
+    status = serializers.ChoiceField(
         list(DeliveryState.values),
         help_text="`waiting`: it is tried, or tried again, by itself. `failed`: it is not tried again unless somebody "
         "asks for it.",
     )
     is_being_sent = serializers.BooleanField(help_text="Whether a try is under way.")
     try_count = serializers.IntegerField(min_value=0, help_text="Tries so far.")
-    last_status = serializers.IntegerField(
+    last_http_status = serializers.IntegerField(
         allow_null=True, help_text="HTTP status of the last answer; null where none came."
     )
     created_at = serializers.DateTimeField(help_text="UTC.")
@@ -91,7 +89,7 @@ class TrySerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="UTC; null while it is under way, or if its sender died."
     )
     duration = serializers.FloatField(allow_null=True, help_text="Seconds; null if that is not known.")
-    status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the answer; null if none came.")
+    http_status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the answer; null if none came.")
     problem = serializers.CharField(allow_null=True, help_text="Why it did not succeed, in a sentence.")
     response = serializers.CharField(help_text="How the body of the answer begins.")
 

@@ -45,7 +45,7 @@ def test_an_entry_says_who_did_what_when_and_from_where(administrator: Script) -
         "at": "2026-03-01T12:00:00Z",
         "actor": "ada",
         "token": "nightly",
-        "address": "192.0.2.1",
+        "ip_address": "192.0.2.1",
         "action": "run_started",
         "object_kind": "run",
         "object_id": "7",
@@ -54,7 +54,7 @@ def test_an_entry_says_who_did_what_when_and_from_where(administrator: Script) -
         "request_id": "r1",
     }
     assert [name for name, value in last.items() if value is None] == [
-        "actor", "token", "address", "object_kind", "object_id", "object_label", "request_id",
+        "actor", "token", "ip_address", "object_kind", "object_id", "object_label", "request_id",
     ]  # fmt: skip
 
 
@@ -69,6 +69,63 @@ def test_it_is_filtered_by_actor_action_object_and_day(administrator: Script) ->
     assert list_ids(administrator, "kind=flow") == [three]
     assert list_ids(administrator, "from=2026-03-02&to=2026-03-02") == [two]
     assert list_ids(administrator, "to=2026-03-01") == [one]
+
+
+def test_filters_find_the_same_however_little_is_looked_at_for_a_page(
+    administrator: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runs.api.looking.LOOKS", (1, 3))
+    entries = [
+        {"object_kind": kind, "object_id": str(number % 2), "action": action, "at": datetime(2026, 3, day, tzinfo=UTC)}
+        for day in (1, 2, 3)
+        for number, (kind, action) in enumerate(
+            [("run", "run_started"), ("flow", "flow_changed"), ("run", "run_cancelled")]
+        )
+    ]
+    made = [(make_entry(**values), values) for values in entries]
+
+    def expect(query: str, **wanted: Any) -> None:
+        keys = [
+            key for key, values in reversed(made) if all(values[name] in allowed for name, allowed in wanted.items())
+        ]
+        found: list[int] = []
+        address: str | None = f"trail?{query}&limit=1"
+        while address:
+            page = read(administrator, address)
+            found += [item["id"] for item in page["items"]]
+            address = page["next"]
+        assert (query, [key for key in found if key in dict(made)]) == (query, keys)
+
+    days = {day: datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2, 3)}
+    expect("kind=flow", object_kind=["flow"])
+    expect("kind=run&id=0&from=2026-03-02", object_kind=["run"], object_id=["0"], at=[days[2], days[3]])
+    expect("actor=ada&kind=run&to=2026-03-02", object_kind=["run"], at=[days[1], days[2]])
+    expect(
+        "action=run_started,flow_changed&from=2026-03-02&to=2026-03-02",
+        action=["run_started", "flow_changed"],
+        at=[days[2]],
+    )
+    expect("to=2026-03-02", at=[days[1], days[2]])
+    expect("actor=ada&from=2026-03-05&to=2026-03-06", at=[])
+
+
+def test_entries_whose_numbers_and_times_are_the_other_way_round_are_found(administrator: Script) -> None:
+    later = make_entry(at=datetime(2026, 3, 2, 0, 0, 1, tzinfo=UTC))
+    last = make_entry(at=datetime(2026, 3, 1, 23, 59, 59, tzinfo=UTC))
+    first = make_entry(at=datetime(2026, 3, 2, tzinfo=UTC))
+    earlier = make_entry(at=datetime(2026, 3, 1, 23, 59, 58, tzinfo=UTC))
+    assert list_ids(administrator, "actor=ada&from=2026-03-02") == [first, later]
+    assert list_ids(administrator, "actor=ada&to=2026-03-01") == [earlier, last]
+
+
+def test_a_day_long_ago_is_found_without_going_through_all_that_came_later(
+    administrator: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runs.api.looking.LOOKS", (1, 3))
+    monkeypatch.setattr("runs.api.trail_reading.DISORDER", 1)
+    keys = [make_entry(at=datetime(2026, 3, day, tzinfo=UTC)) for day in range(1, 21)]
+    assert list_ids(administrator, "to=2026-03-02&limit=1") == keys[1:2]
+    assert list_ids(administrator, f"from=2026-03-18&to=2026-03-18&limit=1&after={keys[0]}") == keys[17:18]
 
 
 def test_a_script_reads_on_from_the_entry_that_it_has(

@@ -43,6 +43,18 @@ def list_ids(script: Script, query: str = "") -> list[int]:
     return [item["id"] for item in read(script, f"webhook-deliveries{query}")["items"]]
 
 
+def walk(script: Script, query: str, direction: str, *, is_upwards: bool = False) -> list[int]:
+    """The numbers on all pages from there on, the greatest first."""
+    found: list[int] = []
+    address: str | None = f"webhook-deliveries{query}"
+    while address:
+        page = read(script, address)
+        ids = [item["id"] for item in page["items"]]
+        found = ids + found if is_upwards else found + ids
+        address = page[direction]
+    return found
+
+
 class TestList:
     def test_each_says_what_was_told_to_whom_and_how_it_went(self, operator: Script) -> None:
         delivery = make_ended(try_count=2, last_status=503)
@@ -54,11 +66,11 @@ class TestList:
             "run": run.pk,
             "flow": run.flow.name,
             "event": "run.failed",
-            "address": ADDRESS,
-            "state": "waiting",
+            "webhook_url": ADDRESS,
+            "status": "waiting",
             "is_being_sent": False,
             "try_count": 2,
-            "last_status": 503,
+            "last_http_status": 503,
             "ended_at": None,
             "url": f"http://testserver/api/v1/webhook-deliveries/{delivery.pk}",
             "page_url": f"http://testserver/webhooks/{delivery.pk}/",
@@ -73,11 +85,13 @@ class TestList:
         third = make_ended(other.run.version, state="delivered")
         assert list_ids(viewer) == [third.pk, other.pk, one.pk]
         assert list_ids(viewer, f"?run={one.run_id}") == [one.pk]
-        assert list_ids(viewer, f"?run={third.run_id + 1}") == []
+        assert list_ids(viewer, f"?run={one.run_id}&flow=colour-theme") == []
+        for number in (third.run_id + 1, 10**9, 2**63 - 1, 2**64):
+            assert list_ids(viewer, f"?run={number}") == []
         assert list_ids(viewer, "?flow=colour-theme") == [third.pk, other.pk]
-        assert list_ids(viewer, "?flow=colour-theme&state=failed") == [other.pk]
-        assert list_ids(viewer, "?state=failed,waiting") == list_ids(viewer, "?state=failed&state=waiting")
-        assert list_ids(viewer, "?state=failed,waiting") == [other.pk, one.pk]
+        assert list_ids(viewer, "?flow=colour-theme&status=failed") == [other.pk]
+        assert list_ids(viewer, "?status=failed,waiting") == list_ids(viewer, "?status=failed&status=waiting")
+        assert list_ids(viewer, "?status=failed,waiting") == [other.pk, one.pk]
 
     def test_pages_lead_to_its_end_and_back(self, viewer: Script) -> None:
         five, four, three, two, one = (row.pk for row in reversed(make_several(5)))
@@ -88,14 +102,42 @@ class TestList:
         back = read(viewer, second["previous"])
         assert [item["id"] for item in back["items"]] == [five, four]
 
+    def test_several_filters_find_the_same_page_by_page_in_both_directions(
+        self, viewer: Script, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However little is looked at for one page."""
+        monkeypatch.setattr("runs.api.looking.LOOKS", (1, 3))
+        own, other = make_version(), make_version(make_page_flow())
+        kinds = [(own, "failed"), (other, "waiting"), (other, "delivered"), (other, "failed"), (other, "delivered")]
+        rows = [make_ended(version, state=state) for version, state in kinds * 3]
+        told = [row.pk for row in reversed(rows) if row.run.flow_id == other.flow_id and row.state != "waiting"]
+        query = "?flow=colour-theme&status=failed,delivered&limit=2"
+        assert walk(viewer, query, "next") == told
+        oldest = walk(viewer, f"{query}&after=1", "previous", is_upwards=True)
+        assert oldest == [key for key in told if key > 1]
+        unfiltered = [row.pk for row in reversed(rows) if row.state != "waiting"]
+        assert walk(viewer, "?status=failed,delivered&limit=2", "next") == unfiltered
+
+    def test_the_rarer_of_two_statuses_hides_none_of_the_other(
+        self, viewer: Script, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("runs.api.looking.LOOKS", (1, 3))
+        own, other = make_version(), make_version(make_page_flow())
+        kinds = [(other, "failed"), (other, "delivered"), (own, "delivered")]
+        rows = [make_ended(version, state=state) for version, state in kinds for _ in range(4)]
+        told = [row.pk for row in reversed(rows[:8])]
+        assert walk(viewer, "?flow=colour-theme&status=failed,delivered&limit=2", "next") == told
+
     @pytest.mark.parametrize(
         ("query", "name"),
         [
-            ("state=lost", "state"),
+            ("status=lost", "status"),
             ("run=0", "run"),
             ("run=tea", "run"),
             ("flow=", "flow"),
             ("flow=nowhere", "flow"),
+            ("flow=%00", "flow"),
+            ("flow=" + "x" * 201, "flow"),
             ("before=x", "before"),
             ("colour=red", "colour"),
         ],
@@ -127,8 +169,8 @@ def test_whoever_may_not_start_runs_is_shown_the_host_only(
 ) -> None:
     delivery = make_ended()
     script = Script(make_token(make_user("ada", group), scope))
-    assert read(script, f"webhook-deliveries/{delivery.pk}")["address"] == address
-    assert read(script, "webhook-deliveries")["items"][0]["address"] == address
+    assert read(script, f"webhook-deliveries/{delivery.pk}")["webhook_url"] == address
+    assert read(script, "webhook-deliveries")["items"][0]["webhook_url"] == address
 
 
 class TestOne:
@@ -141,7 +183,7 @@ class TestOne:
         assert document["payload"]["type"] == "run.failed"
         assert document["payload"]["data"]["id"] == delivery.run_id
         assert "webhook_url" not in document["payload"]["data"]
-        told = [(one["number"], one["status"], one["problem"], one["response"]) for one in document["tries"]]
+        told = [(one["number"], one["http_status"], one["problem"], one["response"]) for one in document["tries"]]
         assert told == [
             (1, None, "There was no connection.", ""),
             (2, 500, "The receiver answered with 500.", "Oops"),
@@ -168,7 +210,7 @@ class TestSendingAgain:
         delivery = make_ended(state="failed", try_count=8, next_try_at=None, ended_at=timezone.now())
         answer: Any = operator.post(f"webhook-deliveries/{delivery.pk}/send-again")
         assert (answer.status_code, answer["Retry-After"]) == (202, "1")
-        assert (answer.json()["state"], answer.json()["ended_at"]) == ("waiting", None)
+        assert (answer.json()["status"], answer.json()["ended_at"]) == ("waiting", None)
         delivery.refresh_from_db()
         assert (delivery.tries_before, delivery.is_waiting) == (8, True)
         assert WebhookDelivery.objects.due().get() == delivery
