@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
 from runs.models import ApiToken
@@ -30,6 +31,14 @@ def test_a_token_lets_its_owner_in_and_its_use_is_noted(owner: User) -> None:
     answer = Script(make_token(owner)).get("nowhere")
     assert read_problem(answer)["status"] == 404
     assert ApiToken.objects.get().last_used_at is not None
+
+
+def test_whoever_makes_a_token_is_told_what_it_reads(owner: User, client: Client) -> None:
+    for user, reads_trail in ((owner, False), (make_user("root", "Administrator"), True)):
+        client.force_login(user)
+        page = client.get("/tokens/").content.decode()
+        assert "all inputs and outputs, also as one file, and what webhooks sent and got as answers" in page
+        assert ("the audit trail with IP addresses" in page) == reads_trail
 
 
 def test_only_a_hash_of_a_token_is_stored(owner: User) -> None:
