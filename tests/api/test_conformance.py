@@ -76,6 +76,11 @@ def roles(groups: None, settings: Any) -> Mapping[str, str]:
 
 @pytest.fixture
 def known(roles: Mapping[str, str]) -> Mapping[str, Any]:
+    """What ``find_known`` makes."""
+    return find_known()
+
+
+def find_known() -> Mapping[str, Any]:
     """Values with which an operation finds something: a run with attempts and issues, and its flow."""
     run = make_retried_run(status="failed", blocking_step=1, blocking_attempt=2)
     return {
