@@ -11,8 +11,9 @@ from typing import Any
 
 from django.contrib.auth.models import Group, User
 from django.db.models import Model
-from django.db.models.signals import m2m_changed, post_delete, post_save
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
+from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
 from runs.models import ApiToken, RateLimit
 from runs.trail.actions import TrailAction as Action
@@ -24,6 +25,7 @@ MOST_NAMES = 20
 
 def connect() -> None:
     """Let rows leave their trail from now on."""
+    pre_save.connect(_note_settings, sender=Flow, dispatch_uid="trail settings of Flow")
     watched: dict[type[Model], tuple[Callable[..., None], Action | None]] = {
         Flow: (_tell_of_flow, Action.FLOW_DELETED),
         FlowVersion: (_tell_of_version, None),
@@ -59,6 +61,13 @@ def _tell_of_deletion(action: Action) -> Callable[..., None]:
     return receive
 
 
+def _note_settings(*, instance: Any, raw: bool, update_fields: Any, **_: Any) -> None:
+    # Once the row is saved, nothing knows what it was. Values stay out: the address of a webhook may hold a key.
+    is_whole = not raw and not update_fields and instance.pk is not None
+    stored = Flow.objects.filter(pk=instance.pk).values(*OPERATIONAL_FIELDS).first() if is_whole else None
+    instance.changed_settings = [name for name, value in (stored or {}).items() if value != getattr(instance, name)]
+
+
 def _tell_of_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
     if "live_version" in fields:
         number = flow.live_version.number if flow.live_version else None
@@ -69,7 +78,8 @@ def _tell_of_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
         leave_trail(action=Action.FLOW_ADDED, about=flow)
     elif not fields:
         # To count a save is part of one.
-        leave_trail(action=Action.FLOW_CHANGED, about=flow)
+        names = getattr(flow, "changed_settings", [])
+        leave_trail(action=Action.FLOW_CHANGED, about=flow, details={"settings": names} if names else {})
 
 
 def _tell_of_version(version: FlowVersion, created: bool, fields: frozenset[str]) -> None:

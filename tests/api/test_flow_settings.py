@@ -93,7 +93,13 @@ def test_history_and_trail_tell_of_a_change(editor: Script) -> None:
     change(editor, max_runs_in_flight=3, keep_days=90)
     entry = LogEntry.objects.get()
     assert entry.change_message == "Changed through the API: max_runs_in_flight none → 3, keep_days none → 90."
-    assert TrailEntry.objects.get(action="flow_changed").actor_name == "editor"
+    told = TrailEntry.objects.get(action="flow_changed")
+    assert (told.actor_name, told.details) == ("editor", {"settings": ["max_runs_in_flight", "keep_days"]})
+
+
+def test_the_trail_names_the_webhook_without_its_address(editor: Script) -> None:
+    change(editor, webhook_url=ADDRESS)
+    assert TrailEntry.objects.get(action="flow_changed").details == {"settings": ["webhook_url"]}
 
 
 def test_the_log_of_changes_tells_whose_webhook_it_is_and_no_more(editor: Script) -> None:
