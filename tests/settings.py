@@ -26,6 +26,9 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 AXES_ENABLED = False
 
 _database = DATABASES["default"]  # noqa: F405  # comes with the settings
+if "postgresql" in _database["ENGINE"]:
+    # Tests that commit leave empty tables behind, also that of the trail.
+    _database["OPTIONS"]["options"] += " -c toolflow.empties_trail=on"
 # A name of its own for every session, so that two at a time don't meet. SQLite's is a file, as in production: its
 # databases in memory know no waiting for locks.
 _database["TEST"] = {

@@ -9,7 +9,10 @@ from runs.models.run import Run
 
 
 class OriginalInput(models.Model):
-    """What a run works on, apart from the row that everybody reads: it is gone once the run is tallied."""
+    """What a run works on, apart from the row that everybody reads: it is gone once the run is tallied.
+
+    Where that can't be done retention deletes it an hour after the run has ended.
+    """
 
     run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="original_input")
     input = PackedJSONField()

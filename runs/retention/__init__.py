@@ -2,5 +2,6 @@
 
 ``policy`` says what is due, ``removal`` takes runs or their outputs away in one transaction, ``purging`` goes on from
 batch to batch without being in anybody's way (``pacing``), ``leftovers`` clears what else piles up, ``tasks`` is what
-the queue's schedule calls, ``telling`` what the trail keeps of it. ``docs/retention.md`` says exactly what stays.
+the queue's schedule calls, one message at a time (``turns``), ``telling`` what the trail keeps of it.
+``docs/retention.md`` says exactly what stays.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -14,7 +15,15 @@ from django.db.models import Q
 from django.utils.module_loading import import_string
 from django_q.models import Failure, Success
 
-from runs.models import ApiToken, BulkAction, DeliveryState, IdempotentRequest, RunExport, WebhookDelivery
+from runs.models import (
+    ApiToken,
+    BulkAction,
+    DeliveryState,
+    IdempotentRequest,
+    OriginalInput,
+    RunExport,
+    WebhookDelivery,
+)
 from runs.models.long_work import UNFINISHED
 
 BATCH = 100
@@ -23,17 +32,17 @@ BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One kind of rows that go some days after they came to an end."""
+    """One kind of rows that go some time after they came to an end."""
 
     name: str
     """What they are, in the plural."""
-    days: int
+    after: timedelta
     find: Callable[[datetime], models.QuerySet[Any]]
     """Those that came to an end before a moment."""
 
     def find_due(self, now: datetime) -> models.QuerySet[Any]:
         """Those that go now."""
-        return self.find(now - timedelta(days=self.days)).order_by()
+        return self.find(now - self.after).order_by()
 
     def count(self, now: datetime) -> int:
         """How many go now."""
@@ -43,14 +52,18 @@ class Leftover:
 def list_leftovers() -> list[Leftover]:
     """All kinds; see ``docs/retention.md``."""
     return [
-        Leftover("webhook deliveries", 30, _find_deliveries),
-        Leftover("answers kept for Idempotency-Keys", 1, lambda limit: _before(IdempotentRequest, "created_at", limit)),
-        Leftover("bulk actions", 90, lambda limit: _before(BulkAction, "ended_at", limit)),
-        Leftover("exports", 90, _find_exports),
-        Leftover("expired and revoked API tokens", 90, _find_tokens),
-        Leftover("expired sign-ins", 0, lambda limit: _before(_find_session_model(), "expire_date", limit)),
-        Leftover("finished tasks of the queue", 30, lambda limit: _before(Success, "stopped", limit)),
-        Leftover("failed tasks of the queue", 30, lambda limit: _before(Failure, "stopped", limit)),
+        # Tallying takes them away at once; this is for runs that can't be tallied.
+        Leftover("inputs of ended runs as they were before redaction", timedelta(hours=1), _find_inputs),
+        Leftover("webhook deliveries", timedelta(days=30), _find_deliveries),
+        Leftover(
+            "answers kept for Idempotency-Keys", timedelta(days=1), partial(_before, IdempotentRequest, "created_at")
+        ),
+        Leftover("bulk actions", timedelta(days=90), partial(_before, BulkAction, "ended_at")),
+        Leftover("exports", timedelta(days=90), _find_exports),
+        Leftover("expired and revoked API tokens", timedelta(days=90), _find_tokens),
+        Leftover("expired sign-ins", timedelta(0), partial(_before, _find_session_model(), "expire_date")),
+        Leftover("finished tasks of the queue", timedelta(days=30), partial(_before, Success, "stopped")),
+        Leftover("failed tasks of the queue", timedelta(days=30), partial(_before, Failure, "stopped")),
     ]
 
 
@@ -59,13 +72,20 @@ def clear(leftover: Leftover, *, now: datetime) -> Iterator[int]:
     due = leftover.find_due(now)
     while keys := list(due.values_list("pk", flat=True)[:BATCH]):
         with transaction.atomic():
-            due.filter(pk__in=keys).delete()
-        yield len(keys)
+            # Locked first: a delivery may just now be sent again. What is not due any more is left.
+            locked = due.filter(pk__in=keys).order_by("pk").select_for_update()
+            held = list(locked.values_list("pk", flat=True))
+            due.filter(pk__in=held).delete()
+        yield len(held)
 
 
 def _before(model: type[models.Model], column: str, limit: datetime) -> models.QuerySet[Any]:
     rows: models.QuerySet[Any] = model._default_manager.filter(**{f"{column}__lt": limit})
     return rows
+
+
+def _find_inputs(limit: datetime) -> models.QuerySet[Any]:
+    return OriginalInput.objects.filter(run__ended_at__lt=limit)
 
 
 def _find_deliveries(limit: datetime) -> models.QuerySet[Any]:

@@ -7,10 +7,16 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from django.conf import settings
+from django.db.models import Q
 
 from flows.models import Flow
 from runs.models import Run
 from runs.models.run import RunQuerySet
+
+UNTALLIED = timedelta(days=7)
+"""How much longer a run is kept that statistics don't know yet: what it counts would be lost."""
+MOST_UNTALLIED = 1_000
+"""If more runs than that wait to be tallied, it is only a matter of time, as after an upgrade; else they can't be."""
 
 
 class Part(Enum):
@@ -33,7 +39,11 @@ class Policy:
     def find_limit(self, part: Part, now: datetime) -> datetime | None:
         """The moment before which a run must have ended for ``part`` of it to go; None if it never does."""
         days = self.find_days(part)
-        return None if days is None else now - timedelta(days=days)
+        try:
+            return None if days is None else now - timedelta(days=days)
+        except OverflowError:
+            # Before there were years to count.
+            return None
 
     def __str__(self) -> str:
         runs, outputs = (_say_days(days) for days in (self.keep_days, self.keep_outputs_days))
@@ -51,13 +61,23 @@ def read_policy(flow: Flow) -> Policy:
 def find_due(flow_id: int, part: Part, ended_before: datetime) -> list[RunQuerySet]:
     """Runs of a flow whose ``part`` goes, those that ended first at the beginning: a query for each index they are on.
 
-    A run that statistics don't know yet stays: what it counts would be lost.
+    A run that statistics don't know yet stays some days longer, and as long as they are far behind.
     """
-    due = Run.objects.filter(flow_id=flow_id, ended_at__lt=ended_before, is_tallied=True).order_by("ended_at", "pk")
+    known = Q(is_tallied=True) if _is_tallying_behind() else may_go(ended_before)
+    due = Run.objects.filter(known, flow_id=flow_id, ended_at__lt=ended_before).order_by("ended_at", "pk")
     with_outputs = due.filter(outputs_removed_at__isnull=True)
     if part is Part.OUTPUTS:
         return [with_outputs]
     return [due.filter(outputs_removed_at__isnull=False), with_outputs]
+
+
+def may_go(ended_before: datetime) -> Q:
+    """Of the runs that ended before that, those that statistics know, and those that they will hardly come to know."""
+    return Q(is_tallied=True) | Q(ended_at__lt=ended_before - UNTALLIED)
+
+
+def _is_tallying_behind() -> bool:
+    return Run.objects.untallied().order_by("pk")[MOST_UNTALLIED : MOST_UNTALLIED + 1].exists()
 
 
 def _say_days(days: int | None) -> str:

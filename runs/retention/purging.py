@@ -6,20 +6,21 @@ the work.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Count, Q, Sum
 
 from flows.models import Flow
 from runs.models import Run
 from runs.models.run import RunQuerySet
 from runs.retention.pacing import MOST, Pace
-from runs.retention.policy import Part, find_due, read_policy
+from runs.retention.policy import Part, find_due, may_go, read_policy
 from runs.retention.removal import (
     delete_attempts,
     delete_runs,
@@ -29,6 +30,8 @@ from runs.retention.removal import (
     remove_outputs,
     remove_texts,
 )
+
+logger = logging.getLogger(__name__)
 
 LOOK_AHEAD = 500
 """Runs whose numbers are read at once."""
@@ -64,6 +67,14 @@ class Purged:
     attempts: int = 0
     longest: float = 0.0
     """Seconds of the longest transaction."""
+    left: list[int] = field(default_factory=list)
+    """Runs that it failed for; the log says why."""
+
+    def add(self, *, runs: int, attempts: int, taken: float) -> None:
+        """Count a transaction that took so many seconds."""
+        self.runs += runs
+        self.attempts += attempts
+        self.longest = max(self.longest, taken)
 
 
 def list_tasks(*, now: datetime, flow: Flow | None = None) -> list[Task]:
@@ -90,15 +101,13 @@ def purge(
     """Do ``task``, to the runs of ``only`` if they are given; ``report`` is told after each batch.
 
     ``is_over`` says after a batch whether to leave the rest to the next call. ``tell`` is told once, at the end, also
-    where something broke off what was done.
+    where something broke off what was done. A run that it fails for is left, logged and noted; only if the database
+    itself is in trouble does its error come through.
     """
     purged = Purged()
     try:
-        for batch in _batch(task, pace, only):
-            runs, attempts, taken = _purge_batch(task, batch)
-            purged.runs += runs
-            purged.attempts += attempts
-            purged.longest = max(purged.longest, taken)
+        for batch, size in _batch(pace, _look_ahead(task) if only is None else _look_up(only)):
+            attempts, taken = _purge_or_divide(task, batch, size, pace, purged)
             report(purged)
             pace.come_to_end(attempts=attempts, taken=taken)
             if is_over():
@@ -108,22 +117,42 @@ def purge(
     return purged
 
 
-def _batch(task: Task, pace: Pace, only: Sequence[int] | None) -> Iterator[list[int]]:
-    """The runs that are due, in batches of as many attempts as the pace allows; a large run in parts, then alone."""
-    for found in _look_ahead(task) if only is None else _look_up(only):
-        sizes = list(found.values_list("pk", "attempt_count"))
+def _purge_or_divide(task: Task, batch: Sequence[int], size: int, pace: Pace, purged: Purged) -> tuple[int, float]:
+    """Do it to all runs of a batch at once, or to each alone where it fails for one of them.
+
+    Gives how many attempts it was, and the seconds for which others had to wait.
+    """
+    try:
+        if size > MOST:
+            _thin(task, batch[0], pace)
+        runs, attempts, taken = _purge_batch(task, batch)
+    except (OperationalError, InterfaceError):
+        # No run is to blame.
+        raise
+    except Exception as error:
+        if len(batch) == 1:
+            purged.left.append(batch[0])
+            logger.error("Retention can’t take away run %s or its outputs.", batch[0], exc_info=error)
+            return 0, 0.0
+        parts = [_purge_or_divide(task, [run_id], 0, pace, purged) for run_id in batch]
+        return sum(attempts for attempts, _ in parts), sum(taken for _, taken in parts)
+    purged.add(runs=runs, attempts=attempts, taken=taken)
+    return attempts, taken
+
+
+def _batch(pace: Pace, portions: Iterable[RunQuerySet]) -> Iterator[tuple[list[int], int]]:
+    """The runs in batches of as many attempts as the pace allows, each with their number; a large run is alone."""
+    for found in portions:
         batch: list[int] = []
         attempts = 0
-        for run_id, count in sizes:
+        for run_id, count in list(found.values_list("pk", "attempt_count")):
             if batch and attempts + count > pace.attempts:
-                yield batch
+                yield batch, attempts
                 batch, attempts = [], 0
-            if count > MOST:
-                _thin(task, run_id, pace)
             batch.append(run_id)
             attempts += count
         if batch:
-            yield batch
+            yield batch, attempts
 
 
 def _look_ahead(task: Task) -> Iterator[RunQuerySet]:
@@ -156,7 +185,8 @@ def _purge_batch(task: Task, run_ids: Collection[int]) -> tuple[int, int, float]
 
 def _hold(task: Task, run_ids: Collection[int]) -> list[int]:
     """Lock those of the runs that are still due and that nobody else is at."""
-    rows = Run.objects.filter(pk__in=run_ids, ended_at__lt=task.ended_before, is_tallied=True)
+    known = may_go(task.ended_before)
+    rows = Run.objects.filter(known, pk__in=run_ids, ended_at__lt=task.ended_before)
     if task.part is Part.OUTPUTS:
         rows = rows.filter(outputs_removed_at=None)
     return list(rows.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))

@@ -64,6 +64,7 @@ def remove_outputs(run_ids: Collection[int]) -> int:
     attempts = _find_attempts(_find_steps(run_ids))
     remove_texts(attempts)
     _delete_deliveries(run_ids, where="state <> 'waiting' AND ")
+    _empty_deliveries(run_ids)
     _execute("DELETE FROM runs_searchdocument WHERE {among}", "run_id", run_ids)
     Run.objects.filter(pk__in=run_ids).update(
         input={},
@@ -119,10 +120,20 @@ def _list_dependents() -> list[tuple[str, str]]:
 
 
 def _delete_deliveries(run_ids: Collection[int], *, where: str = "") -> None:
-    statement = f"SELECT id FROM runs_webhookdelivery WHERE {where}{{among}}"  # noqa: S608  # a constant
+    # Whoever sends holds them locked while a try is added: none comes between the two deletions.
+    lock = " ORDER BY id FOR UPDATE" if connection.vendor == "postgresql" else ""
+    statement = f"SELECT id FROM runs_webhookdelivery WHERE {where}{{among}}{lock}"  # noqa: S608  # constants
     deliveries = [pk for (pk,) in _fetch(statement, "run_id", run_ids)]
     _execute("DELETE FROM runs_webhooktry WHERE {among}", "delivery_id", deliveries)
     _execute("DELETE FROM runs_webhookdelivery WHERE {among}", "id", deliveries)
+
+
+def _empty_deliveries(run_ids: Collection[int]) -> None:
+    """Take the message from those that wait: it holds the input. The next try writes it anew, from what is left."""
+    deliveries = [pk for (pk,) in _fetch("SELECT id FROM runs_webhookdelivery WHERE {among}", "run_id", run_ids)]
+    _execute("UPDATE runs_webhookdelivery SET body = '' WHERE {among}", "id", deliveries)
+    # What a receiver answers may quote it.
+    _execute("UPDATE runs_webhooktry SET response = '' WHERE {among}", "delivery_id", deliveries)
 
 
 def _cut_message() -> str:

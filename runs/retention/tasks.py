@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from django.utils import timezone
@@ -13,6 +15,7 @@ from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.purging import list_tasks, purge
 from runs.retention.telling import tell_of_purge
+from runs.retention.turns import end_turn, keep_turn, take_turn
 
 logger = logging.getLogger(__name__)
 
@@ -21,11 +24,15 @@ PATIENCE = 5.0
 TASK = "runs.retention.tasks.purge_due"
 
 
-def purge_due() -> str:
-    """Take away what is due, for a moment, and send another message if more is left. The queue's schedule runs it.
+def purge_due(number: int | None = None) -> str:
+    """Take away what is due, for a moment, and send another message if more is left.
 
-    Gives a sentence for the queue's own log.
+    The queue's schedule calls it without ``number``, which is that of the message before. What fails for one flow or
+    one kind of rows is logged, and keeps no other. Gives a sentence for the queue's own log.
     """
+    turn = take_turn(number)
+    if turn is None:
+        return "Retention is under way already."
     until = time.monotonic() + PATIENCE
 
     def is_over() -> bool:
@@ -34,24 +41,40 @@ def purge_due() -> str:
     now, pace = timezone.now(), Pace()
     runs = rows = 0
     for task in list_tasks(now=now):
-        tell = partial(tell_of_purge, task, by_worker=True)
-        runs += purge(task, pace=pace, is_over=is_over, tell=tell).runs
+        with _logged(f"the {task.part.value} of the flow “{task.flow.name}”"):
+            tell = partial(tell_of_purge, task, by_worker=True)
+            runs += purge(task, pace=pace, is_over=is_over, tell=tell).runs
         if is_over():
             break
     for leftover in list_leftovers():
         if is_over():
             break
-        for count in clear(leftover, now=now):
-            rows += count
-            if is_over():
-                break
+        with _logged(leftover.name):
+            for count in clear(leftover, now=now):
+                rows += count
+                if is_over():
+                    break
     if is_over():
-        _pass_on()
+        _pass_on(turn)
+    else:
+        end_turn(turn)
     return f"Retention took away {runs} runs or their outputs, and {rows} other rows."
 
 
-def _pass_on() -> None:
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Log what goes wrong: all else that is due goes nonetheless."""
     try:
-        async_task(TASK)
+        yield
+    except Exception:
+        logger.exception("Retention could not see to %s; it tries again within the hour.", what)
+
+
+def _pass_on(turn: int) -> None:
+    if not keep_turn(turn):
+        return
+    try:
+        async_task(TASK, turn)
     except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
+        end_turn(turn)
         logger.warning("The queue's broker can't be reached; retention goes on within the hour: %s", error)

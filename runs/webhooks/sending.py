@@ -162,9 +162,14 @@ def store_answer(parcel: Parcel, answer: Answer) -> bool:
     now = timezone.now()
     with transaction.atomic():
         held = WebhookDelivery.objects.held(delivery_id=parcel.delivery_id, number=parcel.number)
+        # Locked before the run is looked at: retention empties deliveries while it takes what the run read and wrote,
+        # and what was on its way meanwhile must not bring it back.
+        delivery = WebhookDelivery.objects.filter(pk=parcel.delivery_id)
+        list(delivery.select_for_update().values_list("pk"))
+        has_texts = delivery.filter(run__outputs_removed_at=None).exists()
         is_mine = held.update(
             state=verdict.state,
-            body=parcel.body,
+            body=parcel.body if has_texts else "",
             last_status=answer.status,
             sending_until=None,
             next_try_at=None if verdict.delay is None else in_future(timedelta(seconds=verdict.delay)),
@@ -176,7 +181,7 @@ def store_answer(parcel: Parcel, answer: Answer) -> bool:
             signature=parcel.signature,
             status=answer.status,
             problem=answer.problem,
-            response=answer.body,
+            response=answer.body if has_texts else "",
         )
     return bool(is_mine)
 

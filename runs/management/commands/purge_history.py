@@ -25,6 +25,7 @@ from runs.retention.telling import tell_of_purge
 
 LOOK = 2.0
 """Seconds between two lines that say how far it has come."""
+_MOST_NAMED = 20
 
 
 class Command(BaseCommand):
@@ -54,6 +55,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        self._left: list[int] = []
         now = timezone.now()
         flow = find_flow(options["flow"])
         tasks = self._list_tasks(flow, options["before"], only_outputs=options["outputs"], now=now)
@@ -67,6 +69,9 @@ class Command(BaseCommand):
                 self._purge(task, attempts, *_archive(self, task, options["archive"], now))
         if flow is None and options["before"] is None:
             self._clear_leftovers(now, is_dry=is_dry)
+        if self._left:
+            named = ", ".join(map(str, self._left[:_MOST_NAMED])) + (", …" if len(self._left) > _MOST_NAMED else "")
+            raise CommandError(f"It failed for {len(self._left):,} runs, which are left; the log says why: {named}")
 
     def _list_tasks(self, flow: Flow | None, before: date | None, *, only_outputs: bool, now: datetime) -> list[Task]:
         if before is None:
@@ -92,6 +97,7 @@ class Command(BaseCommand):
 
         tell = partial(tell_of_purge, task, by_worker=False, archive=archive)
         purged = purge(task, pace=Pace(), only=only, report=report, tell=tell)
+        self._left += purged.left
         taken = time.monotonic() - begin
         self.stdout.write(
             f"  Done in {taken:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the longest transaction "
@@ -114,7 +120,10 @@ def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetim
         folder.mkdir(parents=True, exist_ok=True)
         archive = write_archive(path, run_ids=task.list_run_ids())
     except (OSError, BadArchiveError) as error:
-        raise CommandError(f"{path} can’t be written: {error}. Nothing was taken away.") from error
+        raise CommandError(
+            f"{path} can’t be written: {getattr(error, 'strerror', None) or error}. Of the flow “{task.flow.name}” "
+            "nothing was taken away; what is told above is done, and flows after it are as they were."
+        ) from error
     command.stdout.write(f"  Written to {path}: {archive.runs:,} runs, {path.stat().st_size:,} bytes.")
     return archive.run_ids, path.name
 

@@ -12,7 +12,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from runs.models import IdempotentRequest, RunExport, WebhookDelivery, WorkState
+from runs.models import IdempotentRequest, OriginalInput, RunExport, WebhookDelivery, WorkState
 from runs.retention.leftovers import clear, list_leftovers
 from tests.runs.builders import make_run
 
@@ -57,6 +57,19 @@ def test_exports_go_also_those_whose_reader_went_away() -> None:
         RunExport.objects.filter(pk=export.pk).update(touched_at=long_ago)
     RunExport.objects.create(token=uuid4(), format="csv", newest=1, oldest=1, position=1)
     assert clear_all() == {"exports": 2}
+
+
+def test_an_input_as_it_was_before_redaction_goes_within_hours_also_if_nothing_can_be_made_of_the_run() -> None:
+    now = timezone.now()
+    ended = [
+        make_run(status="succeeded", ended_at=now - timedelta(minutes=minutes), is_input_redacted=True)
+        for minutes in (61, 59)
+    ]
+    waiting = make_run(created_at=now - timedelta(days=1), is_input_redacted=True)
+    for run in (*ended, waiting):
+        OriginalInput.objects.create(run=run, input={"name": "Ann"})
+    assert clear_all() == {"inputs of ended runs as they were before redaction": 1}
+    assert {row.run_id for row in OriginalInput.objects.all()} == {ended[1].pk, waiting.pk}
 
 
 def test_sign_ins_that_expired_go() -> None:

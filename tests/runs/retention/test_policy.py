@@ -9,7 +9,7 @@ import pytest
 
 from flows.forms import FlowForm
 from flows.models import Flow
-from runs.retention.policy import Part, read_policy
+from runs.retention.policy import Part, Policy, read_policy
 from tests.runs.retention.aged_runs import NOW
 
 
@@ -36,6 +36,10 @@ def test_days_are_counted_back_from_now() -> None:
     policy = read_policy(Flow(keep_days=30, keep_outputs_days=7))
     assert policy.find_limit(Part.RUNS, NOW) == NOW - timedelta(days=30)
     assert policy.find_limit(Part.OUTPUTS, NOW) == NOW - timedelta(days=7)
+
+
+def test_more_days_than_there_ever_were_keep_for_ever() -> None:
+    assert Policy(10_000_000, None).find_limit(Part.RUNS, NOW) is None
 
 
 @pytest.mark.django_db

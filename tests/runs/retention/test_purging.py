@@ -6,21 +6,30 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from django_q.models import OrmQ, Schedule
 
 from runs.documents import build_run_document
-from runs.models import Attempt, DailyRuns, Issue, PurgedDay, Run, RunStatus, WebhookDelivery, WebhookTry
-from runs.retention import purging, tasks
+from runs.models import (
+    Attempt,
+    DailyRuns,
+    Issue,
+    PurgedDay,
+    Run,
+    RunStatus,
+    WebhookDelivery,
+    WebhookTry,
+)
+from runs.retention import policy, purging
 from runs.retention.pacing import MANNERS, Manners, Pace
 from runs.retention.policy import Part
 from runs.retention.purging import Purged, Task, list_tasks, purge
 from runs.retention.removal import find_day
 from runs.statistics.rebuilding import rebuild_flow
 from runs.statistics.turns import Pause
-from tests.runs.builders import make_run
+from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics
 from tests.runs.retention.aged_runs import NOW, count_rows, ended_before, keep, read_texts, store_aged_runs
 
@@ -58,11 +67,26 @@ class TestRuns:
         purge_all()
         assert Run.objects.get() == run
 
-    def test_runs_that_statistics_do_not_know_yet_stay(self) -> None:
-        run = make_run(status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=400))
-        keep(run.flow, days=1)
+    def test_runs_that_statistics_do_not_know_yet_stay_a_week_longer(self) -> None:
+        version = make_version()
+        young, _old = (
+            make_run(version, status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=days)) for days in (7, 9)
+        )
+        keep(version.flow, days=1)
         purge_all()
-        assert Run.objects.get() == run
+        assert Run.objects.get() == young
+
+    def test_while_many_wait_to_be_counted_none_of_them_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        version = make_version()
+        for _ in range(3):
+            make_run(version, status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=400))
+        keep(version.flow, days=1)
+        monkeypatch.setattr(policy, "MOST_UNTALLIED", 2)
+        purge_all()
+        assert Run.objects.count() == 3
+        monkeypatch.setattr(policy, "MOST_UNTALLIED", 3)
+        purge_all()
+        assert not Run.objects.exists()
 
     def test_what_others_were_told_of_a_run_goes_with_it(self) -> None:
         run = store_aged_runs(1)[0]
@@ -102,6 +126,57 @@ class TestRuns:
                 purging._purge_batch(task, portion)
             counts.append(len(queries))
         assert len(own) > 5 and counts[0] == counts[1]
+
+
+class TestRunsThatCannotGo:
+    """Tables of others may refer to a run: the database refuses to delete it."""
+
+    @pytest.fixture
+    def runs(self) -> list[Run]:
+        """All due; others refer to the third."""
+        runs = store_aged_runs(8)
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE invoice (run_id bigint NOT NULL REFERENCES runs_run (id))")
+            cursor.execute("INSERT INTO invoice VALUES (%s)", [runs[2].pk])
+        return runs
+
+    def test_they_keep_no_other_and_are_named(self, runs: list[Run], caplog: pytest.LogCaptureFixture) -> None:
+        kept = count_rows([runs[2]])
+        left = [
+            run_id
+            for flow in {run.flow for run in runs}
+            for run_id in purge(Task(flow, Part.RUNS, NOW), pace=Pace()).left
+        ]
+        assert left == [runs[2].pk] and [run.pk for run in Run.objects.all()] == left
+        assert count_rows([runs[2]]) == kept
+        assert [record.getMessage() for record in caplog.records] == [
+            f"Retention can’t take away run {runs[2].pk} or its outputs."
+        ]
+
+    def test_a_large_one_keeps_no_other_either(
+        self, runs: list[Run], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(purging, "MOST", 1)
+        for flow in {run.flow for run in runs}:
+            purge(Task(flow, Part.RUNS, NOW), pace=Pace(attempts=1))
+        assert [run.pk for run in Run.objects.all()] == [runs[2].pk]
+
+    def test_who_purges_by_hand_is_told(self, runs: list[Run], capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(CommandError) as refused:
+            call_command("purge_history", "--before", "2024-11-21")
+        assert str(refused.value) == f"It failed for 1 runs, which are left; the log says why: {runs[2].pk}"
+        assert Run.objects.count() == 1
+
+    def test_no_run_is_to_blame_while_the_database_is_away(
+        self, runs: list[Run], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def refuse(*_: object) -> Any:
+            raise OperationalError("the server closed the connection")
+
+        monkeypatch.setattr(purging, "_purge_batch", refuse)
+        with pytest.raises(OperationalError):
+            purge(Task(runs[0].flow, Part.RUNS, NOW), pace=Pace())
+        assert not caplog.records
 
 
 class TestStatistics:
@@ -220,23 +295,3 @@ class TestPace:
 
     def test_every_database_has_its_manners(self) -> None:
         assert connection.vendor in MANNERS
-
-
-class TestSchedule:
-    def test_the_queue_sees_to_it_every_hour(self) -> None:
-        schedule = Schedule.objects.get(name="toolflow retention")
-        assert (schedule.func, schedule.schedule_type) == ("runs.retention.tasks.purge_due", Schedule.HOURLY)
-
-    def test_one_message_takes_away_what_is_due(self, settings: Any) -> None:
-        store_aged_runs(6)
-        settings.TOOLFLOW_KEEP_DAYS = 1
-        assert tasks.purge_due() == "Retention took away 6 runs or their outputs, and 0 other rows."
-        assert not Run.objects.exists() and not OrmQ.objects.exists()
-
-    def test_a_message_whose_time_is_up_sends_another_one(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        store_aged_runs(6)
-        settings.TOOLFLOW_KEEP_DAYS = 1
-        monkeypatch.setattr(tasks, "PATIENCE", 0.0)
-        tasks.purge_due()
-        assert [message.func() for message in OrmQ.objects.all()] == ["runs.retention.tasks.purge_due"]
-        assert 0 < Run.objects.count() < 6

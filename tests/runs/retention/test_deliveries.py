@@ -1,0 +1,119 @@
+"""What others are told of a run that loses its outputs, or goes, while the message is on its way."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runs.models import Run, WebhookDelivery
+from runs.retention.pacing import Pace
+from runs.retention.policy import Part
+from runs.retention.purging import Purged, Task, purge
+from runs.webhooks.posting import Answer
+from runs.webhooks.sending import store_answer, take_due
+from runs.webhooks.tasks import send_due
+from tests.runs.webhooks.deliveries import come_due, make_delivery
+from tests.runs.webhooks.receiver import Receiver, receiver
+from tests.waiting import wait_until
+
+__all__ = ["receiver"]
+
+pytestmark = pytest.mark.django_db
+
+PRIVATE = "a private word"
+
+
+def take_away(run: Run, part: Part) -> Purged:
+    return purge(Task(run.flow, part, timezone.now() + timedelta(seconds=1)), pace=Pace(), only=[run.pk])
+
+
+def make_private_delivery(url: str) -> WebhookDelivery:
+    return make_delivery(url, input={"topic": PRIVATE})
+
+
+class TestOutputs:
+    def test_a_message_that_waits_loses_them_and_is_sent_with_what_is_left(
+        self,
+        receiver: Receiver,
+    ) -> None:
+        receiver.reply(500, 200)
+        delivery = make_private_delivery(receiver.url())
+        send_due()
+        delivery.refresh_from_db()
+        assert PRIVATE in delivery.body
+        assert take_away(delivery.run, Part.OUTPUTS).runs == 1
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.body) == ("waiting", "")
+        come_due(delivery)
+        send_due()
+        first, second = (received.verify() for received in receiver.received)
+        assert first["data"]["input"] == {"topic": PRIVATE}
+        assert second["data"]["input"] is None and second["data"]["outputs_removed_at"]
+        assert (second["type"], second["data"]["id"]) == (first["type"], first["data"]["id"])
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.body) == ("delivered", "")
+
+    def test_one_that_is_on_its_way_does_not_bring_them_back(self) -> None:
+        delivery = make_private_delivery("https://hooks.example.com/")
+        (parcel,) = take_due(free=1, hosts=Counter())
+        assert PRIVATE in parcel.body
+        take_away(delivery.run, Part.OUTPUTS)
+        assert store_answer(parcel, Answer(status=500, body=f"I don’t like {PRIVATE}.", problem="It answered 500."))
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.body) == ("waiting", "")
+        assert list(delivery.tries.values_list("problem", "response")) == [("It answered 500.", "")]
+
+    def test_what_the_receiver_answered_goes_too(self) -> None:
+        delivery = make_private_delivery("https://hooks.example.com/")
+        (parcel,) = take_due(free=1, hosts=Counter())
+        store_answer(parcel, Answer(status=500, body=f"I don’t like {PRIVATE}.", problem="It answered 500."))
+        assert PRIVATE in delivery.tries.get().response
+        take_away(delivery.run, Part.OUTPUTS)
+        assert delivery.tries.get().response == ""
+
+    def test_others_keep_theirs(self) -> None:
+        delivery, other = (make_private_delivery("https://hooks.example.com/") for _ in range(2))
+        for parcel in take_due(free=2, hosts=Counter()):
+            store_answer(parcel, Answer(status=500, body="No.", problem="It answered 500."))
+        take_away(delivery.run, Part.OUTPUTS)
+        other.refresh_from_db()
+        assert PRIVATE in other.body and other.tries.get().response == "No."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_goes_also_if_a_try_begins_just_then() -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite has one writer at a time: nothing comes in between.")
+    delivery = make_private_delivery("https://hooks.example.com/")
+    results: list[Purged] = []
+
+    def purge_meanwhile() -> None:
+        try:
+            results.append(take_away(delivery.run, Part.RUNS))
+        finally:
+            connection.close()
+
+    def is_waiting() -> bool:
+        with connection.cursor() as cursor:
+            # Within a transaction it is else always what it was at first.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            return bool(cursor.fetchone()[0])
+
+    with transaction.atomic():
+        # As whoever sends does it: the delivery is held while the try is added.
+        assert WebhookDelivery.objects.select_for_update().get() == delivery
+        thread = threading.Thread(target=purge_meanwhile)
+        thread.start()
+        wait_until(is_waiting, within=60, what="the purge waits for the delivery")
+        WebhookDelivery.begin_tries([delivery], lease=timedelta(seconds=60))
+    thread.join()
+    assert [(purged.runs, purged.left) for purged in results] == [(1, [])]
+    assert not Run.objects.exists() and not WebhookDelivery.objects.exists()
