@@ -24,6 +24,8 @@ from flows.models import Flow
 from runs.admin.try_trial import Trial
 from runs.admin.try_verdict import ShownVerdict, show_error, show_verdict
 from runs.request_places import stepping_aside
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 from runs.try_out.model_call import CallResult, NotSentError, call_model_once, find_timeout
 
 PARTS = {
@@ -131,6 +133,7 @@ def _call_model(request: HttpRequest, trial: Trial, flow_admin: FlowAdmin) -> Ht
     except NotSentError as error:
         return _show_parts(request, trial, PARTS["call"], str(error), verdict_problem=str(error))
     flow_admin.log_change(request, trial.flow or Flow(title=trial.title), _describe_call(trial, result))
+    _leave_trail(trial, result)
     verdict = _judge_reply(trial, result)
     return _show_parts(request, trial, PARTS["call"], verdict.sentence, verdict=verdict)
 
@@ -154,6 +157,21 @@ def _describe_call(trial: Trial, result: CallResult) -> str:
     else:
         words = f"{result.usage.total:,} tokens"
     return f"Tried step {trial.index} with one model call ({words})."
+
+
+def _leave_trail(trial: Trial, result: CallResult) -> None:
+    brought: dict[str, Any]
+    if result.error is not None:
+        brought = {"error": result.error.code}
+    else:
+        brought = {"tokens": result.usage.total if result.usage.reported else None}
+    leave_trail(
+        action=TrailAction.STEP_TRIED,
+        about=trial.flow,
+        kind="flow",
+        label=str(trial.flow or trial.title),
+        details={"step": trial.index, **brought},
+    )
 
 
 def _show_parts(

@@ -35,6 +35,7 @@ class TrailAction(models.TextChoices):
     FLOW_TAKEN_OUT = "flow_taken_out", "Took a flow out of the archive"
     FLOW_DELETED = "flow_deleted", "Deleted a flow"
     VERSION_DELETED = "version_deleted", "Deleted a version"
+    STEP_TRIED = "step_tried", "Tried a step with a model call"
 
     RUN_STARTED = "run_started", "Started a run"
     RUNS_STARTED = "runs_started", "Started runs"
@@ -44,6 +45,10 @@ class TrailAction(models.TextChoices):
     BULK_STOPPED = "bulk_stopped", "Stopped a bulk action"
     EXPORTED = "exported", "Exported runs"
     DATA_DELETED = "data_deleted", "Deleted runs"
+    HISTORY_ARCHIVED = "history_archived", "Archived runs"
+    HISTORY_RESTORED = "history_restored", "Restored runs of an archive"
+    BACKUP_MADE = "backup_made", "Backed up the database"
+    BACKUP_RESTORED = "backup_restored", "Restored a backup of the database"
     WEBHOOK_SENT_AGAIN = "webhook_sent_again", "Sent a webhook again"
 
     LIMIT_ADDED = "limit_added", "Added a limit"

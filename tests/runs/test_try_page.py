@@ -14,7 +14,8 @@ from django.core.cache import cache
 from django.test import Client
 
 from flows.engine.spec import AuditSpec, FlowSpec
-from runs.models import Attempt, FlowSpending, Run
+from flows.models import Flow
+from runs.models import Attempt, FlowSpending, Run, TrailEntry
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
 from tests.engine.model_server import ModelServer
 from tests.flows.editor_page import EditorPage, fill_new_flow, open_flow
@@ -257,6 +258,9 @@ class TestOneCall:
         assert re.search(
             r"Tried step 1 with one model call \([0-9,]+ tokens\)\.", LogEntry.objects.get().change_message
         )
+        entry = TrailEntry.objects.get(action="step_tried")
+        assert (entry.actor_name, entry.object_kind, entry.object_id) == ("ada", "flow", str(Flow.objects.get().pk))
+        assert entry.details["step"] == 1 and entry.details["tokens"] > 0
         # What it answered can be checked again without another call.
         assert '<option value="pasted" selected>' in panel.html
         assert "Passed" in panel.ask("judge", judged="pasted", pasted='{"text": "tea"}')
@@ -268,6 +272,8 @@ class TestOneCall:
         panel.ask("call", source="typed", input="{}")
         assert len(provider.app.calls) == 1
         assert LogEntry.objects.get().object_repr == "Invoice extraction"
+        entry = TrailEntry.objects.get(action="step_tried")
+        assert (entry.actor_name, entry.object_id, entry.object_label) == ("ada", "", "Invoice extraction")
 
     def test_counts_towards_the_budget_of_the_stored_flow(self, editor: Client, provider: ModelServer) -> None:
         page = open_flow(editor)

@@ -13,6 +13,8 @@ from runs.archive.reading import BadArchiveError
 from runs.archive.writing import write_archive
 from runs.management.reading import find_flow, read_day
 from runs.models import Run
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 PROGRESS = 10_000
 """Runs between two lines that say how far it has come."""
@@ -49,6 +51,17 @@ class Command(BaseCommand):
             archive = write_archive(path, run_ids=run_ids, report=report)
         except (OSError, BadArchiveError) as error:
             raise CommandError(f"“{path}” can’t be written: {getattr(error, 'strerror', None) or error}.") from error
+        leave_trail(
+            action=TrailAction.HISTORY_ARCHIVED,
+            about=flow,
+            label="" if flow else path.name,
+            details={
+                "runs": archive.runs,
+                "attempts": archive.attempts,
+                "archive": path.name,
+                **({"ended_before": day.isoformat()} if day else {}),
+            },
+        )
         self.stdout.write(
             f"{path}: {archive.runs:,} runs with {archive.attempts:,} attempts, {path.stat().st_size:,} bytes."
         )

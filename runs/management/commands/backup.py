@@ -9,8 +9,11 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, transaction
 
-from runs.backup import BackupError, write_backup
+from runs.backup import Backup, BackupError, write_backup
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 LOOK = 2.0
 """Seconds between two lines that say how far it has come."""
@@ -43,9 +46,19 @@ class Command(BaseCommand):
         self.stdout.write(
             f"{path}: {backup.runs:,} runs with {backup.attempts:,} attempts, {backup.size:,} bytes, checked."
         )
+        self._tell(path, backup)
         key = settings.TOOLFLOW_DATA_DIR / "secret_key"
         if key.exists():
             self.stdout.write(
                 f"The secret key is not in it. Keep a copy of {key} in a safe place: without it everybody signs in "
                 "anew, and webhooks are signed with another secret unless TOOLFLOW_WEBHOOK_SECRET is set."
             )
+
+    def _tell(self, path: Path, backup: Backup) -> None:
+        details = {"runs": backup.runs, "attempts": backup.attempts, "bytes": backup.size}
+        try:
+            with transaction.atomic():
+                leave_trail(action=TrailAction.BACKUP_MADE, label=path.name, details=details)
+        except DatabaseError as error:
+            # The disk may be full, or the database one that is still to be migrated; the copy is whole nonetheless.
+            self.stderr.write(f"The trail has no entry of it: {str(error).strip()}.")

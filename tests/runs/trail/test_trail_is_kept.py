@@ -71,6 +71,23 @@ def test_postgresql_refuses_to_delete_entries_unless_they_are_purged() -> None:
     assert TrailEntry.objects.count() == 1
 
 
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no TRUNCATE")
+@pytest.mark.parametrize("statement", ["TRUNCATE runs_trailentry", "TRUNCATE auth_user CASCADE"])
+def test_postgresql_does_not_empty_the_trail_either_unless_that_is_meant(statement: str) -> None:
+    make_entry()
+    # The tests themselves empty all tables after each that commits.
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL toolflow.empties_trail = 'off'")
+        # The entry is of the same transaction: nothing of it may be left to its end.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        with pytest.raises(DatabaseError, match="kept as they are"), transaction.atomic():
+            cursor.execute(statement)
+        assert TrailEntry.objects.count() == 1
+        cursor.execute("SET LOCAL toolflow.empties_trail = 'on'")
+        cursor.execute("TRUNCATE runs_trailentry")
+    assert not TrailEntry.objects.exists()
+
+
 def test_an_entry_outlives_the_user_and_keeps_the_name() -> None:
     user = User.objects.create_user("olga")
     entry = make_entry(actor=user)
