@@ -1,16 +1,17 @@
 """Copies of the embedded database while it is in use, and the way back.
 
-A copy is made with SQLite's own backup: one state of the whole database, whatever is written meanwhile. PostgreSQL
-comes with tools of its own (``docs/backup.md``).
+A copy is made with SQLite's own backup: one state of the whole database, whatever is written meanwhile. What is put
+back is checked where it will be renamed from, and nothing of an earlier database is left beside it: SQLite would add
+the writes of a log that a crash left to any file of that name. PostgreSQL has tools of its own (``docs/backup.md``).
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,12 +19,19 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import connections
+from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
 
 PAGES = 2_000
 """Pages copied between two looks at how far it is."""
 COUNTED = ("runs_run", "runs_attempt", "flows_flowversion")
 """Tables whose rows are counted in the original and in the copy."""
+LOGS = ("-wal", "-shm", "-journal")
+"""How the files end that SQLite keeps beside a database."""
+OWN_APPS = ("flows", "runs")
+_MAGIC = b"SQLite format 3\0"
+_CONNECTED = 128
+"""The byte of the “-shm” file that every connection of SQLite holds a lock on as long as it lasts."""
 
 
 class BackupError(Exception):
@@ -47,6 +55,8 @@ class Restoration:
     backup: Backup
     kept: Path | None
     """Where the database that was there lies now; None if there was none."""
+    kept_logs: tuple[Path, ...]
+    """Where the logs lie that a crash had left beside it."""
     is_older: bool
     """Whether the copy has to be migrated before it can be used."""
 
@@ -96,42 +106,79 @@ def restore_backup(source: Path, *, now: datetime) -> Restoration:
     path = find_database()
     if not source.is_file():
         raise BackupError(f"There is no file “{source}”.")
-    is_older = _check_source(source)
+    away = path.with_name(f"{path.name}.before-{now:%Y%m%dT%H%M%S}")
+    if away.exists():
+        raise BackupError(f"“{away}” exists already. Try again in a second.")
     with _new_file(path) as whole:
-        shutil.copyfile(source, whole)
-        with closing(_open(whole)) as copy:
-            counts = _check(copy)
-        kept = None
-        if path.exists():
-            _close_for_others(path)
-            kept = path.with_name(f"{path.name}.before-{now:%Y%m%dT%H%M%S}")
-            path.rename(kept)
-        _put(whole, path)
-    return Restoration(Backup(counts[0], counts[1], path.stat().st_size), kept, is_older)
+        _copy(source, whole)
+        is_older, counts = _check_source(whole, name=source)
+        _close_for_others(path)
+        with _put_aside(path, away) as kept:
+            _put(whole, path)
+    # SQLite makes the third kind of file anew.
+    logs = tuple(kept[ending] for ending in ("-wal", "-journal") if ending in kept and kept[ending].stat().st_size)
+    return Restoration(Backup(counts[0], counts[1], path.stat().st_size), kept.get(""), logs, is_older)
 
 
-def _check_source(source: Path) -> bool:
-    """Whether the database is one of an older ToolFlow; raises ``BackupError`` for what can't be used at all."""
+def _copy(source: Path, target: Path) -> None:
+    """Copy a database to one file, with what only its log holds."""
     try:
-        with closing(_open(source)) as database:
-            rows = database.execute("SELECT app, name FROM django_migrations WHERE app IN ('flows', 'runs')").fetchall()
-            _check(database)
+        with closing(_open(source)) as original, closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            original.backup(copy, pages=PAGES)
+            copy.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.OperationalError as error:
+        raise BackupError(f"“{source}” can’t be copied to “{target.parent}” ({error}).") from error
     except sqlite3.DatabaseError as error:
         raise BackupError(f"“{source}” is no database of ToolFlow ({error}).") from error
-    known = {key for key in MigrationLoader(None).disk_migrations if key[0] in ("flows", "runs")}
-    applied = set(rows)
-    if not applied:
-        raise BackupError(f"“{source}” is no database of ToolFlow.")
-    if newer := sorted(applied - known):
+
+
+def _check_source(copy: Path, *, name: Path) -> tuple[bool, list[int]]:
+    """Whether the database is one of an older ToolFlow, and what it holds; sentences call it ``name``.
+
+    Raises ``BackupError`` for what can't be used at all.
+    """
+    try:
+        with closing(_open(copy)) as database:
+            applied = set(database.execute("SELECT app, name FROM django_migrations").fetchall())
+            counts = _check(database)
+    except sqlite3.DatabaseError as error:
+        raise BackupError(f"“{name}” is no database of ToolFlow ({error}).") from error
+    if not any(app in OWN_APPS for app, _ in applied):
+        raise BackupError(f"“{name}” is no database of ToolFlow.")
+    known = MigrationLoader(None).disk_migrations
+    if newer := _find_newer(applied, known):
         raise BackupError(
-            f"“{source}” was made by a newer ToolFlow: this one does not know {'.'.join(newer[-1])}. Upgrade first."
+            f"“{name}” was made by a newer ToolFlow: this one does not know {'.'.join(newer[-1])}. Upgrade first."
         )
-    return bool(known - applied)
+    return not all(_is_applied(key, migration, applied) for key, migration in known.items()), counts
+
+
+def _find_newer(applied: set[tuple[str, str]], known: Mapping[tuple[str, str], Migration]) -> list[tuple[str, str]]:
+    """Migrations that were applied there and that this ToolFlow does not have yet."""
+    latest: dict[str, str] = {}
+    for app, name in known:
+        latest[app] = max(name, latest.get(app, ""))
+    # Apps that ToolFlow no longer has leave their migrations behind, and libraries drop old ones that they replaced.
+    return sorted(
+        (app, name) for app, name in applied - known.keys() if app in OWN_APPS or (app in latest and name > latest[app])
+    )
+
+
+def _is_applied(key: tuple[str, str], migration: Migration, applied: set[tuple[str, str]]) -> bool:
+    replaced = [tuple(one) for one in migration.replaces]
+    return key in applied or (bool(replaced) and applied.issuperset(replaced))
 
 
 def _close_for_others(path: Path) -> None:
-    """Make sure that nobody has the database open, and that all of it is in one file. Raises ``BackupError``."""
+    """Make sure that nobody has the database open, and that all of it is in one file. Raises ``BackupError``.
+
+    What is broken stays as it is, with its log: whoever wants to save something of it needs both.
+    """
     connections.close_all()
+    if _is_broken(path):
+        if _is_log_in_use(path):
+            raise _in_use(path)
+        return
     try:
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as database:
             # Whoever has it open holds a lock on the log, and the log can't be given up.
@@ -146,9 +193,44 @@ def _close_for_others(path: Path) -> None:
         # What is broken is put aside as it is.
         return
     if mode != "delete":
-        raise BackupError(
-            f"Processes have “{path}” open{_name_processes(path)}. Stop the web server and all workers first."
-        )
+        raise _in_use(path)
+
+
+def _is_broken(path: Path) -> bool:
+    """Whether there is no database that SQLite could open: it must not try, since that does away with the log."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                return True
+    except FileNotFoundError:
+        return True
+    try:
+        with closing(_open(path)) as database:
+            database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        # It is locked, or a transaction that a crash broke off must be rolled back first.
+        return False
+    except sqlite3.DatabaseError:
+        return True
+    return False
+
+
+def _is_log_in_use(path: Path) -> bool:
+    """Whether another process has a connection that keeps a log, also where the database itself is gone or broken."""
+    try:
+        with path.with_name(f"{path.name}-shm").open("rb+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _CONNECTED)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _in_use(path: Path) -> BackupError:
+    return BackupError(
+        f"Processes have “{path}” open{_name_processes(path)}. Stop the web server and all workers first."
+    )
 
 
 def _name_processes(path: Path) -> str:
@@ -156,7 +238,7 @@ def _name_processes(path: Path) -> str:
     try:
         with closing(_open(path)) as database:
             rows = database.execute("SELECT DISTINCT pid FROM runs_worker ORDER BY pid LIMIT 5").fetchall()
-    except sqlite3.DatabaseError:
+    except sqlite3.Error:
         return ""
     return f" (workers: {', '.join(str(pid) for (pid,) in rows)})" if rows else ""
 
@@ -193,7 +275,25 @@ def _new_file(target: Path) -> Iterator[Path]:
     except (OSError, sqlite3.Error) as error:
         raise BackupError(f"“{target}” can’t be written: {getattr(error, 'strerror', None) or error}.") from error
     finally:
-        whole.unlink(missing_ok=True)
+        for ending in ("", *LOGS):
+            whole.with_name(whole.name + ending).unlink(missing_ok=True)
+
+
+@contextmanager
+def _put_aside(path: Path, away: Path) -> Iterator[Mapping[str, Path]]:
+    """Rename the database and its logs; gives their new paths by ending. They come back if the block fails."""
+    kept: dict[str, Path] = {}
+    try:
+        # The database first: if this is broken off, no log is missing to a database that somebody opens.
+        for ending in ("", *LOGS):
+            there = path.with_name(path.name + ending)
+            if there.exists():
+                kept[ending] = there.rename(away.with_name(away.name + ending))
+        yield kept
+    except BaseException:
+        for ending in reversed(kept):
+            kept[ending].rename(path.with_name(path.name + ending))
+        raise
 
 
 def _put(whole: Path, target: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +13,13 @@ from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from runs import backup
-from runs.backup import BackupError, restore_backup, write_backup
+from runs.backup import BackupError, _is_log_in_use, restore_backup, write_backup
+from runs.models import TrailEntry
+from tests.waiting import wait_until
 
 NOW = datetime(2024, 11, 20, 12, tzinfo=UTC)
 
@@ -39,6 +45,12 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def add_migrations(path: Path, *migrations: tuple[str, str]) -> None:
+    """Say that these were applied, too."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("INSERT INTO django_migrations (app, name) VALUES (?, ?)", migrations)
+
+
 def use_database(monkeypatch: pytest.MonkeyPatch, kind: str, name: str) -> None:
     """Make it the database of the installation."""
     entry = {"ENGINE": f"django.db.backends.{kind}", "NAME": name}
@@ -48,6 +60,23 @@ def use_database(monkeypatch: pytest.MonkeyPatch, kind: str, name: str) -> None:
 def read_notes(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         return [note for (note,) in connection.execute("SELECT note FROM runs_run ORDER BY id")]
+
+
+def read_folder(path: Path) -> dict[str, bytes]:
+    """The database and what lies beside it."""
+    return {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.startswith("copy")}
+
+
+def crash(path: Path, note: str) -> None:
+    """Leave a database as a crash does: the last note is in its log only."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+        with connection:
+            connection.execute("INSERT INTO runs_run (note) VALUES (?)", [note])
+        left = {file: file.read_bytes() for file in path.parent.iterdir() if file.name.startswith(path.name)}
+    for file, content in left.items():
+        file.write_bytes(content)
+    assert path.with_name(f"{path.name}-wal").stat().st_size
 
 
 def add_note(path: Path, note: str) -> None:
@@ -107,19 +136,27 @@ class TestBackup:
             call_command("backup", str(tmp_path / "copy"))
 
 
-class TestRestore:
-    @pytest.fixture
-    def copy(self, database: Path, tmp_path: Path) -> Path:
-        target = tmp_path / "copy.sqlite3"
-        write_backup(target)
-        add_note(database, "later")
-        return target
+@pytest.fixture
+def copy(database: Path, tmp_path: Path) -> Path:
+    """A copy of the database, which has one more note since."""
+    target = tmp_path / "copy.sqlite3"
+    write_backup(target)
+    add_note(database, "later")
+    return target
 
+
+class TestRestore:
     def test_the_copy_takes_the_place_of_the_database_which_is_kept(self, database: Path, copy: Path) -> None:
         restoration = restore_backup(copy, now=NOW)
         assert read_notes(database) == ["first"]
         assert restoration.kept is not None and read_notes(restoration.kept) == ["first", "later"]
         assert copy.exists() and restoration.is_older
+
+    def test_what_an_earlier_restore_kept_stays(self, database: Path, copy: Path) -> None:
+        kept = restore_backup(copy, now=NOW).kept
+        with pytest.raises(BackupError, match="exists already"):
+            restore_backup(copy, now=NOW)
+        assert kept is not None and read_notes(kept) == ["first", "later"]
 
     def test_nothing_happens_while_a_process_has_the_database_open(self, database: Path, copy: Path) -> None:
         with closing(sqlite3.connect(database)) as other:
@@ -150,11 +187,25 @@ class TestRestore:
             restore_backup(tmp_path / "none", now=NOW)
         assert read_notes(database) == ["first"]
 
-    def test_a_copy_of_a_newer_toolflow_is_refused(self, database: Path, copy: Path) -> None:
-        with closing(sqlite3.connect(copy)) as connection, connection:
-            connection.execute("INSERT INTO django_migrations (app, name) VALUES ('runs', '9999_later')")
-        with pytest.raises(BackupError, match=r"made by a newer ToolFlow: this one does not know runs\.9999_later"):
+    @pytest.mark.parametrize("app", ["runs", "flows", "auth", "django_q"])
+    def test_a_copy_of_a_newer_toolflow_is_refused(self, database: Path, copy: Path, app: str) -> None:
+        add_migrations(copy, (app, "9999_later"))
+        with pytest.raises(BackupError, match=rf"made by a newer ToolFlow: this one does not know {app}\.9999_later"):
             restore_backup(copy, now=NOW)
+        assert read_notes(database) == ["first", "later"]
+
+    def test_migrations_that_this_toolflow_has_done_with_keep_nothing_out(self, database: Path, copy: Path) -> None:
+        add_migrations(copy, ("gone", "0001_initial"), ("auth", "0001_that_was_replaced"))
+        assert restore_backup(copy, now=NOW).is_older
+
+    @pytest.mark.parametrize("missing", ["auth", "runs", None])
+    def test_whether_it_has_to_be_migrated_depends_on_all_apps(
+        self, database: Path, copy: Path, missing: str | None
+    ) -> None:
+        known = set(MigrationLoader(None).disk_migrations)
+        last = max((key for key in known if key[0] == missing), default=None)
+        add_migrations(copy, *(known - {last}))
+        assert restore_backup(copy, now=NOW).is_older == (missing is not None)
 
     def test_a_damaged_copy_is_refused(self, database: Path, copy: Path) -> None:
         with closing(sqlite3.connect(copy)) as connection, connection:
@@ -166,3 +217,129 @@ class TestRestore:
         with pytest.raises(BackupError, match=r"damaged|no database of ToolFlow"):
             restore_backup(copy, now=NOW)
         assert read_notes(database) == ["first", "later"]
+
+
+class TestRestoreAfterACrash:
+    def test_the_log_of_a_database_that_somebody_took_away_changes_nothing_of_the_copy(
+        self, database: Path, copy: Path
+    ) -> None:
+        crash(database, "lost")
+        database.unlink()
+        log = read_folder(database)["toolflow.sqlite3-wal"]
+        restoration = restore_backup(copy, now=NOW)
+        assert read_notes(database) == ["first"]
+        (kept,) = restoration.kept_logs
+        assert restoration.kept is None and kept.read_bytes() == log
+
+    def test_a_broken_database_is_put_aside_with_its_log(self, database: Path, copy: Path) -> None:
+        crash(database, "lost")
+        database.write_bytes(b"broken" + database.read_bytes()[6:])
+        before = read_folder(database)
+        restoration = restore_backup(copy, now=NOW)
+        assert read_notes(database) == ["first"]
+        (log,) = restoration.kept_logs
+        assert restoration.kept is not None and log.name == f"{restoration.kept.name}-wal"
+        assert restoration.kept.read_bytes() == before["toolflow.sqlite3"]
+        assert log.read_bytes() == before["toolflow.sqlite3-wal"]
+
+    def test_one_that_was_cut_to_nothing_keeps_its_log_too(self, database: Path, copy: Path) -> None:
+        crash(database, "lost")
+        database.write_bytes(b"")
+        (log,) = restore_backup(copy, now=NOW).kept_logs
+        assert log.stat().st_size and read_notes(database) == ["first"]
+
+    def test_what_only_the_log_held_is_in_the_file_that_is_kept(self, database: Path, copy: Path) -> None:
+        crash(database, "last")
+        restoration = restore_backup(copy, now=NOW)
+        assert restoration.kept is not None and restoration.kept_logs == ()
+        assert read_notes(restoration.kept) == ["first", "later", "last"] and read_notes(database) == ["first"]
+
+    def test_a_file_is_restored_with_what_only_its_log_holds(self, database: Path, copy: Path) -> None:
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        crash(copy, "last")
+        assert restore_backup(copy, now=NOW).backup.runs == 2
+        assert read_notes(database) == ["first", "last"]
+
+    def test_nothing_happens_while_a_process_has_one_open_that_somebody_took_away(
+        self, database: Path, copy: Path
+    ) -> None:
+        hold = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('DELETE FROM runs_run'); input()"
+        with subprocess.Popen([sys.executable, "-c", hold, str(database)], stdin=subprocess.PIPE) as process:
+            shared = database.with_name("toolflow.sqlite3-shm")
+            wait_until(shared.exists, within=60, what="the other process has it open")
+            wait_until(lambda: _is_log_in_use(database), within=60, what="it holds its lock")
+            database.unlink()
+            with pytest.raises(BackupError, match="Stop the web server and all workers first"):
+                restore_backup(copy, now=NOW)
+            assert not database.exists() and shared.exists()
+            process.communicate(b"\n", timeout=60)
+        assert restore_backup(copy, now=NOW).kept is None and read_notes(database) == ["first"]
+
+
+class TestWhatFails:
+    @pytest.mark.parametrize("state", ["whole", "crashed", "broken", "gone"])
+    def test_all_is_where_it_was(self, database: Path, copy: Path, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+        if state != "whole":
+            crash(database, "last")
+        if state == "broken":
+            database.write_bytes(b"broken" + database.read_bytes()[6:])
+        if state == "gone":
+            database.unlink()
+        before = read_folder(database)
+        is_usable = state in ("whole", "crashed")
+        notes = read_notes_of_a_copy(database) if is_usable else []
+
+        def refuse(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(backup, "_put", refuse)
+        with pytest.raises(CommandError, match="can’t be written: No space left on device"):
+            call_command("restore", str(copy))
+        if is_usable:
+            assert read_notes(database) == notes
+        else:
+            assert read_folder(database) == before
+
+    def test_a_full_disk_is_not_taken_for_a_bad_copy(
+        self, database: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(backup, "_open", refuse)
+        with pytest.raises(BackupError, match=r"can’t be copied to .* \(database or disk is full\)"):
+            restore_backup(copy, now=NOW)
+
+
+def read_notes_of_a_copy(path: Path) -> list[str]:
+    """What a database holds with its log, without touching either."""
+    folder = path.parent / "copy-of-all"
+    folder.mkdir()
+    for name, content in read_folder(path).items():
+        if name.startswith(path.name):
+            (folder / name).write_bytes(content)
+    return read_notes(folder / path.name)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL has tools of its own")
+def test_the_trail_tells_of_copies_and_of_what_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The test's own database: what was put back is read by whatever reads it otherwise.
+    path = Path(connection.settings_dict["NAME"])
+    use_database(monkeypatch, "sqlite3", str(path))
+    call_command("backup", str(tmp_path / "copy.sqlite3"))
+    made = TrailEntry.objects.get(action="backup_made")
+    assert (made.actor_name, made.object_label) == ("", "copy.sqlite3")
+    assert made.details == {"runs": 0, "attempts": 0, "bytes": (tmp_path / "copy.sqlite3").stat().st_size}
+    call_command("restore", str(tmp_path / "copy.sqlite3"))
+    (kept,) = path.parent.glob(f"{path.name}.before-*")
+    kept.unlink()
+    # The entry about the copy is younger than it.
+    (entry,) = TrailEntry.objects.all()
+    assert (entry.action, entry.object_label) == ("backup_restored", "copy.sqlite3")
+    assert entry.details == {"runs": 0, "attempts": 0, "kept": kept.name}
+    printed = capsys.readouterr()
+    assert "tokens revoked, sessions ended" in printed.out and "migrate" not in printed.out and not printed.err
