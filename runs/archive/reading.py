@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +43,14 @@ class Record:
     value: dict[str, Any]
 
 
-def check_archive(path: Path) -> Contents:
-    """Read the whole file. Raises ``BadArchiveError`` with a sentence if it is cut, changed or something else."""
+def check_archive(path: Path, *, look: Callable[[Record], None] = lambda _record: None) -> Contents:
+    """Read the whole file; ``look`` is shown each record.
+
+    Raises ``BadArchiveError`` with a sentence if it is cut, changed or something else.
+    """
     contents = Contents()
     for record in read_records(path):
+        look(record)
         if record.kind == "run":
             contents.runs += 1
             contents.attempts += _count_attempts(record)

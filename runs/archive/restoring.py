@@ -72,12 +72,15 @@ class _RunRows:
         return self.run.flow_id, self.run.version_id, find_day(self.run.ended_at), self.run.is_simulated
 
 
-def restore_archive(path: Path, *, report: Callable[[Restored], None] = lambda _restored: None) -> Restored:
-    """Put the runs of a file back; the whole file is checked first. ``report`` is told after each portion.
+def restore_archive(
+    path: Path, *, contents: Contents | None = None, report: Callable[[Restored], None] = lambda _restored: None
+) -> Restored:
+    """Put the runs of a file back. ``report`` is told after each portion.
 
-    Raises ``BadArchiveError`` with a sentence that says which line is wrong.
+    The whole file is checked first, unless the caller has done so and gives its ``contents``. Raises
+    ``BadArchiveError`` with a sentence that says which line is wrong.
     """
-    contents = check_archive(path)
+    contents = contents or check_archive(path)
     restored = Restored()
     versions: dict[tuple[str, int], FlowVersion] = {}
     _leave_numbers(contents)
@@ -88,12 +91,19 @@ def restore_archive(path: Path, *, report: Callable[[Restored], None] = lambda _
 
 
 def _leave_numbers(contents: Contents) -> None:
-    """See to it that no new run is given a number of the file. SQLite does so by itself."""
-    if connection.vendor == "postgresql" and contents.highest:
-        with connection.cursor() as cursor:
+    """See to it that no new run is given a number of the file, also while it is being restored."""
+    if not contents.highest:
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
             cursor.execute("SELECT pg_get_serial_sequence('runs_run', 'id')")
             (sequence,) = cursor.fetchone()
             cursor.execute("SELECT setval(%s, GREATEST(nextval(%s), %s))", [sequence, sequence, contents.highest])
+            return
+        cursor.execute("UPDATE sqlite_sequence SET seq = MAX(seq, %s) WHERE name = 'runs_run'", [contents.highest])
+        if not cursor.rowcount:
+            # No run was ever stored here.
+            cursor.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('runs_run', %s)", [contents.highest])
 
 
 def _collect(records: Iterable[Record], versions: dict[tuple[str, int], FlowVersion]) -> Iterator[list[_RunRows]]:

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
+from runs.archive.doomed import Doomed
 from runs.archive.reading import BadArchiveError, check_archive
 from runs.archive.restoring import Restored, restore_archive
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 PROGRESS = 10_000
 """Runs between two lines that say how far it has come."""
@@ -20,6 +24,7 @@ class Command(BaseCommand):
     help = (
         "Put the runs of a file back, with their numbers. The file is checked as a whole first. Runs that are there "
         "stay as they are, but those that lost their outputs get them back. Interrupted, it goes on when called again. "
+        "If a policy would take them away again at once, nothing is restored without --force. "
         "Exit status: 0 all runs of the file are there, 1 not all of them."
     )
 
@@ -28,17 +33,28 @@ class Command(BaseCommand):
         parser.add_argument(
             "--check", action="store_true", help="only say whether the file is whole, and what it holds"
         )
+        parser.add_argument(
+            "--force", action="store_true", help="restore also what a policy takes away again within the hour"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
+        doomed = Doomed(now=timezone.now())
         try:
+            contents = check_archive(path, look=doomed.look)
             if options["check"]:
-                contents = check_archive(path)
                 self.stdout.write(f"{path} is whole: {contents.runs:,} runs with {contents.attempts:,} attempts.")
+            if warning := doomed.explain():
+                self.stderr.write(warning)
+            if options["check"]:
                 return
-            restored = restore_archive(path, report=self._report)
+            if warning and not options["force"]:
+                raise CommandError("Nothing was restored. Let their flows keep runs for longer first, or give --force.")
+            restored = restore_archive(path, contents=contents, report=self._report)
         except BadArchiveError as error:
             raise CommandError(str(error)) from error
+        finally:
+            self._tell(path)
         self.stdout.write(
             f"{restored.runs:,} runs with {restored.attempts:,} attempts are back; statistics held "
             f"{restored.runs - restored.counted:,} of them still and count {restored.counted:,} anew. "
@@ -52,10 +68,24 @@ class Command(BaseCommand):
                 f"{len(restored.taken):,} runs were left out, since other runs have their numbers here: {named}"
             )
 
+    def _tell(self, path: Path) -> None:
+        """Leave an entry for what was restored, also if the rest could not be."""
+        restored = self._restored
+        if restored is not None and restored.runs:
+            details = {
+                "runs": restored.runs,
+                "attempts": restored.attempts,
+                "were_there": restored.present,
+                "left_out": len(restored.taken),
+            }
+            leave_trail(action=TrailAction.HISTORY_RESTORED, label=path.name, details=details)
+
     def _report(self, restored: Restored) -> None:
+        self._restored = restored
         done = restored.runs + restored.present
         if done // PROGRESS != self._told:
             self._told = done // PROGRESS
             self.stdout.write(f"{done:,} runs so far.")
 
     _told = 0
+    _restored: Restored | None = None
