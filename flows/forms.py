@@ -217,10 +217,10 @@ class FlowForm(EditorForm, _FlowForm):
             "total_cost_budget": "The same for what all runs of the flow cost.",
             "budget_period": "Days and months are those of UTC.",
             "webhook_url": "Gets a signed POST whenever a run of the flow ends. Empty: nobody is told.",
-            "keep_days": "Then a run is deleted, counted from its end; statistics keep what it counted. Empty: as this "
-            "installation keeps runs.",
+            "keep_days": "Then a run is deleted, counted from its end; statistics keep what it counted. 0: never. "
+            "Empty: as this installation keeps runs.",
             "keep_outputs_days": "Then what was read and written goes, also of requests and issues; figures stay. "
-            "Empty: as this installation keeps outputs.",
+            "0: not before the run goes. Empty: as this installation keeps outputs.",
         }
         widgets = {
             "description": make_text_area(2),
@@ -235,7 +235,7 @@ class FlowForm(EditorForm, _FlowForm):
         cleaned = super().clean()
         runs = self.cleaned_data.get("keep_days")
         outputs = self.cleaned_data.get("keep_outputs_days")
-        if runs is not None and outputs is not None and outputs > runs:
+        if runs and outputs is not None and outputs > runs:
             sentence = f"Outputs can’t be kept longer than their runs: give {runs:,} days or fewer, or nothing."
             self.add_error("keep_outputs_days", sentence)
         return cleaned

@@ -123,8 +123,9 @@ class Flow(ModelSettingsFields):
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
     webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])
     # Days from the end of a run; empty where the installation's own hold.
-    keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_KEEP_DAYS))
-    keep_outputs_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_KEEP_DAYS))
+    # 0 keeps for ever, whatever the installation does.
+    keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))
+    keep_outputs_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))
 
     revision = models.PositiveIntegerField(default=0, editable=False)
     """How often the flow was saved: an editor's page names the revision that it was made of."""

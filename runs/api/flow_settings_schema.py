@@ -21,10 +21,10 @@ _TOKENS = "Once all runs of the flow have used so many tokens, no more calls are
 _COST = "The same for what all runs of the flow cost, in USD."
 _PERIOD = "How long the two budgets last; days and months are those of UTC."
 _WEBHOOK = "Gets a signed POST whenever a run of the flow ends. null: nobody is told."
-_DAYS = "Days from the end of a run until it is deleted. null: as this installation keeps runs."
+_DAYS = "Days from the end of a run until it is deleted. 0: never. null: as this installation keeps runs."
 _OUTPUT_DAYS = (
     "Days from the end of a run until what it read and wrote goes; its figures stay. At most `keep_days`. "
-    "null: as this installation keeps outputs."
+    "0: not before the run goes. null: as this installation keeps outputs."
 )
 
 
@@ -47,9 +47,9 @@ class ChangedSettingsSerializer(StrictSerializer):
     total_cost_budget = AmountField(required=False, allow_null=True, help_text=_COST)
     budget_period = PeriodField(required=False, help_text=_PERIOD)
     webhook_url = WebhookField(required=False, allow_null=True, help_text=_WEBHOOK)
-    keep_days = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_KEEP_DAYS, help_text=_DAYS)
+    keep_days = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=MAX_KEEP_DAYS, help_text=_DAYS)
     keep_outputs_days = WholeNumberField(
-        required=False, allow_null=True, min_value=1, max_value=MAX_KEEP_DAYS, help_text=_OUTPUT_DAYS
+        required=False, allow_null=True, min_value=0, max_value=MAX_KEEP_DAYS, help_text=_OUTPUT_DAYS
     )
 
 

@@ -52,8 +52,8 @@ class Policy:
 
 def read_policy(flow: Flow) -> Policy:
     """What holds for a flow: its own numbers, else those of the installation. Outputs go with their run at last."""
-    keep = settings.TOOLFLOW_KEEP_DAYS if flow.keep_days is None else flow.keep_days
-    outputs = settings.TOOLFLOW_KEEP_OUTPUTS_DAYS if flow.keep_outputs_days is None else flow.keep_outputs_days
+    keep = _choose(flow.keep_days, settings.TOOLFLOW_KEEP_DAYS)
+    outputs = _choose(flow.keep_outputs_days, settings.TOOLFLOW_KEEP_OUTPUTS_DAYS)
     # Where both come at the same time, there is nothing to take away first.
     return Policy(keep, None if outputs is None or (keep is not None and outputs >= keep) else outputs)
 
@@ -78,6 +78,11 @@ def may_go(ended_before: datetime) -> Q:
 
 def _is_tallying_behind() -> bool:
     return Run.objects.untallied().order_by("pk")[MOST_UNTALLIED : MOST_UNTALLIED + 1].exists()
+
+
+def _choose(own: int | None, installation: int | None) -> int | None:
+    """The days that hold; a flow's 0 is for ever."""
+    return installation if own is None else own or None
 
 
 def _say_days(days: int | None) -> str:

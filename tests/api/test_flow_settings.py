@@ -79,6 +79,8 @@ def test_it_tells_what_holds_in_the_end(editor: Script, settings: Any) -> None:
     settings.TOOLFLOW_KEEP_DAYS, settings.TOOLFLOW_KEEP_OUTPUTS_DAYS = 365, 30
     assert read(editor, PATH)["retention"] == {"keep_days": 365, "keep_outputs_days": 30}
     assert change(editor, keep_days=7)["retention"] == {"keep_days": 7, "keep_outputs_days": None}
+    assert change(editor, keep_days=0)["retention"] == {"keep_days": None, "keep_outputs_days": 30}
+    assert change(editor, keep_outputs_days=0)["retention"] == {"keep_days": None, "keep_outputs_days": None}
 
 
 def test_a_change_makes_no_version_and_open_pages_of_the_editor_know(editor: Script) -> None:

@@ -23,6 +23,9 @@ from tests.runs.retention.aged_runs import NOW
         ((30, None), (365, 90), "runs 30 days, outputs for ever"),
         ((None, 7), (365, 90), "runs 365 days, outputs 7 days"),
         ((30, 30), (None, None), "runs 30 days, outputs for ever"),
+        ((0, None), (365, 90), "runs for ever, outputs 90 days"),
+        ((0, 0), (365, 90), "runs for ever, outputs for ever"),
+        ((None, 0), (365, 90), "runs 365 days, outputs for ever"),
     ],
 )
 def test_a_flow_falls_back_on_the_installation_and_outputs_go_with_their_run_at_last(
@@ -48,7 +51,9 @@ def test_more_days_than_there_ever_were_keep_for_ever() -> None:
     ("runs", "outputs", "problem"),
     [
         ("30", "31", "Outputs can’t be kept longer than their runs: give 30 days or fewer, or nothing."),
-        ("0", "", "Ensure this value is greater than or equal to 1."),
+        ("-1", "", "Ensure this value is greater than or equal to 0."),
+        ("0", "31", ""),
+        ("30", "0", ""),
         ("", "36501", "Ensure this value is less than or equal to 36500."),
         ("30", "30", ""),
         ("30", "", ""),

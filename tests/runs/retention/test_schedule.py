@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 from django_q.models import OrmQ, Schedule
 
 from runs.models import PurgeTurn, Run
-from runs.retention import purging, tasks
+from runs.retention import policy, purging, tasks
 from runs.retention.leftovers import Leftover, list_leftovers
 from runs.retention.turns import take_turn
 from tests.runs.retention.aged_runs import store_aged_runs
@@ -33,7 +33,7 @@ class TestSchedule:
         settings.TOOLFLOW_KEEP_DAYS = 1
         bad = min((run.flow for run in runs), key=lambda flow: flow.name)
         make_session(seconds=-60)
-        real = purging.find_due
+        real = policy.find_due
 
         def find_due(flow_id: int, *arguments: Any) -> Any:
             if flow_id == bad.pk:
