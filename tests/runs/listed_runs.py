@@ -84,6 +84,8 @@ def _build_run(version: FlowVersion, **fields: Any) -> Run:
             "is_tallied": has_ended,
             "ended_at": begun if has_ended else None,
             "lease_until": begun if status == RunStatus.RUNNING else None,
+            # Attempts are what uses anything.
+            "attempt_count": 1 if fields.get("cost") or fields.get("total_tokens") else 0,
             **fields,
         },
     )
