@@ -35,7 +35,7 @@ test: dev ## Run all tests that this machine has the parts for (ARGS="…" for p
 	echo "All tests without a browser, on SQLite:"; \
 	$(RUN_TESTS) -n 4 --dist worksteal -m "not browser"; $(NO_FAILURE); \
 	echo "The tests with a browser:"; \
-	$(RUN_TESTS) -n 4 $(NO_BROWSER) -m browser; $(NO_FAILURE); \
+	$(RUN_TESTS) -n 3 $(NO_BROWSER) -m browser; $(NO_FAILURE); \
 	exit $$status
 
 faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=2000 PACE=1)

@@ -20,6 +20,8 @@ def assert_fits_in_both_themes(page: Page) -> None:
 
 def assert_fits(page: Page) -> None:
     """The page is no wider than its window; names what sticks out."""
+    # A click that leads elsewhere may have left nothing yet.
+    page.wait_for_load_state()
     sticking_out = page.evaluate("""() => {
         const width = document.documentElement.clientWidth;
         if (document.documentElement.scrollWidth <= width) return [];
