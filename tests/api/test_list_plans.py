@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.api.asking import Script
 from tests.engine.builders import NOON
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
+from tests.runs.query_plans import count_read, explain_nodes
 
 COUNT = 6_300
 """Enough that no planner finds it cheaper to read them all than to look some up."""
@@ -124,21 +124,12 @@ def find_offences(sql: str) -> list[str]:
             details = [row[-1] for row in cursor.fetchall()]
             # A scan in the order of a key ends with the page, and so does the sorting of what the page was found to be.
             return [one for one in details if "TEMP B-TREE" in one] if "LIMIT" in sql else []
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql.replace('%', '%%')}")
-        (answer,) = cursor.fetchone()
-    plan = (answer if isinstance(answer, list) else json.loads(answer))[0]["Plan"]
-    return [name for node in list_nodes(plan) for name in judge_node(node)]
-
-
-def list_nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from list_nodes(child)
+    return [name for node in explain_nodes(sql) for name in judge_node(node)]
 
 
 def judge_node(node: Any) -> Sequence[str]:
     if node.get("Relation Name") not in BIG_TABLES:
         return []
-    read = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+    read = count_read(node)
     named = f"{node['Node Type']} of {node['Relation Name']} by {node.get('Index Name')}"
     return [f"{named} reads {read} rows"] if read > MOST_READ else []

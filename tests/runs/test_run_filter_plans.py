@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.engine.builders import NOON
 from tests.runs.builders import make_version
 from tests.runs.listed_runs import make_listed_run, store_listed_runs
 from tests.runs.pages.history_builders import make_page_flow
+from tests.runs.query_plans import count_read, explain_nodes
 
 BIG_TABLES = {"runs_run", "runs_runfacet", "runs_runlevels"}
 COUNT = 12_000
@@ -131,22 +131,13 @@ def find_offences(sql: str) -> list[str]:
             details = [row[-1] for row in cursor.fetchall()]
             scanned = [re.match(r"SCAN (\w+)", detail) for detail in details]
             return [match.string for match in scanned if match and match[1] in BIG_TABLES]
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql.replace('%', '%%')}")
-        (answer,) = cursor.fetchone()
-    plan = (answer if isinstance(answer, list) else json.loads(answer))[0]["Plan"]
-    return [name for node in list_nodes(plan) for name in judge_node(node)]
-
-
-def list_nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from list_nodes(child)
+    return [name for node in explain_nodes(sql) for name in judge_node(node)]
 
 
 def judge_node(node: Any) -> Sequence[str]:
     if node.get("Relation Name") not in BIG_TABLES:
         return []
-    read = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+    read = count_read(node)
     named = f"{node['Node Type']} of {node['Relation Name']} by {node.get('Index Name')}"
     if node["Node Type"] == "Seq Scan":
         return [named]
