@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from django.db import transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
@@ -22,15 +21,10 @@ from runs.api.problems import InvalidQuery
 from runs.api.run_query import find_choice, find_filters
 from runs.api.runs_parameters import FILTERS
 from runs.api.view import ApiView
-from runs.bulk_actions.run_range import find_range
-from runs.models import RunExport
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
-from runs.pages.export_stream import RunStream
+from runs.pages.export_stream import RunStream, begin_export
 from runs.pages.part_stream import send_file
-from runs.run_filters import RunFilters
 from runs.run_filters.filters import PARAMETERS
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 CSV, JSON_LINES = "csv", "jsonl"
 ATTEMPTS = ("all", "none")
@@ -106,28 +100,11 @@ class RunExportView(ApiView):
         if request.method == "HEAD":
             headers = {"Content-Disposition": f'attachment; filename="{name}"'}
             return HttpResponse(content_type=file.content_type, headers=headers)
-        export = _begin(request, filters, format, has_attempts=has_attempts)
+        export = begin_export(
+            filters, token=uuid4(), format=format, has_attempts=has_attempts, asked_by_id=request.user.pk
+        )
         stream = RunStream(file, filters, export, has_attempts=has_attempts)
         return send_file(request._request, stream, name=name, content_type=file.content_type)
-
-
-def _begin(request: Request, filters: RunFilters, format: str, *, has_attempts: bool) -> RunExport:
-    """Note who takes which runs."""
-    limits = find_range(filters)
-    with transaction.atomic():
-        export = RunExport.objects.create(
-            token=uuid4(),
-            format=format,
-            has_attempts=has_attempts,
-            query=filters.to_query(),
-            asked_by_id=request.user.pk,
-            newest=limits.newest,
-            oldest=limits.oldest,
-            position=limits.newest + 1,
-        )
-        details = {"query": export.query[:500], "attempts": has_attempts, "newest": limits.newest}
-        leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
-    return export
 
 
 urls: list[URLPattern] = [path("runs/export", RunExportView.as_view(), name="run-export")]

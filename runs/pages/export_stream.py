@@ -10,15 +10,20 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import tzinfo
+from typing import Any
+from uuid import UUID
 
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 from django.db.models.functions import Length
 from django.utils import timezone
 
+from runs.bulk_actions.run_range import find_range
 from runs.models import Run, RunExport, WorkState
 from runs.pages.export_files import ExportFile
 from runs.pages.part_stream import PartStream
 from runs.run_filters import RunFilters, find_runs
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +35,25 @@ ATTEMPT_BYTES = 40_000
 """What an attempt is taken for beforehand, with its output and its request."""
 NOTE_EVERY = 0.5
 """Seconds between notes of how far it is."""
+
+
+def begin_export(filters: RunFilters, *, token: UUID, format: str, has_attempts: bool, asked_by_id: Any) -> RunExport:
+    """An export of the runs that match at this moment, and the trail's entry of who takes them. ``token`` names it."""
+    limits = find_range(filters)
+    with transaction.atomic():
+        export = RunExport.objects.create(
+            token=token,
+            format=format,
+            has_attempts=has_attempts,
+            query=filters.to_query(),
+            asked_by_id=asked_by_id,
+            newest=limits.newest,
+            oldest=limits.oldest,
+            position=limits.newest + 1,
+        )
+        details = {"query": export.query[:500], "attempts": has_attempts, "newest": limits.newest}
+        leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
+    return export
 
 
 class RunStream(PartStream):

@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from runs.bulk_actions.run_range import find_range
 from runs.models import RunExport
 from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
-from runs.pages.export_stream import RunStream
+from runs.pages.export_stream import RunStream, begin_export
 from runs.pages.part_stream import send_file
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 MOST_ASKED = 30
 """How often a page asks after a download that never begins."""
@@ -50,20 +46,13 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
         problems = (*problems, problem)
     if problems:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
-    limits = find_range(filters)
-    with transaction.atomic():
-        export = RunExport.objects.create(
-            token=_find_token(request.GET.get("progress", "")),
-            format=format,
-            has_attempts=has_attempts,
-            query=filters.to_query(),
-            asked_by_id=request.user.pk,
-            newest=limits.newest,
-            oldest=limits.oldest,
-            position=limits.newest + 1,
-        )
-        details = {"query": export.query[:500], "attempts": has_attempts, "newest": limits.newest}
-        leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
+    export = begin_export(
+        filters,
+        token=_find_token(request.GET.get("progress", "")),
+        format=format,
+        has_attempts=has_attempts,
+        asked_by_id=request.user.pk,
+    )
     file = _FORMATS[format](has_attempts)
     stream = RunStream(file, filters, export, has_attempts=has_attempts)
     name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
