@@ -23,13 +23,12 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from runs.api.problems import InvalidQuery
+from runs.prepared_select import LARGEST_NUMBER
 
 DEFAULT_LIMIT = 50
 MOST_ITEMS = 200
 PAGING = ("limit", "before", "after")
 """Names of the query parameters: they belong into ``ApiView.parameters`` of every list."""
-LARGEST_NUMBER = 2**63 - 1
-"""The largest number of a row that the databases hold."""
 LARGEST_PLACE = 2**31 - 1
 _LONGEST_TEXT = 200
 _SHOWN = 40

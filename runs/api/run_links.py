@@ -25,7 +25,7 @@ class RunLinks:
         # Whoever may give runs an address may know those that others gave; they may hold a key.
         self.has_address = _may_start_runs(request)
 
-    def link_run(self, run_id: int) -> str:
+    def link_run(self, run_id: int | str) -> str:
         """Where a run is read."""
         return f"{self._runs}/{run_id}"
 

@@ -10,6 +10,7 @@ from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
@@ -20,13 +21,13 @@ from runs.models import Attempt, Run, RunStatus, Step
 from runs.models.run import ENDED
 from runs.pages.addresses import find_address
 from runs.pages.filter_chips import FilterChip, list_chips
+from runs.pages.list_turns import ListTurns, turn_pages
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 from runs.prepared_select import PreparedSelect
 from runs.queue_figures import is_unattended
 from runs.run_filters import RunFilters, find_runs, find_unknown_names, read_filters
 from runs.run_filters.filters import PARAMETERS, write_value
 from runs.run_filters.reading import read_run_number, shorten
-from runs.run_filters.streams import LARGEST_NUMBER
 from runs.search import Excerpt, find_excerpts, read_query
 
 PAGE_SIZE = 50
@@ -79,14 +80,7 @@ class RunList:
     flows: tuple[FlowChoice, ...]
     statuses: tuple[StatusChoice, ...]
     chips: tuple[FilterChip, ...]
-    newer_url: str
-    older_url: str
-    newest_url: str
-    """Leads to the first page; empty on it."""
-    looked_to: int | None
-    """The last run that was looked at, where looking stopped early."""
-    is_upwards: bool
-    """Whether newer runs than those of another page were looked for."""
+    turns: ListTurns
     number: int | None
     """The run whose number was searched for, if there is one, whatever the other filters say."""
     is_unattended: bool
@@ -101,15 +95,8 @@ class RunList:
         return reverse("runs:page", args=[self.number])
 
     @property
-    def further_url(self) -> str:
-        """Where looking goes on that stopped early; empty if it did not."""
-        if self.looked_to is None:
-            return ""
-        return self.newer_url if self.is_upwards else self.older_url
-
-    @property
     def is_filtered(self) -> bool:
-        return bool(self.chips or self.newest_url or self.filters.status)
+        return bool(self.chips or self.turns.newest_url or self.filters.status)
 
     @property
     def values(self) -> dict[str, str]:
@@ -131,18 +118,14 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
     filters, problems = read_filters(query)
     before, after, paging_problems = _read_paging(query)
     found = find_runs(filters, before=before, after=after, limit=PAGE_SIZE + 1)
-    is_more = len(found.ids) > PAGE_SIZE or found.looked_to is not None
-    # With ``after``, the run too many is the newest one.
-    ids = found.ids[-PAGE_SIZE:] if after is not None else found.ids[:PAGE_SIZE]
-    newest, oldest = (ids[0], ids[-1]) if ids else (0, 0)
-    newer_url = older_url = ""
-    if after is not None:
-        newer_url = build_list_url(filters, after=_go_on(found.ids, found.looked_to, newest)) if is_more else ""
-        older_url = build_list_url(filters, before=oldest or min(after + 1, LARGEST_NUMBER))
-    else:
-        older_url = build_list_url(filters, before=_go_on(found.ids, found.looked_to, oldest)) if is_more else ""
-        if before is not None:
-            newer_url = build_list_url(filters, after=newest or max(before - 1, 0))
+    ids, turns = turn_pages(
+        found.ids,
+        found.looked_to,
+        page_size=PAGE_SIZE,
+        before=before,
+        after=after,
+        build_url=partial(build_list_url, filters),
+    )
     flows = tuple(FlowChoice._make(row) for row in _FLOWS.fetch())
     return RunList(
         rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, filters.search, now),
@@ -151,11 +134,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         flows=flows,
         statuses=_list_statuses(filters),
         chips=list_chips(filters, {flow.name: flow.title for flow in flows}, build_list_url),
-        newer_url=newer_url,
-        older_url=older_url,
-        newest_url=build_list_url(filters) if before is not None or after is not None else "",
-        looked_to=found.looked_to,
-        is_upwards=after is not None,
+        turns=turns,
         number=_find_number(filters, ids),
         is_unattended=is_unattended(),
         now=now,
@@ -169,11 +148,6 @@ def build_list_url(filters: RunFilters, **paging: int) -> str:
 
 
 _FLOWS = PreparedSelect(lambda _: Flow.objects.order_by("title", "pk").values_list("pk", "name", "title"))
-
-
-def _go_on(ids: Sequence[int], looked_to: int | None, last: int) -> int:
-    """The number to go on behind: that of the last row, or of the last run that was looked at."""
-    return last if looked_to is None or len(ids) > PAGE_SIZE else looked_to
 
 
 def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from django.db import connection
 
 from runs.models import Run
 from runs.run_filters.conditions import Condition, build_created_since, build_created_until, list_conditions
+from runs.run_filters.experience import Experience, keep_experience, recall_experience
 from runs.run_filters.filters import RunFilters
 from runs.run_filters.reading import read_run_number
 from runs.run_filters.streams import AnyStream, RunStream, Span, Text, count_ahead, fetch_rows, read_merged
@@ -63,32 +64,46 @@ def find_runs(
         return FoundRuns((), None)
     conditions = list(list_conditions(filters))
     indexed = [condition for condition in conditions if condition.streams]
+    experience = None if filters.search else recall_experience(conditions)
+    rarest = experience.rarest if experience else 0
     if filters.search:
         source, rest = _build_search(filters.search), conditions
     else:
-        source, rest = _read_by(indexed[0] if indexed else None, conditions)
+        source, rest = _read_by(indexed[rarest] if indexed else None, conditions)
     found: list[int] = []
+    met = looked = 0
     looked_to: int | None = None
-    for turn, look in enumerate(_plan_looks(limit, is_checked=bool(rest))):
+    for turn, look in enumerate(_plan_looks(limit, experience, is_checked=bool(rest))):
         if turn == 1 and len(indexed) > 1 and not filters.search:
             # It pays to find out which is the rarest only where any of them was not enough.
-            source, rest = _read_by(_find_rarest(indexed, span), conditions)
+            rarest = _find_rarest(indexed, span)
+            source, rest = _read_by(indexed[rarest], conditions)
+            met = looked = 0
         candidates, looked_to = source(span, look)
-        found += _check(candidates, rest, span, limit - len(found))
-        if len(found) >= limit or looked_to is None:
+        matching = _check(candidates, rest, span, limit - len(found))
+        found += matching
+        is_enough = len(found) >= limit
+        met += len(matching)
+        looked += candidates.index(matching[-1]) + 1 if is_enough else len(candidates)
+        if is_enough or looked_to is None:
             looked_to = None
             break
         span = span.behind(looked_to)
+    if rest and not filters.search:
+        keep_experience(conditions, Experience(rarest, (met + 1) / (looked + 1)))
     return FoundRuns(tuple(sorted(found, reverse=True)), looked_to)
 
 
-def _plan_looks(limit: int, *, is_checked: bool) -> tuple[int, ...]:
+def _plan_looks(limit: int, experience: Experience | None, *, is_checked: bool) -> tuple[int, ...]:
     """How many runs to read, one look after the other."""
     if not is_checked:
         return (limit,)
-    first, second = max(FIRST_LOOK, limit), max(min(2 * FIRST_LOOK, LOOK_THROUGH - FIRST_LOOK), limit)
+    # Half as many more than were needed for as many the last time, since runs that match don't come at even intervals.
+    first = FIRST_LOOK if experience is None else min(int(1.5 * limit / experience.share), LOOK_THROUGH)
+    first = max(first, limit)
+    second = min(2 * FIRST_LOOK, LOOK_THROUGH - first)
     last = LOOK_THROUGH - first - second
-    return (first, second, last) if last > 0 else (first, second)
+    return tuple(look for look in (first, second, last) if look > 0)
 
 
 def _find_span(filters: RunFilters, before: int | None, after: int | None) -> Span | None:
@@ -134,12 +149,15 @@ class _Reader:
         return numbers, numbers[-1] if len(numbers) == limit else None
 
 
-def _find_rarest(conditions: Sequence[Condition], span: Span) -> Condition:
-    """The condition with the fewest runs; of those with very many, the one whose next ones lie the farthest apart."""
+def _find_rarest(conditions: Sequence[Condition], span: Span) -> int:
+    """The position of the condition with the fewest runs.
+
+    Of those with very many, it is the one whose next ones lie the farthest apart.
+    """
     counts = count_ahead([condition.streams for condition in conditions], span, PROBED)
     direction = -1 if span.is_ascending else 1
     ranked = [(count, direction * last, position) for position, (count, last) in enumerate(counts)]
-    return conditions[min(ranked)[-1]]
+    return min(ranked)[-1]
 
 
 def _build_search(text: str) -> _Source:

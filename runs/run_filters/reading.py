@@ -16,8 +16,8 @@ from flows.engine.issues import Severity
 from flows.models import Flow, FlowVersion
 from runs.facets import LONGEST_VALUE
 from runs.models import RunStatus
+from runs.prepared_select import LARGEST_NUMBER
 from runs.run_filters.filters import PARAMETERS, RunFilters
-from runs.run_filters.streams import LARGEST_NUMBER
 from runs.search import read_query
 
 _LARGEST_COST = 1_000_000_000

@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from django.db import connection
 
-LARGEST_NUMBER = 2**63 - 1
-"""The largest number of a run that the databases hold."""
+from runs.prepared_select import LARGEST_NUMBER
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ long; whatever is not ours is escaped where it is put in.
 
 from __future__ import annotations
 
+from datetime import datetime, tzinfo
 from functools import cache, lru_cache
 from html import escape
 from typing import Any
@@ -13,15 +14,17 @@ from typing import Any
 from django import template
 from django.template.context import Context
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.pages import figures
+from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import show_invisible
 from runs.pages.run_list import RunList, RunRow
 from runs.pages.saved_views import ViewTabs, load_view_tabs
 from runs.search.excerpts import Piece
-from runs.templatetags.toolflow import ago, issue_counts, priority, state
+from runs.templatetags.toolflow import draw_ago, issue_counts, priority, state
 
 register = template.Library()
 
@@ -52,11 +55,12 @@ def load_views(context: Context, page: RunList) -> ViewTabs:
 def run_rows(page: RunList, can_choose: bool) -> SafeString:
     """The rows of a page, with a box to choose each run by if the viewer ``can_choose``."""
     begin, _, end = reverse("runs:page", args=[0]).rpartition("0")
-    rows = (_draw_row(row, f"{begin}{row.run.pk}{end}", page, can_choose=can_choose) for row in page.rows)
+    zone = timezone.get_current_timezone()
+    rows = (_draw_row(row, f"{begin}{row.run.pk}{end}", page.now, zone, can_choose=can_choose) for row in page.rows)
     return mark_safe("".join(rows))  # noqa: S308  # every part is escaped in _draw_row
 
 
-def _draw_row(row: RunRow, url: str, page: RunList, *, can_choose: bool) -> str:
+def _draw_row(row: RunRow, url: str, now: datetime, zone: tzinfo, *, can_choose: bool) -> str:
     run = row.run
     box = (
         f'<td class="choose"><input type="checkbox" form="bulk" name="run" value="{run.pk}" '
@@ -77,7 +81,7 @@ def _draw_row(row: RunRow, url: str, page: RunList, *, can_choose: bool) -> str:
         f'<td class="number">{figures.format_count(run.total_tokens)}</td>'
         f'<td class="number">{_draw_cost(run)}</td>'
         f'<td class="who">{user}</td>'
-        f'<td class="number quiet">{ago(run.created_at, page.now)}</td></tr>'
+        f'<td class="number quiet">{draw_ago(run.created_at, now, zone)}</td></tr>'
         f"{_draw_excerpts(row, url, can_choose=can_choose) if row.excerpts else ''}"
     )
 
@@ -87,7 +91,7 @@ def _draw_excerpts(row: RunRow, url: str, *, can_choose: bool) -> str:
     lines = []
     for excerpt in row.excerpts:
         words = "".join(_draw_piece(piece) for piece in excerpt.pieces)
-        place = f'<a href="{url}#s{excerpt.step}a{excerpt.attempt}">{excerpt.place}</a>'
+        place = f'<a href="{url}#{anchor_attempt(excerpt.step, excerpt.attempt)}">{excerpt.place}</a>'
         lines.append(f"<p>{place} <span>{words}</span></p>")
     box = '<td class="choose"></td>' if can_choose else ""
     return f'<tr class="excerpts">{box}<td colspan="{COLUMNS}">{"".join(lines)}</td></tr>'

@@ -142,7 +142,9 @@ class TestFinding:
             filters, problems = read("&".join(queries))
             assert problems == ()
             wanted = tuple(run.pk for run in runs if all(MEANINGS[query](run) for query in queries))
-            assert find_runs(filters, limit=500) == finding.FoundRuns(wanted, None), queries
+            for _ in range(2):
+                # The second time it is known which filter is the rarest.
+                assert find_runs(filters, limit=500) == finding.FoundRuns(wanted, None), queries
             found_any += bool(wanted)
         assert found_any > len(asked) / 2
 
@@ -183,6 +185,29 @@ class TestFinding:
         assert last == finding.FoundRuns((runs[3],), None)
         upwards = find_runs(filters, after=runs[10], limit=5)
         assert upwards == finding.FoundRuns((), runs[40])
+
+    def test_the_next_page_costs_less_for_what_the_last_one_learnt(self, django_assert_num_queries: Any) -> None:
+        version = make_version(make_page_flow())
+        label, code = (FacetKind.LABEL, "often"), (FacetKind.CODE, "seldom")
+        for number in range(700):
+            make_listed_run(version, facets=[label] if number % 7 else [label, code])
+        filters, _ = read("label=often&code=seldom")
+        with django_assert_num_queries(5):  # labels, which of them match, which filter is rare, codes, which match
+            first = find_runs(filters, limit=51)
+        with django_assert_num_queries(2):  # codes, which of them match
+            second = find_runs(filters, before=first.ids[-1], limit=49)
+        assert len(first.ids) == 51 and len(second.ids) == 49 and second.looked_to is None
+
+    def test_what_was_learnt_and_is_not_so_any_more_changes_no_page(self) -> None:
+        version = make_version(make_page_flow())
+        label, code = (FacetKind.LABEL, "then"), (FacetKind.CODE, "later")
+        runs = [make_listed_run(version, facets=[label, code]).pk for _ in range(20)]
+        filters, _ = read("label=then&code=later")
+        assert find_runs(filters, limit=5).ids == tuple(runs[:-6:-1])
+        for _ in range(60):
+            make_listed_run(version, facets=[label])
+        last = make_listed_run(version, facets=[label, code]).pk
+        assert find_runs(filters, limit=5).ids == (last, *runs[:-5:-1])
 
     def test_a_page_that_is_full_has_not_stopped_early(self, monkeypatch: Any) -> None:
         monkeypatch.setattr(finding, "FIRST_LOOK", 10)

@@ -217,7 +217,7 @@ class TestList:
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(finding, "FIRST_LOOK", 0)
-        monkeypatch.setattr(finding, "LOOK_THROUGH", 0)
+        monkeypatch.setattr(finding, "LOOK_THROUGH", 2 * PAGE_SIZE + 2)
         version = make_version()
         # Runs that wait for their next attempt: what was not begun has no cost, and is not looked through.
         oldest = make_run(version, cost=2, attempt_count=1)
