@@ -8,15 +8,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
-from django.db.models import Count, DurationField, Exists, ExpressionWrapper, F, Min, OuterRef, Q, QuerySet, Value
+from django.db.models import (
+    Count,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+)
 from django.db.models.functions import Now
 
+from runs.likely import Likely
 from runs.models import Run, RunStatus, Worker
 from runs.models.run import RunQuerySet, in_future
 from runs.prepared_select import PreparedSelect
 
+MOST_SHOWN = 1_000
+"""Queued runs of a kind that are counted for a page, which asks again and again."""
+MOST_COUNTED = 100_000
+"""The same for machines."""
 PATIENCE = timedelta(seconds=5)
 """A run that is ready may lie so long before anybody is told: a worker that wakes up takes a moment."""
 
@@ -49,6 +66,8 @@ class QueueFigures:
     """How long the oldest ready run has been ready; None if there is none."""
     is_unattended: bool
     """Runs are ready, and no worker is alive that could take them."""
+    more: frozenset[str] = frozenset()
+    """Of which of ``ready``, ``later`` and ``waiting`` there are more than were counted: a backlog may be long."""
 
     @property
     def slots(self) -> int:
@@ -61,8 +80,8 @@ class QueueFigures:
         return sum(worker.in_flight for worker in self.workers if worker.state != "silent")
 
 
-def read_queue_figures() -> QueueFigures:
-    """The figures of this moment. Costs two queries, which read the queued runs and the workers, no other rows."""
+def read_queue_figures(*, most: int = MOST_COUNTED) -> QueueFigures:
+    """The figures of this moment. Costs four queries, which read the workers and ``most`` queued runs of each kind."""
     workers = tuple(
         WorkerFigures(
             host=host,
@@ -87,16 +106,22 @@ def read_queue_figures() -> QueueFigures:
             silent_for,
         ) in _WORKERS.fetch()
     )
-    counted = _QUEUED.fetch()
-    ready, later, waiting, oldest_ready, patience_lost = counted[0] if counted else (0, 0, 0, None, 0)
+    selects = _prepare_queued(most)
+    ready, oldest_ready, patience_lost = _fetch_one(selects.ready, (0, None, 0))
+    later, waiting_for_time = _fetch_one(selects.later, (0, 0))
+    (waiting,) = _fetch_one(selects.waiting, (0,))
+    more = {"ready"} if ready > most else set()
+    more |= {"later", "waiting"} if later + waiting_for_time > most else set()
+    more |= {"waiting"} if waiting > most else set()
     is_attended = any(worker.state != "silent" for worker in workers)
     return QueueFigures(
         workers=workers,
-        ready=ready,
-        later=later,
-        waiting=waiting,
+        ready=min(ready, most),
+        later=min(later, most),
+        waiting=min(waiting + waiting_for_time, most),
         oldest_ready=oldest_ready,
         is_unattended=bool(patience_lost) and not is_attended,
+        more=frozenset(more),
     )
 
 
@@ -109,23 +134,48 @@ def _select_workers(_: Sequence[Any]) -> QuerySet[Any, tuple[Any, ...]]:
     return rows.values_list(*told, "is_silent", "silent_for")
 
 
-def _select_queued(_: Sequence[Any]) -> QuerySet[Any, tuple[Any, ...]]:
+class _QueuedSelects(NamedTuple):
+    """What counts queued runs, one row each; none where there is no run of the kind."""
+
+    ready: PreparedSelect
+    later: PreparedSelect
+    waiting: PreparedSelect
+
+
+@cache
+def _prepare_queued(most: int) -> _QueuedSelects:
     # Whoever waited for a time, whatever the reason, is ready once it has come; a worker is waited for until one comes.
-    has_worker = Q(waiting_since__isnull=True)
-    is_ready = has_worker & Q(available_at__lte=Now(), cancel_requested=False)
-    is_later = has_worker & Q(available_at__gt=Now())
-    counts = {
-        "ready": Count("pk", filter=is_ready),
-        "later": Count("pk", filter=is_later & Q(waiting_for="")),
-        "waiting": Count("pk", filter=~has_worker | is_later & ~Q(waiting_for="")),
-        "oldest_ready": ExpressionWrapper(
-            Now() - Min("available_at", filter=is_ready), output_field=DurationField(null=True)
-        ),
-        "patience_lost": Count("pk", filter=_patience_lost()),
-    }
-    # Grouped by what is the same for all: a queryset of one row, or of none where no run is queued.
-    rows = Run.objects.filter(status=RunStatus.QUEUED).order_by().values(every=Value(1))
-    return rows.annotate(**counts).values_list(*counts)
+    queued = Run.objects.filter(Likely(Q(status=RunStatus.QUEUED)))
+    in_time = queued.filter(waiting_since__isnull=True).order_by("available_at", "pk")
+    age = ExpressionWrapper(Now() - Min("available_at"), output_field=DurationField(null=True))
+    ready = _count_first(
+        in_time.filter(available_at__lte=Now(), cancel_requested=False),
+        most,
+        count=Count("pk"),
+        oldest=age,
+        patience_lost=Count("pk", filter=_patience_lost()),
+    )
+    later = _count_first(
+        in_time.filter(available_at__gt=Now()),
+        most,
+        later=Count("pk", filter=Q(waiting_for="")),
+        waiting=Count("pk", filter=~Q(waiting_for="")),
+    )
+    waiting = _count_first(
+        queued.filter(waiting_since__isnull=False).order_by("waiting_since"), most, count=Count("pk")
+    )
+    return _QueuedSelects(ready, later, waiting)
+
+
+def _count_first(rows: QuerySet[Run], most: int, **counts: Any) -> PreparedSelect:
+    """What counts the first rows, one more than ``most``."""
+    # Grouped by what is the same for all: a queryset of one row, or of none.
+    first = Run.objects.filter(pk__in=rows.values("pk")[: most + 1]).order_by().values(every=Value(1))
+    return PreparedSelect(lambda _: first.annotate(**counts).values_list(*counts))
+
+
+def _fetch_one(select: PreparedSelect, nothing: tuple[Any, ...]) -> tuple[Any, ...]:
+    return next(iter(select.fetch()), nothing)
 
 
 def unattended_runs() -> RunQuerySet:
@@ -144,5 +194,4 @@ def _patience_lost() -> Q:
 
 
 _WORKERS = PreparedSelect(_select_workers)
-_QUEUED = PreparedSelect(_select_queued)
 _UNATTENDED = PreparedSelect(lambda _: unattended_runs().order_by().values_list("pk")[:1])

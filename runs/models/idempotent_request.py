@@ -12,7 +12,9 @@ class IdempotentRequest(models.Model):
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=255)
-    fingerprint = models.CharField(max_length=64, help_text="SHA-256 of method, address and body.")
+    fingerprint = models.CharField(
+        max_length=64, help_text="HMAC-SHA-256 of method, address and body, with the secret key."
+    )
     status = models.PositiveSmallIntegerField(null=True, help_text="HTTP status of the answer; none while it is made.")
     headers = models.JSONField(default=dict)
     body = models.TextField(default="")

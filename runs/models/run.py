@@ -124,13 +124,15 @@ class Run(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
 
-    labels = models.JSONField(default=list, blank=True, help_text="Short texts that whoever started the run gave it.")
+    labels = models.JSONField(
+        default=list, db_default=[], blank=True, help_text="Short texts that whoever started the run gave it."
+    )
 
     metadata = OrderedJSONField(
-        default=dict, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
+        default=dict, db_default={}, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
     )
     webhook_url = models.URLField(
-        max_length=2000, blank=True, default="", help_text="Who is told when the run has ended."
+        max_length=2000, blank=True, default="", db_default="", help_text="Who is told when the run has ended."
     )
 
     priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
@@ -186,7 +188,9 @@ class Run(models.Model):
     cost = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD")
     unpriced_count = models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
 
-    is_tallied = models.BooleanField(default=False, help_text="Statistics and search know of this run; it has ended.")
+    is_tallied = models.BooleanField(
+        default=False, db_default=False, help_text="Statistics and search know of this run; it has ended."
+    )
     outputs_removed_at = models.DateTimeField(
         null=True, blank=True, help_text="Since when only figures are left of what the run read and wrote."
     )
@@ -231,6 +235,9 @@ class Run(models.Model):
             models.Index(fields=["version", "-id"], name="run_by_version_in_order"),
             models.Index(fields=["started_by", "-id"], name="run_by_user"),
             models.Index(fields=["created_at"], name="run_by_creation"),
+            # What failed lately: run numbers say when a run was created, not when it failed.
+            models.Index(fields=["-ended_at"], condition=Q(status="failed"), name="run_failed_lately"),
+            models.Index(fields=["-ended_at"], condition=Q(status="errored"), name="run_errored_lately"),
             models.Index(fields=["id"], condition=Q(is_tallied=False, ended_at__isnull=False), name="run_untallied"),
             # What is due under the policy of a flow. Each run that has ended is in one of the two.
             models.Index(

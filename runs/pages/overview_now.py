@@ -6,26 +6,29 @@ Each part is told from an earlier one by what it says, not by how long ago that 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.template.loader import render_to_string
 
+from flows.models import Flow, FlowVersion
+from runs.likely import Likely
 from runs.models import Run, RunStatus
 from runs.pages.json_lines import show_invisible
 from runs.pages.list_links import link_runs
 from runs.pages.run_page import run_state
-from runs.queue_figures import QueueFigures, read_queue_figures
+from runs.pages.verdict import read_verdict
+from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
+from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
 
 MOST_RUNS = 10
 _MOST_COUNTED = 1_000
 """Running runs that are counted: more than a worker or two have places for."""
 PARTS = ("notice", "queue", "running", "failed")
 """What is replaced on its own when it changes; each has a template and an element of that name."""
-_BARE = ("version__spec", "flow__input_schema", "flow__description", "input", "model_settings", "labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,15 @@ class Part:
 
 
 def read_parts(now: datetime) -> tuple[Part, ...]:
-    """The parts as they are now. Costs six queries, each of which reads the few rows that it shows off an index."""
-    found = read_queue_figures()
+    """The parts as they are now. Costs eight queries, each of which reads the few rows that it shows off an index."""
+    found = read_queue_figures(most=MOST_SHOWN)
     running, has_more = _find_running()
     failed = _find_failed()
-    figures = _describe_queue(found)
+    figures = _describe_workers(found)
+    queued = (found.ready, found.later, found.waiting, sorted(found.more))
     said: tuple[tuple[Any, Mapping[str, Any]], ...] = (
         (found.is_unattended, {"found": found}),
-        (figures, figures),
+        ((figures, queued), {**figures, "found": found}),
         (
             [has_more, *((one.run.pk, one.run.revision) for one in running)],
             {"running": running, "has_more": has_more, "url": link_runs(status="running")},
@@ -89,14 +93,12 @@ def name_parts(parts: tuple[Part, ...]) -> str:
     return ".".join(part.digest for part in parts)
 
 
-def _describe_queue(found: QueueFigures) -> dict[str, Any]:
+def _describe_workers(found: QueueFigures) -> dict[str, Any]:
     return {
         "alive": sum(worker.state != "silent" for worker in found.workers),
         "silent": sum(worker.state == "silent" for worker in found.workers),
         "taken": _count_taken(found),
         "slots": found.slots,
-        "ready": found.ready,
-        "waiting": found.later + found.waiting,
     }
 
 
@@ -106,35 +108,69 @@ def _count_taken(found: QueueFigures) -> int:
     Workers tell of theirs with each heartbeat; until the next one the runs themselves know better. Those whose worker
     died are running too, in no place.
     """
-    running = Run.objects.running()[:_MOST_COUNTED].count()
-    return min(max(found.in_flight, running), found.slots)
+    return min(max(found.in_flight, len(_RUNNING_KEYS.fetch())), found.slots)
 
 
 def _find_running() -> tuple[list[RunningRun], bool]:
-    rows = Run.objects.running().select_related("flow", "version").defer(*_BARE).order_by("-pk")[: MOST_RUNS + 1]
     found = [
         RunningRun(run, run_state(run), round(100 * run.steps_passed / run.step_count) if run.step_count else 0)
-        for run in rows
+        for run in map(_build_run, _RUNNING.fetch())
     ]
     return found[:MOST_RUNS], len(found) > MOST_RUNS
 
 
 def _find_failed() -> list[FailedRun]:
-    """The newest runs that failed or ended with an error, by their numbers."""
-    rows = Run.objects.select_related("flow", "version").defer(*_BARE).order_by("-pk")
+    """The runs that failed or ended with an error last."""
     # One status at a time: both together are in no order of an index.
-    found = [run for status in (RunStatus.FAILED, RunStatus.ERRORED) for run in rows.filter(status=status)[:MOST_RUNS]]
-    newest = sorted(found, key=lambda run: -run.pk)[:MOST_RUNS]
-    return [_explain_failure(run) for run in newest]
+    found = [_build_run(row) for failed in _FAILED for row in failed.fetch()]
+    found.sort(key=lambda run: run.ended_at or run.created_at, reverse=True)
+    return [_explain_failure(run) for run in found[:MOST_RUNS]]
 
 
 def _explain_failure(run: Run) -> FailedRun:
-    sentence = show_invisible(run.end_sentence) or str(run.get_end_reason_display())
-    if run.blocking_step is None or run.blocking_attempt is None:
-        return FailedRun(run, "", sentence, "")
-    anchor = f"s{run.blocking_step}a{run.blocking_attempt}"
-    # The planner begins its sentences with the step: that is what the reader will want to click.
-    opening = re.match(rf"Step {run.blocking_step} “[^”]*”", sentence)
-    if opening:
-        return FailedRun(run, opening[0], sentence[opening.end() :], anchor)
-    return FailedRun(run, f"Step {run.blocking_step}, attempt {run.blocking_attempt}", f": {sentence}", anchor)
+    verdict = read_verdict(run)
+    if verdict is None:
+        return FailedRun(run, "", str(run.get_end_reason_display()), "")
+    if not verdict.anchor:
+        return FailedRun(run, "", verdict.lead, "")
+    if not verdict.lead:
+        return FailedRun(run, verdict.linked, verdict.rest, verdict.anchor)
+    place = f"Step {run.blocking_step}, attempt {run.blocking_attempt}"
+    return FailedRun(run, place, f": {show_invisible(run.end_sentence)}", verdict.anchor)
+
+
+_RUN = (
+    *("id", "status", "cancel_requested", "revision", "started_at", "ended_at", "end_reason", "end_sentence"),
+    *("blocking_step", "blocking_attempt", "step_count", "steps_passed", "attempt_count"),
+)
+_FLOW, _VERSION = ("id", "title"), ("id", "number")
+"""The columns that the page shows; others may be large."""
+_PARTS = RowParts(
+    list_columns(Run, among=_RUN),
+    list_columns(Flow, "flow", among=_FLOW),
+    list_columns(FlowVersion, "version", among=_VERSION),
+)
+
+
+def _build_run(values: Sequence[Any]) -> Run:
+    run, flow, version = _PARTS.split(values)
+    row = build_row(Run, run, among=_RUN)
+    row.flow = build_row(Flow, flow, among=_FLOW)
+    row.version = build_row(FlowVersion, version, among=_VERSION)
+    return row
+
+
+def _select_running(_: Sequence[Any]) -> QuerySet[Any, Any]:
+    return Run.objects.running().order_by("-pk").values_list(*_PARTS.columns)[: MOST_RUNS + 1]
+
+
+def _prepare_failed(status: RunStatus) -> PreparedSelect:
+    newest = Run.objects.filter(Likely(Q(status=status)), ended_at__isnull=False).order_by("-ended_at")
+    # Found by themselves: SQLite would begin with the versions that are joined, and read all of their runs.
+    rows = Run.objects.filter(pk__in=newest.values("pk")[:MOST_RUNS])
+    return PreparedSelect(lambda _: rows.order_by("-ended_at").values_list(*_PARTS.columns))
+
+
+_RUNNING = PreparedSelect(_select_running)
+_FAILED = [_prepare_failed(status) for status in (RunStatus.FAILED, RunStatus.ERRORED)]
+_RUNNING_KEYS = PreparedSelect(lambda _: Run.objects.running().order_by().values_list("pk")[:_MOST_COUNTED])

@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_GET
 
 from runs.pages.access import require_permission
-from runs.queue_figures import QueueFigures, read_queue_figures
+from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
 
 PARTS = ("notice", "figures", "table")
 """What is replaced on its own when it changes; each has a template and an element of that name."""
@@ -34,7 +34,7 @@ class Part:
 @require_permission("runs.view_run")
 def show_workers(request: HttpRequest) -> HttpResponse:
     """The workers and the queue."""
-    parts = _render_parts(read_queue_figures())
+    parts = _render_parts(read_queue_figures(most=MOST_SHOWN))
     return render(request, "runs/workers.html", {"parts": {part.name: part for part in parts}, "seen": _name(parts)})
 
 
@@ -45,7 +45,7 @@ def show_worker_changes(request: HttpRequest) -> HttpResponse:
     seen = request.GET.get("seen", "")
     if not re.fullmatch(r"[0-9a-f]{12}(\.[0-9a-f]{12}){2}", seen):
         return HttpResponse("Ask with ?seen=DIGEST.DIGEST.DIGEST.", status=400, content_type="text/plain")
-    parts = _render_parts(read_queue_figures())
+    parts = _render_parts(read_queue_figures(most=MOST_SHOWN))
     changed = [part for part, known in zip(parts, seen.split("."), strict=True) if part.digest != known]
     if not changed:
         return HttpResponse(status=204)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import pytest
@@ -51,6 +52,30 @@ class TestQueue:
         age = read_queue_figures().oldest_ready
         assert age is not None and 10 * MINUTE <= age < 11 * MINUTE
 
+    def test_of_a_long_backlog_only_so_many_runs_of_each_kind_are_counted(self) -> None:
+        version = make_version()
+        for minutes in range(6):
+            make_run(version, available_at=in_future(-minutes * MINUTE))
+            make_run(version, available_at=in_future(MINUTE))
+            make_run(version, waiting_since=Now(), waiting_for="Waits.")
+            make_run(version, available_at=in_future(MINUTE), waiting_for="Waits.")
+        found = read_queue_figures(most=4)
+        assert found.ready == 4 and 4 <= found.later + found.waiting <= 8
+        assert found.more == {"ready", "later", "waiting"}
+        assert found.oldest_ready is not None and found.oldest_ready >= 5 * MINUTE
+        everything = read_queue_figures()
+        assert (everything.ready, everything.later, everything.waiting) == (6, 6, 12) and not everything.more
+
+    @pytest.mark.skipif("postgres" in os.environ.get("DATABASE_URL", ""), reason="PostgreSQL knows how many are queued")
+    def test_sqlite_reads_a_backlog_off_the_index_of_its_order(self) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            read_queue_figures(most=4)
+        for query in queries.captured_queries[1:]:
+            with connection.cursor() as cursor:
+                cursor.execute("EXPLAIN QUERY PLAN " + query["sql"].replace("%", "%%"))
+                plan = " ".join(str(row[-1]) for row in cursor.fetchall())
+            assert "run_queued" in plan and "run_by_status" not in plan
+
     def test_reading_costs_the_same_with_many_runs_and_workers(self) -> None:
         version = make_version()
         for number in range(3):
@@ -58,7 +83,7 @@ class TestQueue:
             make_worker(pid=number + 1)
         with CaptureQueriesContext(connection) as queries:
             read_queue_figures()
-        assert len(queries) == 2
+        assert len(queries) == 4
 
 
 class TestWorkers:

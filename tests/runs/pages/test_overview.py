@@ -75,6 +75,13 @@ class TestNow:
         page = get_page(viewer, "/")
         assert f'href="/runs/{failed.pk}/#s2a2">Step 2 “Step 2”</a> did not pass after 2 attempts.' in page
 
+    def test_a_run_that_took_long_and_failed_now_comes_first(self, viewer: Client) -> None:
+        long = fail_run()
+        for _ in range(12):
+            Run.objects.filter(pk=fail_run().pk).update(ended_at=timezone.now() - timedelta(days=30))
+        shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
+        assert shown[0] == str(long.pk)
+
     def test_of_failed_and_errored_runs_the_newest_ten_are_shown(self, viewer: Client) -> None:
         runs = [fail_run(RunStatus.ERRORED if number % 3 == 0 else RunStatus.FAILED) for number in range(14)]
         shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
@@ -282,13 +289,13 @@ class TestQueries:
             fail_run()
             fail_run(RunStatus.ERRORED)
             make_worker()
-        # Session, user and two for permissions; whether there are runs; workers, queue, running, failed, errored, and
-        # how many run; days and durations.
-        assert count_queries(viewer, "/") == few == 12
+        # Session, user and two for permissions; whether there are runs; workers, three for the queue, running, failed,
+        # errored, and how many run; days and durations.
+        assert count_queries(viewer, "/") == few == 14
 
-    def test_what_is_new_costs_six_queries_of_runs(self, viewer: Client) -> None:
+    def test_what_is_new_costs_eight_queries_of_runs(self, viewer: Client) -> None:
         start_run()
         address = read_poller(get_page(viewer, "/"))
         with CaptureQueriesContext(connection) as queries:
             assert viewer.get(address, headers=HTMX).status_code == 204
-        assert sum('FROM "runs_' in one["sql"] and "session" not in one["sql"] for one in queries.captured_queries) == 6
+        assert sum('FROM "runs_' in one["sql"] and "session" not in one["sql"] for one in queries.captured_queries) == 8

@@ -72,13 +72,13 @@ class TestPage:
 
 
 class TestLive:
-    def test_nothing_new_is_no_content_and_costs_two_queries_of_ours(self, viewer: Client) -> None:
+    def test_nothing_new_is_no_content_and_costs_four_queries_of_ours(self, viewer: Client) -> None:
         make_worker(in_flight=3)
         address = read_poller(get_page(viewer, "/workers/"))
         with CaptureQueriesContext(connection) as queries:
             answer = viewer.get(address, headers=HTMX)
         assert (answer.status_code, answer.content) == (204, b"")
-        assert sum('FROM "runs_' in one["sql"] and "session" not in one["sql"] for one in queries.captured_queries) == 2
+        assert sum('FROM "runs_' in one["sql"] and "session" not in one["sql"] for one in queries.captured_queries) == 4
 
     def test_only_the_parts_that_changed_are_sent(self, viewer: Client) -> None:
         make_worker(in_flight=3)
