@@ -22,6 +22,9 @@ AUDIT_ERROR = "audit_error"
 MOST_ISSUES = 500
 """Issues that one audit keeps of one output; one more issue then says how many there were."""
 
+MORE_ISSUES = "more_issues"
+"""The code of that one more issue: of the audit, not all issues are there."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
@@ -98,7 +101,7 @@ async def _make_issues(audit: AuditSpec, evaluator: Evaluator, finding: Any) -> 
     issues = [await _make_issue(audit, evaluator, element) for element in elements[:MOST_ISSUES]]
     if (more := len(elements) - MOST_ISSUES) > 0:
         sentence = f"The audit “{audit.name}” found {more:,} more; the first {MOST_ISSUES} are kept."
-        issues.append(Issue(code="more_issues", severity=audit.severity, audit=audit.name, description=sentence))
+        issues.append(Issue(code=MORE_ISSUES, severity=audit.severity, audit=audit.name, description=sentence))
     return tuple(issues)
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+LONGEST_CODE = 200
+"""Characters."""
+
 
 class Severity(StrEnum):
     """How much an issue matters: low < medium < high < critical.
@@ -47,7 +50,7 @@ class Issue(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    code: str = Field(min_length=1, max_length=200)
+    code: str = Field(min_length=1, max_length=LONGEST_CODE)
     """Stable and machine-readable: what kind of finding this is (``hex_format``)."""
     severity: Severity
     description: str

@@ -26,6 +26,7 @@ from runs.admin.filters import IssueFilters
 from runs.admin.history_admin import HistoryAdmin
 from runs.models import Issue
 from runs.pages import figures
+from runs.pages.issue_links import anchor_issue
 from runs.pages.json_lines import show_invisible
 from runs.templatetags.toolflow import moment
 
@@ -104,7 +105,7 @@ class IssueAdmin(HistoryAdmin):
     def attempt_link(self, issue: Issue) -> str:
         """Leads to the issue beside the output that it is about."""
         attempt = issue.attempt
-        return link_attempt(attempt, f"#s{attempt.step.index}a{attempt.number}-i{issue.position}")
+        return link_attempt(attempt, f"#{anchor_issue(attempt.step.index, attempt.number, issue.position)}")
 
     @admin.display(description="Run page")
     def run(self, issue: Issue) -> str:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from runs import models
 from runs.pages.badges import SEVERITIES
 from runs.pages.figures import format_count, format_plural
 from runs.pages.issue_links import IssueLink, anchor_attempt, anchor_issue, link_issue
-from runs.pages.issue_matching import Arrival, Sighting, Track, judge_attempt, trace_findings
+from runs.pages.issue_matching import (
+    Arrival,
+    JudgedAttempt,
+    Sighting,
+    Track,
+    judge_attempt,
+    trace_findings,
+    trace_without_outputs,
+)
+from runs.pages.item_moves import ItemMoves
+
+Judged = tuple[models.Attempt, Sequence[models.Issue]]
+"""An attempt with its issues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +32,7 @@ class Mark:
     """One thing that became of an issue. ``words`` go on with ``linked``, which leads to ``anchor``, and ``rest``."""
 
     kind: str
-    """``introduced``, ``persisted``, ``returned``, ``fixed`` or ``remains``."""
+    """``introduced``, ``persisted``, ``returned``, ``fixed``, ``remains`` or ``unlisted``."""
     words: str
     linked: str = ""
     anchor: str = ""
@@ -72,14 +86,36 @@ class StepIssues:
         return "".join(part.words + part.linked for part in self.parts)
 
 
-def trace_issues(attempts: Sequence[tuple[models.Attempt, Sequence[models.Issue]]]) -> StepIssues:
-    """Trace the issues of the attempts of one step, in their order. ``issue_matching`` has the rules."""
-    if not any(issues for _, issues in attempts):
-        return StepIssues()
-    step = attempts[0][0].step.index
+@dataclass(frozen=True, slots=True)
+class BegunTrace:
+    """The issues of a step, traced without a look into its outputs."""
+
+    step: int
+    judged: Sequence[JudgedAttempt]
+    tracks: Sequence[Track]
+    moving: frozenset[int]
+    """The numbers of attempts whose outputs may show that an issue moved with its item."""
+
+
+def begin_trace(step: int, attempts: Iterable[Judged]) -> BegunTrace:
+    """Trace the issues of the attempts of step ``step``, in their order, as far as that goes without outputs."""
     read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
     judged = [attempt for attempt in read if attempt is not None]
-    tracks = trace_findings(judged)
+    return BegunTrace(step, judged, *trace_without_outputs(judged))
+
+
+def finish_trace(begun: BegunTrace, outputs: Mapping[int, Any]) -> StepIssues:
+    """What became of the issues of a step. ``issue_matching`` has the rules.
+
+    ``outputs`` are those of attempts that are ``moving``, by their numbers, as far as they are known.
+    """
+    step, judged = begun.step, begun.judged
+
+    @cache
+    def find_moves(old: int, new: int) -> ItemMoves | None:
+        return ItemMoves(outputs[old], outputs[new]) if old in outputs and new in outputs else None
+
+    tracks = trace_findings(judged, find_moves) if len(outputs) > 1 else begun.tracks
     if len(judged) < 2:
         # Nothing to compare with: that all is new goes without saying.
         return StepIssues(parts=(SummaryPart(format_plural(len(tracks), "issue")),) if tracks else ())
@@ -109,6 +145,10 @@ def _describe_sighting(step: int, sighting: Sighting, *, compared_in: int) -> Li
     elif sighting.found_again is not None:
         told_by = sighting.found_again.number
         marks.append(Mark("remains", "Still there in ", f"attempt {told_by}", _anchor(step, sighting.found_again)))
+    elif sighting.unlisted_in is not None:
+        told_by = sighting.unlisted_in
+        words = "Perhaps still there: not all issues are listed in "
+        marks.append(Mark("unlisted", words, f"attempt {told_by}", anchor_attempt(step, told_by)))
     return Lifecycle(
         anchor=_anchor(step, sighting),
         number=sighting.number,
@@ -132,6 +172,10 @@ def _describe_arrival(step: int, sighting: Sighting) -> Mark:
         return Mark(
             Arrival.RETURNED.value, "Returned, was fixed in ", f"attempt {number}", anchor_attempt(step, number)
         )
+    if sighting.unlisted_before is not None:
+        number = sighting.unlisted_before
+        words = "New here, or not listed before: not all issues are in "
+        return Mark(Arrival.INTRODUCED.value, words, f"attempt {number}", anchor_attempt(step, number))
     return Mark(Arrival.INTRODUCED.value, "New here")
 
 
@@ -146,15 +190,23 @@ def _summarise(step: int, tracks: Sequence[Track], latest: int) -> tuple[Summary
     parts: list[SummaryPart] = []
     for (rank, number), count in sorted(courses.items()):
         begin = f"{head}: " if not parts else ", "
-        how_many = format_count(count) if len(courses) > 1 else "all" if count > 1 and rank < _UNCHECKED else ""
+        how_many = format_count(count) if len(courses) > 1 else "all" if count > 1 and rank < _UNLISTED else ""
         linked = f"attempt {number}" if number else ""
         words = f"{begin}{how_many} {_COURSES[rank]}" if how_many else f"{begin}{_COURSES[rank]}"
         parts.append(SummaryPart(words, linked, anchor_attempt(step, number) if number else ""))
     return tuple(parts)
 
 
-_COURSES = ("fixed by ", "persisted", "returned in ", "new in ", "not checked again since ")
-_UNCHECKED = 4
+_COURSES = (
+    "fixed by ",
+    "persisted",
+    "returned in ",
+    "new in ",
+    "listed first in ",
+    "perhaps still there, not all are listed in ",
+    "not checked again since ",
+)
+_UNLISTED, _UNCHECKED = 5, 6
 
 
 def _find_course(track: Track, latest: int) -> tuple[int, int]:
@@ -162,8 +214,12 @@ def _find_course(track: Track, latest: int) -> tuple[int, int]:
     last = track.last
     if last.fixed_by is not None:
         return 0, last.fixed_by
+    if last.unlisted_in is not None:
+        return _UNLISTED, last.unlisted_in
     if last.number != latest:
         return _UNCHECKED, last.number
     if last.arrival is Arrival.PERSISTED:
         return 1, 0
-    return (2 if last.arrival is Arrival.RETURNED else 3), last.number
+    if last.arrival is Arrival.RETURNED:
+        return 2, last.number
+    return (3 if last.unlisted_before is None else 4), last.number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -72,6 +73,47 @@ def pair_items(old: list[Any], new: list[Any], prints: Fingerprints) -> Iterator
             if i < before.stop:
                 yield i, j
             from_old, from_new = i + 1, j + 1
+
+
+def find_same_items(old: list[Any], new: list[Any], prints: Fingerprints) -> dict[int, int]:
+    """Where items of the new list stood in the old one, by their positions; without those that are not known there.
+
+    What was wholly changed is the same item only where it stayed in its place. An item that changed places with others
+    is known by its name or, where it has none, by its value.
+    """
+    origins: dict[int, int] = {}
+    gone, come = [], []
+    for i, j in pair_items(old, new, prints):
+        if i is not None and j is not None and (i == j or _is_alike(old[i], new[j], prints)):
+            origins[j] = i
+            continue
+        gone += [i] if i is not None else []
+        come += [j] if j is not None else []
+    left = _index_single({i: _identify(old[i], prints) for i in gone})
+    for mark, j in _index_single({j: _identify(new[j], prints) for j in come}).items():
+        if mark in left:
+            origins[j] = left[mark]
+    return origins
+
+
+def _is_alike(old: Any, new: Any, prints: Fingerprints) -> bool:
+    if prints.of(old) == prints.of(new):
+        return True
+    return _find_likeness(old, new, _collect_traits(old), _collect_traits(new), prints) >= _LEAST_LIKENESS
+
+
+def _identify(item: Any, prints: Fingerprints) -> Hashable:
+    """The name of an object; the value of what has none."""
+    for key in _NAMES:
+        if isinstance(item, dict) and isinstance(item.get(key), str | int):
+            return key, item[key]
+    return prints.of(item)
+
+
+def _index_single(marks: dict[int, Hashable]) -> dict[Hashable, int]:
+    """Positions by their mark, as far as no other has the same."""
+    counts = Counter(marks.values())
+    return {mark: position for position, mark in marks.items() if counts[mark] == 1}
 
 
 def _pair_alike(

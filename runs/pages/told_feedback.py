@@ -6,8 +6,9 @@ run reads no requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from flows.engine import history as engine
 from flows.engine.history import Outcome
@@ -18,6 +19,8 @@ from runs import models
 from runs.pages.figures import format_plural
 from runs.pages.issue_links import IssueLink, anchor_attempt, link_issue, name_issue
 
+MOST_LINKS = 20
+"""Hidden issues that are named; it is said how many more there are."""
 _UNPASSED = (Outcome.FAILED, Outcome.INVALID)
 _WITHOUT_ANSWER = (Outcome.ERRORED, Outcome.INTERRUPTED, Outcome.CANCELLED)
 
@@ -42,15 +45,22 @@ class ToldFeedback:
     severity_filter: str
     told: int
     """Issues that the model was told of."""
+    hidden: int
+    """How many issues the filter kept from the model."""
     hidden_issues: tuple[IssueLink, ...]
-    """Issues that the filter kept from the model, in the order of the attempts."""
+    """The first ``MOST_LINKS`` of them, in the order of the attempts."""
     blind_retry: BlindRetry | None
     """Set if the attempt retries a failed one of which the model was told nothing."""
 
     @property
-    def hidden(self) -> int:
-        """How many issues the filter kept from the model."""
-        return len(self.hidden_issues)
+    def more_hidden(self) -> int:
+        """How many of them are not named."""
+        return self.hidden - len(self.hidden_issues)
+
+    @property
+    def is_lacking(self) -> bool:
+        """The model was not told of something that readers should know of."""
+        return self.is_blind or bool(self.hidden)
 
     @property
     def is_blind(self) -> bool:
@@ -65,7 +75,12 @@ class _Told:
     row: models.Attempt
     issues: Sequence[models.Issue]
     told: int
-    hidden: tuple[IssueLink, ...]
+    hidden: Sequence[models.Issue]
+
+    @property
+    def links(self) -> Iterator[IssueLink]:
+        """To what was hidden."""
+        return (link_issue(self.row.step.index, self.row.number, issue) for issue in self.hidden)
 
 
 def find_told_feedback(
@@ -92,7 +107,8 @@ def find_told_feedback(
         found[row.number] = ToldFeedback(
             severity_filter=minimum.value,
             told=sum(one.told for one in before),
-            hidden_issues=tuple(link for one in before for link in one.hidden),
+            hidden=sum(len(one.hidden) for one in before),
+            hidden_issues=tuple(islice(chain.from_iterable(one.links for one in before), MOST_LINKS)),
             blind_retry=_find_blindness(row, [one for one in before if one.row.step.index == step], minimum),
         )
         before.append(_tell(row, issues.get(row.pk, ()), told))
@@ -107,7 +123,7 @@ def _find_told_severities(minimum: Severity) -> frozenset[str]:
 
 
 def _tell(row: models.Attempt, issues: Sequence[models.Issue], told: frozenset[str]) -> _Told:
-    hidden = tuple(link_issue(row.step.index, row.number, issue) for issue in issues if issue.severity not in told)
+    hidden = [issue for issue in issues if issue.severity not in told]
     return _Told(row, issues, len(issues) - len(hidden), hidden)
 
 

@@ -1,25 +1,30 @@
-"""Template tags of the run page for what became of issues and what a model was told of them."""
+"""Template tags of the run page for issues: what each says, what became of it, and what a model was told of it.
+
+A page has them by the hundred: they are put together here and not by templates, which take several times as long.
+Whatever is not ours is escaped where it is put in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from django import template
-from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from runs.pages.attempt_view import AttemptView, IssueView
+from runs.pages.badges import SEVERITIES
+from runs.pages.figures import format_count, format_plural
 from runs.pages.issue_lifecycle import Lifecycle, Mark
 from runs.pages.issue_links import IssueLink
-from runs.templatetags.toolflow import icon, severity_icon
+from runs.pages.told_feedback import MOST_LINKS
+from runs.templatetags.toolflow import icon, listing, severity_icon
 
 if TYPE_CHECKING:
     from runs.pages.live import StepChange
 
 register = template.Library()
-
-MOST_LINKS = 20
-"""Issues that one line of links names; it says how many more there are."""
 
 _LOOKS = {
     "introduced": ("plus-circle", "quiet"),
@@ -27,14 +32,128 @@ _LOOKS = {
     "returned": ("arrow-uturn-left", "errored"),
     "fixed": ("check-circle", "passed"),
     "remains": ("arrow-long-right", "quiet"),
+    "unlisted": ("question-mark-circle", "quiet"),
 }
+
+
+@register.simple_tag(takes_context=True)
+def attempt_issues(context: dict[str, Any], attempt: AttemptView) -> SafeString:
+    """What stands beside the output of an attempt: its issues, and those that it fixed.
+
+    On a page of its own (``is_own_page``) links lead to the page of its run, ``run_url``.
+    """
+    is_own_page, run_url = context.get("is_own_page"), context.get("run_url", "")
+    parts = ['<div class="attempt-issues"><h3>Issues</h3>']
+    if attempt.issues:
+        begin = f' start="{attempt.issue_pages.first}"' if attempt.issue_pages else ""
+        parts += [f"<ol{begin}>", *(_draw_issue(issue, run_url) for issue in attempt.issues), "</ol>"]
+        parts.append(issue_pages(attempt))
+        # The filter is on the page of the run.
+        if not is_own_page:
+            parts += [
+                f'<p class="hidden-note" data-severity="{name}">{count} {name} hidden by the filter above.</p>'
+                for name, count in attempt.counts
+                if count
+            ]
+    else:
+        parts.append(f'<p class="plain">{_explain_no_issues(attempt)}</p>')
+    if attempt.fixed:
+        parts += _draw_fixed(attempt, run_url)
+    return mark_safe(f"{''.join(parts)}</div>")  # noqa: S308  # every part is escaped where it is drawn
+
+
+@register.simple_tag
+def issue_pages(attempt: AttemptView) -> SafeString:
+    """Which issues of an attempt with very many are listed, and the way to the others; else nothing."""
+    pages = attempt.issue_pages
+    if pages is None:
+        return SafeString()
+    whole = format_count(pages.whole)
+    if pages.number == 1:
+        further = format_count(pages.whole - pages.last)
+        words = f"These are the gravest {pages.last} of {whole} issues; there are {further} more."
+    else:
+        words = f"These are issues {format_count(pages.first)} to {format_count(pages.last)} of {whole}, by severity."
+    links = []
+    if pages.number > 1:
+        links.append(_link_page(attempt, pages.number - 1, f"{icon('arrow-left', 14)}Graver issues", "prev"))
+    if pages.has_next:
+        links.append(_link_page(attempt, pages.number + 1, f"Further issues{icon('arrow-right', 14)}", "next"))
+    # Away from the page of its run, as in the admin, an attempt has no pages.
+    ways = f'<nav class="issue-pages" aria-label="Pages of issues">{"".join(links)}</nav>' if attempt.address else ""
+    return mark_safe(  # noqa: S308  # nothing in it but numbers, addresses and our own words
+        f'<div class="further-issues"><p class="quiet">{words}</p>{ways}</div>'
+    )
+
+
+def _link_page(attempt: AttemptView, number: int, words: str, rel: str) -> str:
+    return f'<a href="{attempt.address}?issues={number}" rel="{rel}">{words}</a>'
+
+
+def _explain_no_issues(attempt: AttemptView) -> str:
+    if attempt.is_running:
+        return "Audits run when the output arrives."
+    return "None." if attempt.state in ("passed", "failed") else "None: there was no output to audit."
+
+
+def _draw_fixed(attempt: AttemptView, run_url: str) -> Iterator[str]:
+    severities = " ".join(sorted({link.severity for link in attempt.fixed}))
+    yield f'<div class="fixed-here" data-severities="{severities}"><p class="quiet" id="{attempt.id}-fixed">'
+    yield f'{icon("check-circle", 14)}Fixed here</p><ul aria-labelledby="{attempt.id}-fixed">'
+    for link in attempt.fixed[:MOST_LINKS]:
+        linked = issue_link(link, run_url, seen_from=link.step)
+        yield f'<li class="linked-issue" data-severity="{link.severity}">{linked}</li>'
+    if (further := len(attempt.fixed) - MOST_LINKS) > 0:
+        yield f'<li class="quiet">and {format_plural(further, "issue")} more</li>'
+    yield "</ul></div>"
+
+
+@register.simple_tag
+def issue_item(issue: IssueView, run_url: str = "") -> SafeString:
+    """One issue as an item of a list; ``run_url`` away from the page of its run."""
+    return mark_safe(_draw_issue(issue, run_url))  # noqa: S308  # every part is escaped there
+
+
+def _draw_issue(issue: IssueView, run_url: str) -> str:
+    severity = issue.severity
+    text = f'<p class="issue-text">{escape(issue.description)}</p>' if issue.description else ""
+    if issue.suggestions:
+        suggestions = "".join(f'<li class="issue-text">{escape(words)}</li>' for words in issue.suggestions)
+        text += f"<ul>{suggestions}</ul>"
+    marks = "".join([lifecycle_mark(mark, run_url) for mark in issue.lifecycle.marks]) if issue.lifecycle else ""
+    return (
+        f'<li class="issue" id="{issue.id}" data-severity="{severity}">{severity_icon(severity)}<div>'
+        f'<p><span class="issue-title">{escape(issue.title)}</span> '
+        f'<span class="issue-severity tone-{severity}">{SEVERITIES[severity].word}</span></p>{text}'
+        f'<p class="issue-facts">{_draw_place(issue)} '
+        f'<code class="issue-code quiet" title="Code of the issue">{escape(issue.code)}</code></p>'
+        f'<p class="issue-marks" id="{issue.id}-marks">{marks}</p>{_draw_context(issue)}</div></li>'
+    )
+
+
+def _draw_place(issue: IssueView) -> str:
+    if issue.place:
+        words = f"{'' if issue.place.is_exact else 'missing; see '}line {issue.place.line}"
+        return f'<a class="issue-place mono" href="#{issue.line_id}">{escape(issue.path or "")}, {words}</a>'
+    return f'<span class="issue-place mono quiet">{escape(issue.path)}</span>' if issue.path else ""
+
+
+def _draw_context(issue: IssueView) -> str:
+    if not issue.context and not issue.added_fields:
+        return ""
+    context = listing(issue.context) if issue.context else ""
+    added = f'<p class="quiet">Added by the audit</p>{listing(issue.added_fields)}' if issue.added_fields else ""
+    return (
+        f'<details class="issue-more" id="{issue.id}-more"><summary><span class="chevron">{icon("chevron-right", 14)}'
+        f"</span>Context</summary>{context}{added}</details>"
+    )
 
 
 @register.simple_tag
 def lifecycle_mark(mark: Mark, run_url: str = "") -> SafeString:
     """Icon, words and link of one thing that became of an issue; ``run_url`` away from the page of its run."""
     name, tone = _LOOKS[mark.kind]
-    linked: str = escape(mark.linked)
+    linked = escape(mark.linked)
     if mark.anchor:
         linked = f'<a href="{escape(run_url)}#{escape(mark.anchor)}">{linked}</a>'
     words = f"<span>{escape(mark.words)}{linked}{escape(mark.rest)}</span>"
@@ -48,30 +167,13 @@ def issue_link(link: IssueLink, run_url: str = "", *, seen_from: int | None = No
 
     With ``seen_from``, the step on whose page part the link stands, also in which attempt it is.
     """
-    place = format_html(' at <span class="mono">{}</span>', link.place) if link.place else ""
+    place = f' at <span class="mono">{escape(link.place)}</span>' if link.place else ""
     where = ""
     if seen_from is not None:
         where = f", attempt {link.number}" if link.step == seen_from else f", step {link.step}, attempt {link.number}"
-    html = '{}<span><a href="{}#{}">{}</a>{}{}</span>'
-    return format_html(html, severity_icon(link.severity), run_url, link.anchor, link.title, place, where)
-
-
-@register.filter
-def first_links(links: Sequence[IssueLink]) -> Sequence[IssueLink]:
-    """As many links as a line names."""
-    return links[:MOST_LINKS]
-
-
-@register.filter
-def further_links(links: Sequence[IssueLink]) -> int:
-    """How many links a line does not name."""
-    return max(len(links) - MOST_LINKS, 0)
-
-
-@register.filter
-def severities(links: Sequence[IssueLink]) -> str:
-    """The severities of some issues, each once: what the severity filter looks at."""
-    return " ".join(sorted({link.severity for link in links}))
+    linked = f'<a href="{escape(run_url)}#{link.anchor}">{escape(link.title)}</a>'
+    html = f"{severity_icon(link.severity)}<span>{linked}{place}{where}</span>"
+    return mark_safe(html)  # noqa: S308  # every part is escaped above
 
 
 @register.simple_tag

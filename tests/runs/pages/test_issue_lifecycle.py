@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from flows.engine.audits import MORE_ISSUES
 from flows.engine.history import Attempt
 from runs import models
-from runs.pages.issue_lifecycle import StepIssues, trace_issues
+from runs.pages import traced_issues
+from runs.pages.issue_lifecycle import StepIssues, begin_trace, finish_trace
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
-from tests.runs.pages.reading import get_page, read_words, run_address
+from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
 
 _keys = itertools.count(1)
 
@@ -25,13 +27,15 @@ def issue(path: str | None = None, **fields: Any) -> models.Issue:
     return models.Issue(pk=key, position=key, path=path, **{**values, **fields})
 
 
-def trace(*attempts: tuple[str, list[models.Issue]], step: int = 2) -> StepIssues:
+def trace(
+    *attempts: tuple[str, list[models.Issue]], step: int = 2, outputs: dict[int, Any] | None = None
+) -> StepIssues:
     parent = models.Step(index=step, name="Colours")
     rows = [
         (models.Attempt(step=parent, number=number, outcome=outcome), issues)
         for number, (outcome, issues) in enumerate(attempts, start=1)
     ]
-    return trace_issues(rows)
+    return finish_trace(begin_trace(step, rows), outputs or {})
 
 
 def words(found: StepIssues, *issues: models.Issue) -> list[str]:
@@ -73,8 +77,23 @@ class TestMarks:
 
     def test_an_issue_whose_item_moved_says_where_it_was(self) -> None:
         before, after = issue("/colours/2"), issue("/colours/1")
-        found = trace(("failed", [before]), ("failed", [after]))
+        outputs = {1: {"colours": ["#111", "#222", "red"]}, 2: {"colours": ["#111", "red"]}}
+        found = trace(("failed", [before]), ("failed", [after]), outputs=outputs)
         assert words(found, after) == ["Persisted since attempt 1, there at /colours/2"]
+
+    def test_an_issue_that_is_only_no_longer_listed_is_not_called_fixed(self) -> None:
+        gone, more, later = issue("/a"), issue(code=MORE_ISSUES), issue("/c")
+        found = trace(
+            ("failed", [gone]), ("failed", [issue("/b"), more]), ("failed", [issue("/a"), issue("/b"), later])
+        )
+        assert words(found, gone, more, later) == [
+            "New here; Still there in attempt 3",
+            "New here; Fixed by attempt 3",
+            "New here, or not listed before: not all issues are in attempt 2",
+        ]
+        found = trace(("failed", [gone]), ("failed", [issue("/b"), more]))
+        assert words(found, gone) == ["New here; Perhaps still there: not all issues are listed in attempt 2"]
+        assert (found.lifecycles[gone.pk].told_by, found.lifecycles[gone.pk].marks[1].anchor) == (2, "s2a2")
 
     def test_with_nothing_to_compare_nothing_is_said(self) -> None:
         one = issue()
@@ -119,6 +138,17 @@ class TestSummary:
         found = trace(*[(outcome, [issue(f"/{name}") for name in names]) for outcome, names in attempts])
         assert found.summary == summary
 
+    def test_it_says_where_not_all_are_listed(self) -> None:
+        found = trace(
+            ("failed", [issue("/a"), issue("/b")]),
+            ("failed", [issue("/b"), issue("/c"), issue(code=MORE_ISSUES)]),
+        )
+        assert found.summary == (
+            "4 issues: 1 persisted, 2 new in attempt 2, 1 perhaps still there, not all are listed in attempt 2"
+        )
+        found = trace(("failed", [issue("/a"), issue(code=MORE_ISSUES)]), ("failed", [issue("/b")]))
+        assert found.summary == "3 issues: 2 fixed by attempt 2, 1 listed first in attempt 2"
+
     def test_it_leads_to_the_attempts_that_it_names(self) -> None:
         found = trace(("failed", [issue("/a"), issue("/b")]), ("failed", [issue("/b")]))
         assert [(part.linked, part.anchor) for part in found.parts] == [("attempt 2", "s2a2"), ("", "")]
@@ -143,6 +173,39 @@ class TestOnThePage:
         assert "Persisted since attempt 1 Fixed by attempt 3" in read_words(second)
         assert 'Persisted since <a href="#s1a1-i1">attempt 1</a>' in second
         assert 'Fixed by <a href="#s1a3">attempt 3</a>' in second
+
+    def test_an_item_that_moved_is_followed_by_the_outputs_open_or_not(self, viewer: Client) -> None:
+        def found(*colours: str) -> Any:
+            place = f"/colours/{colours.index('red')}"
+            issues = (make_issue("high", "“red” is wrong.", code="hex_format", audit="Hex colours", path=place),)
+            return {"output": {"colours": [*colours]}, "issues": issues}
+
+        run = make_stored_run(
+            make_attempt(1, 1, "failed", **found("#111111", "#222222", "red")),
+            make_attempt(1, 2, "failed", **found("#111111", "red")),
+            make_attempt(1, 3, "failed", **found("red", "#333333")),
+        )
+        words = read_words(get_page(viewer, run_address(run)))
+        assert "Persisted since attempt 1 , there at /colours/2 Still there in attempt 3" in words
+        last = "steps/1/attempts/3/"
+        alone = f"{run_address(run)}{last}"
+        assert "Persisted since attempt 1 , there at /colours/2" in read_words(get_page(viewer, alone))
+        # Of the page itself the outputs are there, of an attempt alone one query reads those of the others.
+        other = make_stored_run(*self.history())
+        assert count_queries(viewer, run_address(run)) == count_queries(viewer, run_address(other))
+        assert count_queries(viewer, alone) == 1 + count_queries(viewer, f"{run_address(other)}{last}")
+
+    def test_outputs_too_large_to_be_looked_into_leave_issues_fixed_and_new(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(traced_issues, "ROOM", 60)
+        found = [make_issue(path=f"/colours/{place}") for place in (1, 0)]
+        run = make_stored_run(
+            make_attempt(1, 1, "failed", output={"colours": ["#111111", "red"]}, issues=(found[0],)),
+            make_attempt(1, 2, "failed", output={"colours": ["red"], "more": "x" * 60}, issues=(found[1],)),
+        )
+        words = read_words(get_page(viewer, run_address(run)))
+        assert "2 issues: 1 fixed by attempt 2 , 1 new in attempt 2" in words
 
     def test_the_head_of_the_step_sums_up(self, viewer: Client) -> None:
         words = read_words(get_page(viewer, run_address(make_stored_run(*self.history()))))

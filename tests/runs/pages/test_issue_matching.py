@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.engine.audits import MORE_ISSUES
 from flows.engine.history import Outcome
-from flows.engine.output_schema import SCHEMA_MISMATCH
-from flows.engine.typed_output import TYPE_MISMATCH
+from flows.engine.output_schema import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
+from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 from runs import models
-from runs.pages.issue_matching import Arrival, Track, judge_attempt, trace_findings
+from runs.pages.issue_matching import Arrival, Track, judge_attempt, trace_findings, trace_without_outputs
+from runs.pages.item_moves import ItemMoves
 
 Attempts = list[tuple[str, list[models.Issue]]]
 
@@ -20,17 +24,24 @@ def issue(description: str = "Too short.", **fields: Any) -> models.Issue:
     return models.Issue(**{"code": "length", "audit": "Length", "severity": "high", **fields}, description=description)
 
 
-def trace(*attempts: tuple[str, list[models.Issue]]) -> list[Track]:
+def trace(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = ()) -> list[Track]:
     """Trace attempts, numbered from 1, each given as its outcome and its issues."""
     judged = [judge_attempt(number, outcome, issues) for number, (outcome, issues) in enumerate(attempts, start=1)]
-    return trace_findings([attempt for attempt in judged if attempt is not None])
+    found = [attempt for attempt in judged if attempt is not None]
+    _, moving = trace_without_outputs(found)
+
+    def find_moves(old: int, new: int) -> ItemMoves | None:
+        assert {old, new} <= moving
+        return ItemMoves(outputs[old - 1], outputs[new - 1]) if outputs else None
+
+    return trace_findings(found, find_moves)
 
 
-def courses(*attempts: tuple[str, list[models.Issue]]) -> list[str]:
+def courses(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = ()) -> list[str]:
     """The course of each issue in short: ``1 2 fixed3 4`` was in attempts 1 and 2, fixed by 3, and back in 4."""
     return [
         " ".join(f"{s.number} fixed{s.fixed_by}" if s.fixed_by else str(s.number) for s in track.sightings)
-        for track in trace(*attempts)
+        for track in trace(*attempts, outputs=outputs)
     ]
 
 
@@ -66,24 +77,119 @@ class TestSeveralOfAKind:
         assert courses(*attempts) == ["1 fixed2 3", "3"]
 
 
+def colours(*names: str) -> dict[str, Any]:
+    return {"colours": list(names)}
+
+
+def lines(*amounts: Any) -> dict[str, Any]:
+    """An invoice whose lines are told apart by their texts."""
+    return {"lines": [{"text": f"Line {place}", "amount": amount} for place, amount in enumerate(amounts)]}
+
+
 class TestItemsThatMove:
-    def test_an_issue_moves_with_the_item_that_its_words_name(self) -> None:
+    def test_an_issue_moves_with_its_item(self) -> None:
+        before, after = issue("“red” is wrong.", path="/colours/2"), issue("“red” is wrong.", path="/colours/1")
+        attempts: Attempts = [("failed", [before]), ("failed", [after])]
+        outputs = [colours("#111", "#222", "red"), colours("#111", "red")]
+        assert courses(*attempts, outputs=outputs) == ["1 2"]
+        # Without the outputs nobody knows.
+        assert courses(*attempts) == ["1 fixed2", "2"]
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "An amount has at most 2 decimals.",
+            "`lines[{}].amount` must be a number, got the text “n/a”.",
+        ],
+    )
+    def test_one_that_is_mended_is_fixed_though_another_item_breaks_in_the_same_words(self, words: str) -> None:
+        before = issue(words.format(0), path="/lines/0/amount")
+        after = issue(words.format(3), path="/lines/3/amount")
+        attempts: Attempts = [("failed", [before]), ("failed", [after])]
+        outputs = [lines("n/a", 2, 3, 4), lines(1, 2, 3, "n/a")]
+        assert courses(*attempts, outputs=outputs) == ["1 fixed2", "2"]
+
+    def test_the_same_path_comes_first_whatever_moved(self) -> None:
         before = [issue("“red” is wrong.", path="/colours/1"), issue("“blue” is wrong.", path="/colours/2")]
         after = [issue("“blue” is wrong.", path="/colours/1")]
-        assert courses(("failed", before), ("failed", after)) == ["1 fixed2", "1 2"]
+        outputs = [colours("#111", "red", "blue"), colours("#111", "blue")]
+        assert courses(("failed", before), ("failed", after), outputs=outputs) == ["1 2", "1 fixed2"]
 
-    def test_words_that_fit_any_item_prove_nothing(self) -> None:
-        before, after = issue(path="/names/0"), issue(path="/names/3")
-        assert courses(("failed", [before]), ("failed", [after])) == ["1 fixed2", "2"]
+    def test_an_item_that_changed_moves_too_and_so_do_items_of_items(self) -> None:
+        before = issue("“x” is short.", path="/groups/1/lines/2/text")
+        after = issue("“y” is short.", path="/groups/0/lines/0/text")
+        old = {"groups": [{"id": 1, "lines": []}, {"id": 2, "lines": [{"id": 7}, {"id": 8}, {"id": 9, "text": "x"}]}]}
+        new = {"groups": [{"id": 2, "lines": [{"id": 9, "text": "y"}]}]}
+        assert courses(("failed", [before]), ("failed", [after]), outputs=[old, new]) == ["1 2"]
 
-    def test_the_index_in_the_words_themselves_moves_too(self) -> None:
-        before = issue("`lines[0].amount` must be at least 0, got -4.", path="/lines/0/amount")
-        after = issue("`lines[2].amount` must be at least 0, got -4.", path="/lines/2/amount")
-        assert courses(("failed", [before]), ("failed", [after])) == ["1 2"]
+    def test_an_item_that_changed_places_is_known_by_its_name(self) -> None:
+        before, after = issue(path="/lines/2/amount"), issue(path="/lines/0/amount")
+        first, second, third = ({"id": place, "amount": place} for place in range(3))
+        outputs = [{"lines": [first, second, third]}, {"lines": [{"id": 2, "amount": "n/a"}, first, second]}]
+        assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 2"]
+
+    def test_an_issue_that_was_left_out_by_an_attempt_without_an_output_moves_as_well(self) -> None:
+        before, after = issue(path="/colours/1"), issue(path="/colours/0")
+        attempts: Attempts = [("failed", [before]), ("errored", []), ("failed", [after])]
+        assert courses(*attempts, outputs=[colours("#111", "red"), None, colours("red")]) == ["1 3"]
 
     def test_another_field_of_the_item_is_another_issue(self) -> None:
-        before, after = issue("“x”", path="/lines/0/text"), issue("“x”", path="/lines/1/note")
-        assert courses(("failed", [before]), ("failed", [after])) == ["1 fixed2", "2"]
+        before, after = issue(path="/lines/1/text"), issue(path="/lines/0/amount")
+        outputs = [lines(1, 2), {"lines": lines(1, 2)["lines"][1:]}]
+        assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 fixed2", "2"]
+
+    @pytest.mark.parametrize(
+        "path", ["/colours/07", "/colours/99999999999999999999", "/colours/-", "/0/0", "colours/0"]
+    )
+    def test_paths_that_lead_nowhere_move_nothing(self, path: str) -> None:
+        before, after = issue(path="/colours/1"), issue(path=path)
+        outputs: list[Any] = [colours("#111", "red"), colours("red")]
+        for pair in (outputs, outputs[::-1], [[], {}], ["", 1]):
+            assert courses(("failed", [before]), ("failed", [after]), outputs=pair) == ["1 fixed2", "2"]
+
+
+class TestMoreThanAreKept:
+    """An audit keeps 500 issues of an output, and 50 violations of a schema are told one by one."""
+
+    def cut(self, places: range, code: str = MORE_ISSUES, **fields: Any) -> list[models.Issue]:
+        found = [issue("Too dear.", path=f"/lines/{place}", **fields) for place in places]
+        return [*found, issue("There are more.", **{**fields, "code": code})]
+
+    def test_what_is_only_no_longer_listed_is_not_fixed(self) -> None:
+        before = [issue("Too dear.", path=f"/lines/{place}") for place in range(3, 8)]
+        tracks = trace(("failed", before), ("failed", self.cut(range(5))), outputs=[{}, {}])
+        unlisted = [track.last for track in tracks if track.last.unlisted_in]
+        assert [sighting.finding.issue.path for sighting in unlisted] == ["/lines/5", "/lines/6", "/lines/7"]
+        assert {(sighting.unlisted_in, sighting.fixed_by) for sighting in unlisted} == {(2, None)}
+        assert not any(track.last.fixed_by for track in tracks)
+
+    def test_an_attempt_that_lists_all_tells_what_became_of_it(self) -> None:
+        attempts: Attempts = [
+            ("failed", [issue(path="/a"), issue(path="/b")]),
+            ("failed", self.cut(range(1))),
+            ("failed", [issue(path="/a")]),
+        ]
+        assert courses(*attempts, outputs=[{}, {}, {}]) == ["1 3", "1 fixed3", "2 fixed3", "2 fixed3"]
+
+    def test_what_other_audits_found_is_fixed_all_the_same(self) -> None:
+        other = issue(audit="Other", path="/lines/9")
+        assert courses(("failed", [other]), ("failed", self.cut(range(1)))) == ["1 fixed2", "2", "2"]
+
+    def test_what_was_perhaps_there_before_is_not_called_new_for_sure(self) -> None:
+        after = [issue("Too dear.", path="/lines/7"), issue(audit="Other")]
+        tracks = trace(
+            ("failed", self.cut(range(5))), ("failed", after), ("failed", [issue(path="/a")]), outputs=[{}] * 3
+        )
+        found = {track.sightings[0].finding.issue.path: track.sightings[0].unlisted_before for track in tracks[6:]}
+        assert found == {"/lines/7": 1, None: None, "/a": None}
+
+    @pytest.mark.parametrize(
+        ("code", "more"), [(SCHEMA_MISMATCH, MORE_SCHEMA_MISMATCHES), (TYPE_MISMATCH, MORE_TYPE_MISMATCHES)]
+    )
+    def test_violations_of_schemas_and_types_are_cut_too(self, code: str, more: str) -> None:
+        before = [issue(path="/a", code=code, audit="")]
+        after = [issue(path="/b", code=code, audit=""), issue(code=more, audit="")]
+        assert courses(("invalid", before), ("invalid", after), ("failed", [])) == ["1 fixed3", "2 fixed3", "2 fixed3"]
 
 
 class TestWhatAnAttemptLookedAt:

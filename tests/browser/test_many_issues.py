@@ -1,0 +1,45 @@
+"""An attempt with more issues than one page shows, and a version that can't be read, in a browser."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+from playwright.sync_api import Page, expect
+
+from flows.models import FlowVersion
+from runs.models import RunStatus
+from tests.browser.widths import assert_fits_in_both_themes
+from tests.engine.builders import make_attempt, make_issue
+from tests.runs.pages.history_builders import make_stored_run
+
+PHONE = {"width": 390, "height": 800}
+
+
+def test_all_issues_of_an_attempt_can_be_reached_beside_its_output(admin_page: Page) -> None:
+    issues = tuple(make_issue("high", f"Item {place} is wrong.", path=f"/items/{place}") for place in range(450))
+    attempt = make_attempt(1, 1, "failed", output={"items": list(range(450))}, issues=issues)
+    run = make_stored_run(attempt, status=RunStatus.FAILED)
+    admin_page.set_viewport_size(PHONE)
+    admin_page.goto(f"/runs/{run.pk}/#s1a1")
+    # It is open, and loaded since the reader is there.
+    expect(admin_page.locator("#s1a1 .issue")).to_have_count(200)
+    assert_fits_in_both_themes(admin_page)
+    admin_page.get_by_role("link", name="Further issues").click()
+    expect(admin_page.get_by_text("These are issues 201 to 400 of 450, by severity.")).to_be_visible()
+    assert_fits_in_both_themes(admin_page)
+    admin_page.get_by_role("link", name="Further issues").click()
+    expect(admin_page.locator(".issue")).to_have_count(50)
+    expect(admin_page.locator("#s1a1-i449")).to_contain_text("Item 449 is wrong.")
+    expect(admin_page.get_by_role("link", name="Further issues")).to_have_count(0)
+    admin_page.get_by_role("link", name="Graver issues").click()
+    expect(admin_page.locator("#s1a1-i200")).to_be_visible()
+
+
+def test_a_run_of_a_version_that_can_not_be_read_has_a_page(admin_page: Page) -> None:
+    run = make_stored_run(make_attempt(1, 1, "failed", issues=(make_issue(),)), make_attempt(1, 2))
+    QuerySet(FlowVersion).filter(pk=run.version_id).update(spec={"steps": 7})
+    admin_page.goto(f"/runs/{run.pk}/")
+    expect(admin_page.get_by_text("This release of ToolFlow can’t read version 1 of the flow")).to_be_visible()
+    admin_page.set_viewport_size(PHONE)
+    assert_fits_in_both_themes(admin_page)
+    admin_page.locator("#s1a2-chip").click()
+    expect(admin_page.locator("#s1a2")).to_have_attribute("open", "")
