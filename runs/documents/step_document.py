@@ -51,10 +51,18 @@ def load_attempts(run_ids: Collection[int]) -> dict[int, list[models.Attempt]]:
 
 
 def load_step_names(version_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
-    """The names of the steps of these versions, from step 1 on. One query."""
+    """The names of the steps of these versions, from step 1 on; none of a version that can't be read. One query."""
     # Names as they are written: to read specs with all that they hold takes far longer.
     specs = FlowVersion.objects.filter(pk__in=version_ids).values_list("pk", "spec")
-    return {pk: tuple(step["name"] for step in spec["steps"]) for pk, spec in specs}
+    return {pk: _read_names(spec) for pk, spec in specs}
+
+
+def _read_names(spec: Any) -> tuple[str, ...]:
+    try:
+        names = tuple(step["name"] for step in spec["steps"])
+    except (KeyError, TypeError):
+        return ()
+    return names if all(isinstance(name, str) for name in names) else ()
 
 
 def build_input_step(input: Any, shown: Shown = WHOLE) -> dict[str, Any]:
@@ -82,10 +90,13 @@ def build_step(index: int, name: str, rows: Sequence[models.Attempt], shown: Sho
 def build_steps(
     input: Any, names: Sequence[str], rows: Iterable[models.Attempt], shown: Shown = WHOLE
 ) -> list[dict[str, Any]]:
-    """All steps of a run, also those that have not begun."""
+    """All steps of a run, also those that have not begun; without ``names`` those that have."""
     attempts: dict[int, list[models.Attempt]] = {}
     for row in rows:
         attempts.setdefault(row.step.index, []).append(row)
+    if not names:
+        begun = [build_step(index, own[0].step.name, own, shown) for index, own in sorted(attempts.items())]
+        return [build_input_step(input, shown), *begun]
     own = [build_step(index, name, attempts.get(index, ()), shown) for index, name in enumerate(names, start=1)]
     return [build_input_step(input, shown), *own]
 

@@ -42,10 +42,13 @@ class StepDocuments:
         if index == 0:
             return self._trim(build_input_step(find_input(run), self._shown))
         names = load_step_names([run.version_id])[run.version_id]
-        if index > len(names):
+        if names and index > len(names):
             return None
         rows = list(list_attempts().filter(step__run=run_id, step__index=index).order_by("number"))
-        return self._trim(build_step(index, names[index - 1], rows, self._shown))
+        if not names and not rows:
+            return None
+        name = names[index - 1] if names else rows[0].step.name
+        return self._trim(build_step(index, name, rows, self._shown))
 
     def _trim(self, document: dict[str, Any]) -> dict[str, Any]:
         if not self._has_attempts:

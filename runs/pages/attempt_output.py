@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -13,7 +14,9 @@ from runs.documents.run_summary import find_input
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt
+from runs.pages.issue_links import anchor_attempt
 from runs.pages.run_page import find_run_page
+from runs.pages.wanted_attempts import Wanted
 
 
 @require_GET
@@ -21,18 +24,28 @@ from runs.pages.run_page import find_run_page
 def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> HttpResponse:
     """An attempt with its output and issues; with ``?diff`` against the output before it, with ``?download`` a file.
 
-    A page of the run asks for the content alone when its reader opens the attempt.
+    Of many issues it shows the gravest, with ``?issues=2`` those that come next, and so on. A page of the run asks for
+    the content alone when its reader opens the attempt.
     """
     if "download" in request.GET:
         return _download_output(run_id, step, number)
-    id = f"s{step}a{number}"
-    page = find_run_page(run_id, only=id, compared=(id,) if request.GET.get("diff") else ())
+    id = anchor_attempt(step, number)
+    issue_page = _read_page(request.GET.get("issues", "1"))
+    compared = (id,) if request.GET.get("diff") else ()
+    page = find_run_page(run_id, Wanted(only=id, compared=compared, issue_page=issue_page))
     attempt = next((attempt for attempt in page.attempts if attempt.id == id), None)
-    if attempt is None:
+    if attempt is None or (issue_page > 1 and not attempt.issues):
         raise Http404
     context = {"page": page, "step": page.steps[step - 1], "attempt": attempt}
     is_fragment = request.headers.get("HX-Request") == "true"
     return render(request, "runs/attempt_content.html" if is_fragment else "runs/attempt_page.html", context)
+
+
+def _read_page(text: str) -> int:
+    """The number of a page. Raises ``Http404`` for what is none."""
+    if not re.fullmatch("[1-9][0-9]{0,5}", text):
+        raise Http404
+    return int(text)
 
 
 def _download_output(run_id: int, step: int, number: int) -> HttpResponse:

@@ -1,12 +1,13 @@
 """Reading the attempts of a run without their outputs, and the outputs of those that are shown open.
 
 An output may take megabytes, and most attempts of a long run are one line each: what they brought stays in the
-database until somebody opens them.
+database until somebody opens them. One attempt may have thousands of issues: of a run with many, all but what tells
+them apart stays there too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -17,6 +18,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from flows.models import Flow, FlowVersion
 from runs import models
+from runs.pages.issue_links import anchor_attempt
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 
 _CHEAP_LENGTH = (3, 43, 0)
@@ -44,13 +46,38 @@ def list_attempt_rows(run_id: int) -> list[models.Attempt]:
     return [_build_attempt(values) for values in _ATTEMPTS.fetch([run_id])]
 
 
-def list_issues(run_id: int) -> dict[int, list[models.Issue]]:
-    """The issues of a run in order, by the keys of their attempts."""
+def list_issues(
+    run_id: int, *, steps: Collection[int] | None = None, is_brief: bool = False
+) -> dict[int, list[models.Issue]]:
+    """The issues of a run in order, by the keys of their attempts; with ``steps`` those of these steps alone.
+
+    ``is_brief`` leaves out what they say beside their description: ``complete_issues`` reads it of those that are
+    shown.
+    """
     found: dict[int, list[models.Issue]] = {}
-    for values in _ISSUES.fetch([run_id]):
-        issue = build_row(models.Issue, values)
+    columns = _BRIEF if is_brief else _WHOLE
+    for values in _fetch_issues(run_id, steps, is_brief):
+        issue = models.Issue.from_db("default", columns, values)
         found.setdefault(issue.attempt_id, []).append(issue)
     return found
+
+
+def complete_issues(issues: Iterable[models.Issue]) -> None:
+    """Read what ``is_brief`` left out of these issues. No query if nothing was left out of them."""
+    brief = {issue.pk: issue for issue in issues if "context" not in issue.__dict__}
+    keys = list(brief)
+    for begin in range(0, len(keys), _MOST_COMPLETED):
+        for key, *values in _LEFT_OUT.fetch(keys[begin : begin + _MOST_COMPLETED]):
+            for name, value in zip(_LARGE_OF_ISSUE, values, strict=True):
+                setattr(brief[key], name, value)
+
+
+def _fetch_issues(run_id: int, steps: Collection[int] | None, is_brief: bool) -> list[tuple[Any, ...]]:
+    if steps is None or len(steps) > _MOST_STEPS:
+        return (_BRIEF_ISSUES if is_brief else _ISSUES).fetch([run_id])
+    if not steps:
+        return []
+    return (_BRIEF_ISSUES_OF_STEPS if is_brief else _ISSUES_OF_STEPS).fetch([run_id, *steps])
 
 
 def find_run(run_id: int) -> models.Run:
@@ -98,13 +125,30 @@ _ATTEMPT = tuple(name for name in list_columns(models.Attempt) if name not in _L
 _SIZES = ("stored_bytes", "has_output", "has_raw_output", "has_request")
 _ATTEMPT_PARTS = RowParts(_ATTEMPT, list_columns(models.Step, "step"), list_columns(models.TokenUsage, "usage"), _SIZES)
 _ATTEMPTS = PreparedSelect(_select_attempts, most=1)
-_ISSUES = PreparedSelect(
-    lambda run_ids: (
-        models.Issue.objects.filter(attempt__step__run_id=run_ids[0])
-        .order_by("attempt_id", "position")
-        .values_list(*list_columns(models.Issue))
-    ),
-    most=1,
+_LARGE_OF_ISSUE = ("context", "suggestions", "added_fields")
+_WHOLE = list_columns(models.Issue)
+_BRIEF = tuple(name for name in _WHOLE if name not in _LARGE_OF_ISSUE)
+_MOST_STEPS = 8
+"""Steps whose issues are read alone; whoever asks for those of more reads all."""
+_MOST_COMPLETED = 200
+
+
+def _prepare_issues(columns: tuple[str, ...], *, of_steps: bool = False) -> PreparedSelect:
+    def select(values: Sequence[int]) -> QuerySet[Any, Any]:
+        run_id, *steps = values
+        issues = models.Issue.objects.filter(attempt__step__run_id=run_id)
+        if of_steps:
+            issues = issues.filter(attempt__step__index__in=steps)
+        return issues.order_by("attempt_id", "position").values_list(*columns)
+
+    return PreparedSelect(select, most=1 + _MOST_STEPS if of_steps else 1)
+
+
+_ISSUES, _ISSUES_OF_STEPS = _prepare_issues(_WHOLE), _prepare_issues(_WHOLE, of_steps=True)
+_BRIEF_ISSUES, _BRIEF_ISSUES_OF_STEPS = _prepare_issues(_BRIEF), _prepare_issues(_BRIEF, of_steps=True)
+_LEFT_OUT = PreparedSelect(
+    lambda keys: models.Issue.objects.filter(pk__in=keys).order_by().values_list("pk", *_LARGE_OF_ISSUE),
+    most=_MOST_COMPLETED,
 )
 _RUN_PARTS = RowParts(
     list_columns(models.Run),
@@ -136,7 +180,7 @@ def read_outputs(rows: Collection[models.Attempt]) -> None:
 
 def name_attempt(row: models.Attempt) -> str:
     """The id of an attempt on the page of its run: ``s2a1``."""
-    return f"s{row.step.index}a{row.number}"
+    return anchor_attempt(row.step.index, row.number)
 
 
 def find_bases(rows: Sequence[models.Attempt]) -> dict[int, models.Attempt]:

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
-from flows.engine.spec import StepSpec
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
 from runs.pages.issue_lifecycle import Lifecycle
-from runs.pages.issue_links import IssueLink, name_issue
+from runs.pages.issue_links import IssueLink, anchor_attempt, name_issue
 from runs.pages.json_lines import Listing, Place, list_json, list_text, show_invisible
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.told_feedback import ToldFeedback
@@ -25,6 +24,18 @@ RUNNING = "running"
 MOST_LINES = 30_000
 MOST_CHARACTERS = 1_000_000
 """What is shown of an output; a longer one is cut, and can be downloaded."""
+MOST_ISSUES = 200
+"""Issues of one attempt that are shown together, the gravest first; further ones are on further pages."""
+
+_RANKS = {name: rank for rank, name in enumerate(SEVERITIES)}
+
+
+class CallingStep(Protocol):
+    """What must be known of an attempt's step: whether it calls a model."""
+
+    @property
+    def is_local(self) -> bool:
+        """It is computed here, without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,21 @@ class IssueView:
 
 
 @dataclass(frozen=True, slots=True)
+class IssuePages:
+    """Which issues of an attempt with too many for one page are shown: ``first`` to ``last`` of ``whole``."""
+
+    number: int
+    """Of the page, from 1."""
+    first: int
+    last: int
+    whole: int
+
+    @property
+    def has_next(self) -> bool:
+        return self.last < self.whole
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptView:
     """One attempt: its output beside its own issues. What is not ``is_loaded`` has neither, only how many issues."""
 
@@ -82,6 +108,9 @@ class AttemptView:
     diff: OutputDiff | None
     """None also where the outputs are too long to be compared."""
     issues: tuple[IssueView, ...]
+    """The gravest ``MOST_ISSUES``, or those of another page."""
+    issue_pages: IssuePages | None
+    """None where all issues are shown."""
     fixed: tuple[IssueLink, ...]
     """Issues of earlier attempts that this one fixed."""
     counts: tuple[tuple[str, int], ...]
@@ -129,7 +158,7 @@ class AttemptView:
 def view_attempt(
     row: models.Attempt,
     issues: Sequence[models.Issue],
-    step: StepSpec,
+    step: CallingStep,
     is_open: bool,
     run: Run,
     *,
@@ -140,22 +169,23 @@ def view_attempt(
     is_loaded: bool = True,
     base: models.Attempt | None = None,
     is_compared: bool = False,
+    issue_page: int = 1,
 ) -> AttemptView:
     """Turn the row of an attempt and those of its issues into a view.
 
     With ``is_loaded`` the row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``,
-    the attempt before it that has an output.
+    the attempt before it that has an output. Of ``issues`` those of ``list_page`` must be whole.
     """
     index = row.step.index
-    id = f"s{index}a{row.number}"
+    id = anchor_attempt(index, row.number)
     is_usable = bool(getattr(row, "has_output", False)) or (is_loaded and row.output is not None)
     output: Listing | None = None
     views: tuple[IssueView, ...] = ()
     diff: OutputDiff | None = None
     marks: dict[int, tuple[IssueMark, ...]] = {}
     if is_loaded:
-        output = _list_output(row)
-        views = _view_issues(id, issues, output, lifecycles or {})
+        output = list_what_came(row)
+        views = _view_issues(id, list_page(issues, issue_page), output, lifecycles or {})
         for view in views:
             if view.place:
                 mark = IssueMark(view.severity, view.title, view.id)
@@ -182,6 +212,7 @@ def view_attempt(
         is_compared=is_compared and base is not None and is_usable,
         diff=diff,
         issues=views,
+        issue_pages=_count_page(issue_page, len(views), len(issues)) if is_loaded else None,
         fixed=fixed,
         counts=tuple((name, severities[name]) for name in SEVERITIES),
         marks=marks,
@@ -201,12 +232,24 @@ def view_attempt(
     )
 
 
+def list_page(issues: Sequence[models.Issue], page: int = 1) -> Sequence[models.Issue]:
+    """The issues of an attempt that stand on one of their pages, the gravest first."""
+    ordered = sorted(issues, key=lambda issue: (_RANKS[issue.severity], issue.position))
+    return ordered[(page - 1) * MOST_ISSUES : page * MOST_ISSUES]
+
+
+def _count_page(page: int, shown: int, whole: int) -> IssuePages | None:
+    first = (page - 1) * MOST_ISSUES
+    return IssuePages(page, first + 1, first + shown, whole) if shown < whole else None
+
+
 def list_output(output: Any) -> Listing:
     """An output as lines; of a long one only the first megabyte."""
     return list_json(output, max_lines=MOST_LINES, max_characters=MOST_CHARACTERS)
 
 
-def _list_output(row: models.Attempt) -> Listing | None:
+def list_what_came(row: models.Attempt) -> Listing | None:
+    """The output of an attempt that ``read_outputs`` has read, or what came back instead of one."""
     if row.output is not None:
         return list_output(row.output)
     came_back = getattr(row, "unusable_output", None)
@@ -219,7 +262,7 @@ def _view_issues(
     attempt_id: str, issues: Sequence[models.Issue], output: Listing | None, lifecycles: Mapping[int, Lifecycle]
 ) -> tuple[IssueView, ...]:
     views = []
-    for issue in sorted(issues, key=lambda issue: (list(SEVERITIES).index(issue.severity), issue.position)):
+    for issue in issues:
         place = output.find(issue.path) if output else None
         views.append(
             IssueView(

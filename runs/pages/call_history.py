@@ -9,9 +9,9 @@ from django.db.models import Q
 from flows.engine import history as engine
 from flows.engine.history import History, Outcome
 from flows.engine.prompt import build_sections
-from flows.engine.spec import ModelSettings
 from runs import models
 from runs.pages.issue_links import IssueLink, link_issue
+from runs.pages.known_steps import read_spec
 from runs.pages.model_request import Told
 from runs.pages.told_feedback import ToldFeedback, find_told_feedback
 from runs.stored_history import read_issue
@@ -19,9 +19,9 @@ from runs.stored_history import read_issue
 
 @dataclass(frozen=True, slots=True)
 class CallHistory:
-    """What a call must have told by the history before it."""
+    """What a call must have told by the history before it; of a version that can't be read nothing is known."""
 
-    told: Told
+    told: Told | None
     feedback: ToldFeedback | None
     """What it told and what it hid; None for a local step."""
 
@@ -29,7 +29,9 @@ class CallHistory:
 def load_call_history(row: models.Attempt) -> CallHistory:
     """Read those attempts that could be told of in the call of ``row``, with their outputs and issues: two queries."""
     run, index = row.step.run, row.step.index
-    spec = run.version.flow_spec.resolve(ModelSettings.model_validate(run.model_settings))
+    spec = read_spec(run)
+    if spec is None:
+        return CallHistory(None, None)
     step = spec.step(index)
     earlier = list(
         models.Attempt.objects.filter(

@@ -10,14 +10,14 @@ LONGEST = 20_000
 """Characters; what is longer than a terminal takes gladly is not offered."""
 
 
-def build_curl_command(address: str, flow_name: str, input: Any) -> str | None:
-    """A shell command that starts a run of ``flow_name`` with ``input``; None if it would be too long.
+def build_curl_command(address: str, flow_name: str, version: int, input: Any) -> str | None:
+    """A shell command that starts a run of a version of ``flow_name`` with ``input``; None if it would be too long.
 
     ``address`` is where runs are posted to. The token is read from the environment of whoever runs the command. All of
     it is ASCII, without quotes, exclamation marks, line breaks or invisible characters in the input: whatever the input
     holds, every shell reads it as one word.
     """
-    body = json.dumps({"flow": flow_name, "input": input}, ensure_ascii=True)
+    body = json.dumps({"flow": flow_name, "version": version, "input": input}, ensure_ascii=True)
     # Only texts hold these, so that JSON's own escapes say the same.
     for character in "'!\x7f":
         body = body.replace(character, f"\\u{ord(character):04x}")

@@ -10,9 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from flows.engine.json_value import format_pointer
+from typing import Any, NamedTuple
 
 LONGEST_POINTER = 2_000
 """Characters of a pointer that is looked for: looking for its parents takes time for each of its parts."""
@@ -32,8 +30,7 @@ _INVISIBLE = re.compile(
 """Characters that change how text around them looks (direction marks, escapes) or that can't be sent at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line: ``indent`` spaces, a ``key`` with its quotes (or none), and what follows it."""
 
     number: int
@@ -134,39 +131,36 @@ def _write_value(value: Any, max_characters: int) -> Iterator[_Row]:
             item = item[: max_characters + 1]
         return show_invisible(_ENCODER.encode(item))
 
-    def entries(container: Any, pointer: str) -> Iterator[tuple[str, Any, str]]:
+    def entries(container: Any, pointer: str) -> Iterator[tuple[str, Any, str, str]]:
+        """Key, value and pointer of what a container holds, and the comma after it."""
+        last = len(container) - 1
         if isinstance(container, dict):
-            for name, item in container.items():
-                yield scalar(name), item, pointer + format_pointer([name])
+            for index, (name, item) in enumerate(container.items()):
+                part = str(name).replace("~", "~0").replace("/", "~1")
+                yield scalar(name), item, f"{pointer}/{part}", "," if index < last else ""
         else:
             for index, item in enumerate(container):
-                yield "", item, f"{pointer}/{index}"
+                yield "", item, f"{pointer}/{index}", "," if index < last else ""
 
-    def brackets(container: Any) -> str:
-        return "{}" if isinstance(container, dict) else "[]"
-
-    if not isinstance(value, dict | list) or not value:
-        yield 0, "", brackets(value) if isinstance(value, dict | list) else scalar(value), ""
-        return
-    yield 0, "", brackets(value)[0], ""
-    stack = [(entries(value, ""), brackets(value)[1], len(value))]
+    # What is open: what is left of it, and the line that closes it.
+    stack = [(iter([("", value, "", "")]), "")]
     while stack:
-        remaining, closing, left = stack.pop()
-        entry = next(remaining, None)
-        if entry is None:
-            comma = "," if stack and stack[-1][2] else ""
-            yield len(stack) * _INDENT, "", closing + comma, None
-            continue
-        key, item, pointer = entry
-        left -= 1
-        stack.append((remaining, closing, left))
-        indent = len(stack) * _INDENT
-        if isinstance(item, dict | list) and item:
-            yield indent, key, brackets(item)[0], pointer
-            stack.append((entries(item, pointer), brackets(item)[1], len(item)))
+        remaining, closing = stack[-1]
+        indent = (len(stack) - 1) * _INDENT
+        for key, item, pointer, comma in remaining:
+            if isinstance(item, dict | list):
+                brackets = "{}" if isinstance(item, dict) else "[]"
+                if item:
+                    yield indent, key, brackets[0], pointer
+                    stack.append((entries(item, pointer), brackets[1] + comma))
+                    break
+                yield indent, key, brackets + comma, pointer
+            else:
+                yield indent, key, scalar(item) + comma, pointer
         else:
-            text = brackets(item) if isinstance(item, dict | list) else scalar(item)
-            yield indent, key, text + ("," if left else ""), pointer
+            stack.pop()
+            if closing:
+                yield indent - _INDENT, "", closing, None
 
 
 def show_invisible(text: str) -> str:

@@ -17,6 +17,7 @@ from runs.pages.access import require_permission
 from runs.pages.attempt_view import AttemptView
 from runs.pages.badges import STATES
 from runs.pages.run_page import RunPage, StepView, find_run_page
+from runs.pages.wanted_attempts import Wanted
 from runs.queue_figures import unattended_runs
 
 TRUSTED_FOR = 60
@@ -68,8 +69,8 @@ def _show_run_changes(request: HttpRequest, run_id: int, question: _Question | N
         raise Http404
     if current == question.known:
         return HttpResponse(status=204)
-    page = find_run_page(run_id)
     last = question.last
+    page = find_run_page(run_id, Wanted(since=last, is_since_new=question.was_running))
     changes = [
         StepChange(
             step=step,

@@ -1,14 +1,41 @@
-"""Files that are sent while they are still read from the database, a bounded part at a time."""
+"""Files that are sent while they are still read from the database, a bounded part at a time.
+
+Between two parts a file holds neither a thread nor a connection to the database, and few parts are made at a time (see
+``toolflow_site.request_threads``): however many files are sent, pages are answered. What a file does hold is the part
+that its reader has not taken yet, so that a process sends no more than ``MOST_FILES`` at a time.
+"""
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
 from typing import Any
+from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+
+MOST_FILES = 20
+"""Files that one process sends at a time."""
+MOMENT = 30
+"""Seconds after which somebody may ask again who found so many under way."""
+
+_answers: WeakSet[StreamingHttpResponse] = WeakSet()
+"""Those that are being sent. Held weakly: nobody closes one whose reader left before it got on its way."""
+_counting = threading.Lock()
+
+
+class TooManyFilesError(Exception):
+    """This process sends as many files as it may. ``str(error)`` is a sentence."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"This server is sending {MOST_FILES} files already, as many as it may. Try again in {MOMENT} seconds."
+        )
 
 
 class PartStream(ABC):
@@ -55,9 +82,26 @@ class AsyncParts:
         self._stream.close()
 
 
+def require_room() -> None:
+    """Ask before anything is noted of a file that is to be sent. Raises ``TooManyFilesError``."""
+    with _counting:
+        if sum(not answer.closed for answer in _answers) >= MOST_FILES:
+            raise TooManyFilesError
+
+
+def answer_too_many(request: HttpRequest, error: TooManyFilesError) -> HttpResponse:
+    """The page that says so."""
+    answer = render(request, "runs/export_later.html", {"sentence": str(error)}, status=HTTPStatus.SERVICE_UNAVAILABLE)
+    answer["Retry-After"] = str(MOMENT)
+    return answer
+
+
 def send_file(request: HttpRequest, stream: PartStream, *, name: str, content_type: str) -> StreamingHttpResponse:
     """The answer to ``request`` that is a file called ``name``, with the bytes of ``stream``."""
     # A server of one kind would collect what is made for the other before it sends the first byte.
     content: Any = AsyncParts(stream) if isinstance(request, ASGIRequest) else stream
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingHttpResponse(content, content_type=content_type, headers=headers)
+    answer = StreamingHttpResponse(content, content_type=content_type, headers=headers)
+    with _counting:
+        _answers.add(answer)
+    return answer

@@ -1,8 +1,9 @@
 """What the run page shows, as plain values: built from rows by ``load_run_page``, laid out by templates.
 
-The page costs four queries however many attempts and issues a run has. Outputs are read of attempts that come open
-with the page, as far as there is room for them; what only fold-out parts show (the request, a step's input, the raw
-output beside a usable one) is not read here.
+The page costs four queries however many attempts and issues a run has, one more where issues may have moved with items
+of lists, and one where there are so many that only those that are shown are read whole. Outputs are read of attempts
+that come open with the page, as far as there is room for them; what only fold-out parts show (the request, a step's
+input, the raw output beside a usable one) is not read here.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
-from flows.engine.spec import ModelSettings, StepSpec
+from flows.engine.spec import FlowSpec
 from flows.engine.usage import TokenUsage, sum_usage
 from runs import models
 from runs.models import Run, RunStatus
 from runs.pages.attempt_rows import (
+    complete_issues,
     find_bases,
     find_run,
     list_attempt_rows,
@@ -28,15 +30,19 @@ from runs.pages.attempt_rows import (
     name_attempt,
     read_outputs,
 )
-from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
+from runs.pages.attempt_view import MOST_ISSUES, RUNNING, AttemptView, list_page, view_attempt
 from runs.pages.badges import SEVERITIES
-from runs.pages.issue_lifecycle import StepIssues, trace_issues
+from runs.pages.issue_lifecycle import StepIssues
+from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import Listing, list_json
+from runs.pages.known_steps import KnownStep, list_steps, read_spec
 from runs.pages.opened_attempts import Openable, OpenedAttempts, choose_open
-from runs.pages.retry_bill import RetryBill, split_bill
+from runs.pages.retry_bill import RetryBill, bill_run
 from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
 from runs.pages.told_feedback import find_told_feedback
+from runs.pages.traced_issues import trace_steps
 from runs.pages.verdict import Verdict, read_verdict
+from runs.pages.wanted_attempts import Wanted
 from runs.queue_figures import unattended_runs
 from runs.retention.policy import read_policy
 
@@ -51,7 +57,8 @@ class StepView:
     tool_name: str
     model: str
     is_local: bool
-    max_attempts: int
+    max_attempts: int | None
+    """None where it is not known."""
     state: str
     attempts: tuple[AttemptView, ...]
     usage: TokenUsage
@@ -75,6 +82,8 @@ class RunPage:
     run: Run
     state: str
     steps: tuple[StepView, ...]
+    is_readable: bool
+    """Whether the version of the run can be read: else its steps are known as far as they have begun."""
     input: Listing
     verdict: Verdict | None
     duration: float | None
@@ -114,7 +123,7 @@ class RunPage:
     @cached_property
     def bill(self) -> RetryBill | None:
         """What retries cost, None for a run that had none."""
-        return split_bill(self.steps)
+        return bill_run(self.steps)
 
 
 def run_issue_counts(run: Run) -> tuple[tuple[str, int], ...]:
@@ -141,28 +150,34 @@ def run_duration(run: Run, now: datetime) -> float | None:
     return ((run.ended_at or now) - run.started_at).total_seconds()
 
 
-def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compared: Collection[str] = ()) -> RunPage:
-    """Read a run with all its attempts and issues. Raises ``Run.DoesNotExist``.
-
-    ``only`` is the id of an attempt: it comes open, and all others stay closed. ``compared`` are ids of attempts whose
-    outputs are to be shown against those before them.
-    """
+def load_run_page(run_id: int, now: datetime, wanted: Wanted | None = None) -> RunPage:
+    """Read a run with all its attempts and issues, or with what is ``wanted``. Raises ``Run.DoesNotExist``."""
+    wanted = wanted or Wanted()
     run = find_run(run_id)
     rows = list_attempt_rows(run_id)
-    issues = list_issues(run_id)
-    bases = find_bases(rows)
-    opened = _open_attempts(run, rows, issues, compared) if only is None else OpenedAttempts.just(only)
+    spec = read_spec(run)
+    told_of = wanted.list_steps(rows)
+    issues = list_issues(
+        run_id,
+        steps=None if told_of is None else _find_needed(spec, told_of),
+        is_brief=sum(count for _, count in run_issue_counts(run)) > MOST_ISSUES,
+    )
+    opened = _open_attempts(run, rows, issues, wanted)
     loaded = [row for row in rows if name_attempt(row) in opened.loaded]
-    read_outputs({*loaded, *(bases[row.pk] for row in loaded if name_attempt(row) in compared and row.pk in bases)})
-    spec = run.version.flow_spec.resolve(ModelSettings.model_validate(run.model_settings))
+    pages = {row.pk: wanted.issue_page if name_attempt(row) == wanted.only else 1 for row in loaded}
+    complete_issues(issue for row in loaded for issue in list_page(issues.get(row.pk, ()), pages[row.pk]))
+    bases = find_bases(rows)
+    compared = {row.pk for row in loaded if name_attempt(row) in wanted.compared}
+    read_outputs({*loaded, *(bases[key] for key in compared if key in bases)})
     address = address_run(run)
+    all_traced = trace_steps([row for row in rows if told_of is None or row.step.index in told_of], issues)
     steps = []
-    for index, step in enumerate(spec.steps, start=1):
-        own = [row for row in rows if row.step.index == index]
-        is_last_begun = bool(own) and rows[-1].step.index == index
-        traced = trace_issues([(row, issues.get(row.pk, [])) for row in own])
-        is_told = run.outputs_removed_at is None and any(name_attempt(row) in opened.loaded for row in own)
-        told = find_told_feedback(spec, index, rows, issues) if is_told else {}
+    for step in list_steps(run, spec, rows):
+        own = [row for row in rows if row.step.index == step.index]
+        is_last_begun = bool(own) and rows[-1].step.index == step.index
+        traced = all_traced.get(step.index, StepIssues())
+        is_told = run.outputs_removed_at is None and any(row.pk in pages for row in own)
+        told = find_told_feedback(spec, step.index, rows, issues) if is_told and spec is not None else {}
         attempts = tuple(
             view_attempt(
                 row,
@@ -170,23 +185,24 @@ def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compar
                 step,
                 name_attempt(row) in opened.open,
                 run,
-                address=f"{address}steps/{index}/attempts/{row.number}/",
+                address=f"{address}steps/{step.index}/attempts/{row.number}/",
                 lifecycles=traced.lifecycles,
                 fixed=traced.fixed.get(row.number, ()),
                 told=told.get(row.number),
-                is_loaded=name_attempt(row) in opened.loaded,
+                is_loaded=row.pk in pages,
                 base=bases.get(row.pk),
-                is_compared=name_attempt(row) in compared,
+                is_compared=name_attempt(row) in wanted.compared,
+                issue_page=pages.get(row.pk, 1),
             )
             for row in own
         )
         steps.append(
             StepView(
-                id=f"s{index}",
-                index=index,
+                id=f"s{step.index}",
+                index=step.index,
                 name=step.name,
-                tool_name=step.tool_name or "",
-                model=step.model or "",
+                tool_name=step.tool_name,
+                model=step.model,
                 is_local=step.is_local,
                 max_attempts=step.max_attempts,
                 state=_step_state(attempts, step, run, is_last_begun=is_last_begun),
@@ -199,8 +215,9 @@ def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compar
         run=run,
         state=run_state(run),
         steps=tuple(steps),
+        is_readable=spec is not None,
         input=list_json(run.input),
-        verdict=read_verdict(run, spec.steps),
+        verdict=read_verdict(run),
         duration=run_duration(run, now),
         waiting=view_waiting(run, now),
         limits=list_limits(run),
@@ -209,12 +226,18 @@ def load_run_page(run_id: int, now: datetime, *, only: str | None = None, compar
     )
 
 
-def find_run_page(run_id: int, *, only: str | None = None, compared: Collection[str] = ()) -> RunPage:
+def find_run_page(run_id: int, wanted: Wanted | None = None) -> RunPage:
     """The page of a run as it is now; see ``load_run_page``. Raises ``Http404`` if there is no such run."""
     try:
-        return load_run_page(run_id, timezone.now(), only=only, compared=compared)
+        return load_run_page(run_id, timezone.now(), wanted)
     except Run.DoesNotExist as error:
         raise Http404 from error
+
+
+def _find_needed(spec: FlowSpec | None, steps: Collection[int]) -> Collection[int]:
+    """These steps, and those that their models are told of."""
+    known = [spec.step(index) for index in steps if index <= len(spec.steps)] if spec is not None else []
+    return {*steps, *(index for step in known for index in step.include_results if index < max(steps))}
 
 
 def _is_unattended(run: Run) -> bool:
@@ -223,22 +246,26 @@ def _is_unattended(run: Run) -> bool:
 
 
 def _open_attempts(
-    run: Run, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]], asked: Collection[str]
+    run: Run, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]], wanted: Wanted
 ) -> OpenedAttempts:
+    if wanted.only is not None:
+        return OpenedAttempts.just(wanted.only)
     latest = {row.step_id: row.pk for row in rows}.values()
     candidates = [
         Openable(
             id=name_attempt(row),
             is_latest=row.pk in latest,
-            issues=len(issues.get(row.pk, ())),
+            issues=min(len(issues.get(row.pk, ())), MOST_ISSUES),
             stored_bytes=row.stored_bytes,  # type: ignore[attr-defined]  # annotated
         )
         for row in rows
+        if wanted.includes(row)
     ]
-    return choose_open(candidates, blocking=f"s{run.blocking_step}a{run.blocking_attempt}", asked=asked)
+    blocking = anchor_attempt(run.blocking_step or 0, run.blocking_attempt or 0)
+    return choose_open(candidates, blocking=blocking, asked=wanted.compared)
 
 
-def _step_state(attempts: Sequence[AttemptView], step: StepSpec, run: Run, *, is_last_begun: bool) -> str:
+def _step_state(attempts: Sequence[AttemptView], step: KnownStep, run: Run, *, is_last_begun: bool) -> str:
     if not attempts:
         return "waiting"
     if attempts[-1].is_running:
@@ -247,7 +274,7 @@ def _step_state(attempts: Sequence[AttemptView], step: StepSpec, run: Run, *, is
     if counted and counted[-1].state == "passed":
         return "passed"
     # Only the step that was begun last can still be open.
-    if is_last_begun and len(counted) < step.max_attempts:
+    if is_last_begun and (step.max_attempts is None or len(counted) < step.max_attempts):
         if not run.has_ended:
             return "retrying"
         if run.status == RunStatus.CANCELLED:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 
-from flows.engine.spec import StepSpec
 from runs.models import Run
+from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import show_invisible
 
 
@@ -20,17 +20,21 @@ class Verdict:
     anchor: str
 
 
-def read_verdict(run: Run, steps: Sequence[StepSpec]) -> Verdict | None:
-    """The sentence that a run of these steps ended with; None for one that hasn't."""
+_GOES_ON = r" did not pass in \d| took longer than | would take longer than |, attempt \d+: "
+"""How the planner's sentences go on after the step; names may hold quotation marks of their own."""
+
+
+def read_verdict(run: Run) -> Verdict | None:
+    """The sentence that a run ended with; None for one that hasn't."""
     sentence = show_invisible(run.end_sentence)
     if not sentence:
         return None
     if run.blocking_step is None or run.blocking_attempt is None:
         return Verdict(sentence, "", "", "")
-    anchor = f"s{run.blocking_step}a{run.blocking_attempt}"
+    anchor = anchor_attempt(run.blocking_step, run.blocking_attempt)
     # The planner begins its sentences with the step: that is what the reader will want to click.
-    name = steps[run.blocking_step - 1].name if 1 <= run.blocking_step <= len(steps) else ""
-    opening = f"Step {run.blocking_step} “{name}”"
-    if sentence.startswith(opening):
-        return Verdict("", opening, sentence[len(opening) :], anchor)
+    begin = f"Step {run.blocking_step} “"
+    opening = re.match(f"{begin}.*?”(?={_GOES_ON})", sentence, re.DOTALL) or re.match(f"{begin}[^”]*”", sentence)
+    if opening:
+        return Verdict("", opening[0], sentence[opening.end() :], anchor)
     return Verdict(f"{sentence} See ", f"step {run.blocking_step}, attempt {run.blocking_attempt}", ".", anchor)

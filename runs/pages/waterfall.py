@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flows.engine.errors import ModelErrorCode
+from flows.engine.history import Outcome
 from runs.pages.badges import STATES
 from runs.pages.chart_parts import Tick, write_number
 from runs.pages.elapsed import format_elapsed
 from runs.pages.figures import format_duration
+from runs.pages.issue_links import anchor_attempt
 
 ROW_HEIGHT = 22
 BAR_HEIGHT = 12
@@ -34,6 +37,10 @@ class AttemptSpan:
     outcome: str
     begin: float
     end: float
+    error_code: str = ""
+    """What kept the call from bringing an answer, of one that errored."""
+    asked_wait: float | None = None
+    """Seconds that the provider then asked to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +156,14 @@ def _lay_out_rows(axis: _Axis, spans: Sequence[AttemptSpan], first_row: int) -> 
         wait = span.begin - earlier_end
         badge = STATES[span.outcome]
         end = max(axis.percent(span.end), axis.percent(span.begin) + _NARROWEST_BAR)
-        is_retry = earlier is not None and earlier.step == span.step and earlier.outcome == "errored"
+        reason = _explain_wait(earlier) if earlier is not None and earlier.step == span.step else ""
         waited = format_duration(wait) if wait >= 0.001 else ""
         lasted, is_running = span.end - span.begin, span.outcome == "running"
         rows.append(
             WaterfallRow(
                 span=span,
                 begins_step=earlier is None or span.step != earlier.step,
-                anchor=f"s{span.step}a{span.number}",
+                anchor=anchor_attempt(span.step, span.number),
                 y=write_number(y),
                 middle=write_number(middle),
                 baseline=write_number(middle + 4),
@@ -167,12 +174,24 @@ def _lay_out_rows(axis: _Axis, spans: Sequence[AttemptSpan], first_row: int) -> 
                 sign=badge.sign,
                 outcome_word=badge.word,
                 duration=format_elapsed(lasted) if is_running else format_duration(lasted),
-                waited=f"{waited}, to try again after an error" if waited and is_retry else waited,
+                waited=f"{waited}{reason}" if waited else "",
                 seconds=write_number(lasted) if is_running else "",
             )
         )
         earlier_end, earlier = max(span.end, earlier_end), span
     return tuple(rows)
+
+
+def _explain_wait(earlier: AttemptSpan) -> str:
+    """What a step waited for after an attempt, in words that follow how long; empty where nothing tells."""
+    if earlier.outcome == Outcome.INTERRUPTED:
+        return ", until a worker took over after the interruption"
+    if earlier.outcome != Outcome.ERRORED:
+        return ""
+    asked = f"; the provider asked for {format_duration(earlier.asked_wait)}" if earlier.asked_wait else ""
+    if earlier.error_code == ModelErrorCode.RATE_LIMITED:
+        return f", for the provider’s rate limit{asked}"
+    return f", to try again after an error{asked}"
 
 
 def _mark_time(

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
+from html import escape
+from typing import Any
 
 from django import template
-from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.pages.attempt_view import AttemptView, IssueMark
-from runs.pages.badges import SEVERITIES, STATES
+from runs.pages.badges import STATES
 from runs.pages.figures import NOTHING, format_cost, format_count, format_duration, format_plural
-from runs.pages.json_lines import LONG_TEXT, show_invisible
+from runs.pages.json_lines import LONG_TEXT, Listing, show_invisible
 from runs.pages.output_diff import Change, DiffLine, OutputDiff
 from runs.pages.run_page import StepView
-from runs.templatetags.toolflow import TALL, icon, issue_counts, moment, running_for, state
+from runs.templatetags.toolflow import TALL, draw_marked_line, icon, issue_counts, moment, running_for, state
 
 register = template.Library()
 
@@ -80,27 +81,96 @@ _show_state = cache(state)
 
 
 @register.simple_tag
-def attempt_fold(attempt: AttemptView, part: str, title: str) -> SafeString:
-    """A part of an attempt that is folded away, and loaded when it is opened."""
-    id, address = f"{attempt.id}-{part}", f"{attempt.address}{part}/"
+def part_actions(content: Listing, prefix: str, id: str, what: str, download: str) -> SafeString:
+    """Buttons above a part that is shown as a listing: to copy it, unless it is cut, and to download it.
+
+    The listing is in the element ``prefix-id``; ``what`` names it.
+    """
+    what = escape(what)
+    if content.is_cut:
+        lines = format_plural(len(content.lines), "line")
+        copy, words = f'<span class="quiet">Only the beginning is shown, {lines}.</span>', "all of it"
+    else:
+        words = "JSON"
+        copy = (
+            f'<button type="button" class="copy" data-copies="{prefix}-{id}" hidden>{icon("clipboard-document", 14)}'
+            f'Copy<span class="visually-hidden"> {what}</span></button>'
+        )
+    return mark_safe(  # noqa: S308  # escaped above; all else is numbers and our own words
+        f'<p class="part-actions">{copy} {_draw_download(download, words, what)}</p>'
+    )
+
+
+def _draw_download(address: str, words: str, what: str) -> str:
+    return (
+        f'<a class="part-download" href="{escape(address)}">{icon("arrow-down-tray", 14)}Download {words}'
+        f'<span class="visually-hidden">: {what}</span></a>'
+    )
+
+
+@register.simple_tag(takes_context=True)
+def output_head(context: dict[str, Any], attempt: AttemptView) -> SafeString:
+    """What stands above an output: how it can be compared with the one before it, copied and downloaded."""
+    is_unusable = attempt.output and not attempt.is_usable
+    usual = "Output (invalid: audits did not look at it)" if attempt.state == "invalid" else "Output"
+    parts = [f"<h3>{'What came back (not usable as an output)' if is_unusable else usual}</h3>"]
+    if attempt.output and attempt.compared_with:
+        parts.append(_draw_compare_form(context, attempt))
+    if attempt.output:
+        download = f"{attempt.address}?download"
+        if attempt.is_compared:
+            parts.append(f'<p class="part-actions">{_draw_download(download, "JSON", "the output")}</p>')
+        else:
+            parts.append(part_actions(attempt.output, attempt.id, "text", "the output", download))
+    html = f'<div class="output-head">{"".join(parts)}</div>'
+    return mark_safe(html)  # noqa: S308  # nothing in it but numbers, addresses and our own words
+
+
+def _draw_compare_form(context: dict[str, Any], attempt: AttemptView) -> str:
+    is_own_page = context.get("is_own_page")
+    hidden = "" if is_own_page else ",".join(context.get("hidden") or ())
+    kept = f'<input type="hidden" name="hide" value="{hidden}">' if hidden else ""
+    address = attempt.address if is_own_page else context["page"].address
+    value, pressed = ("", "true") if attempt.is_compared else (attempt.id, "false")
+    return (
+        f'<form method="get" class="compare-form" action="{address}#{attempt.id}">{kept}'
+        f'<button type="submit" class="tool" id="{attempt.id}-compare" name="diff" value="{value}" '
+        f'data-compares="{attempt.id}" data-address="{attempt.address}" aria-pressed="{pressed}">'
+        f"{icon('arrows-right-left', 14)}Changes since attempt {attempt.compared_with}</button></form>"
+    )
+
+
+@register.simple_tag
+def attempt_folds(attempt: AttemptView) -> SafeString:
+    """What of an attempt that has ended is folded away: parts that are loaded when they are opened, and details."""
+    parts = []
+    if attempt.has_request:
+        parts.append(_draw_fold(attempt, "request", "What the model saw"))
+    if not attempt.is_removed:
+        parts.append(_draw_fold(attempt, "input", "Input of the step"))
+    if attempt.has_raw_output:
+        parts.append(_draw_fold(attempt, "raw_output", "Raw output, before the sanitizer"))
+    id = f"{attempt.id}-details"
     html = (
+        f'<div class="folds">{"".join(parts)}<details class="fold" id="{id}"><summary id="{id}-summary">'
+        f'<span class="chevron">{icon("chevron-right")}</span>Details</summary><div class="fold-body" hx-disable>'
+        f'{_draw_facts(attempt)}<a class="raw-link" href="{attempt.document_address}">{icon("arrow-down-tray")}'
+        "This attempt as JSON</a></div></details></div>"
+    )
+    return mark_safe(html)  # noqa: S308  # facts are escaped; all else is numbers, addresses and our own words
+
+
+def _draw_fold(attempt: AttemptView, part: str, title: str) -> str:
+    id, address = f"{attempt.id}-{part}", f"{attempt.address}{part}/"
+    return (
         f'<details class="fold" id="{id}" hx-get="{address}" hx-trigger="toggle once" hx-target="find .fold-body" '
         f'hx-swap="innerHTML"><summary id="{id}-summary"><span class="chevron">{icon("chevron-right")}</span>{title}'
         f'</summary><div class="fold-body"><a class="raw-link" href="{address}">Open on a page of its own</a></div>'
         "</details>"
     )
-    return mark_safe(html)  # noqa: S308  # nothing in it but numbers and our own words
 
 
-@register.simple_tag
-def attempts_used(counted: int, most: int, interrupted: int) -> str:
-    """How many of its attempts a step has used: “2 of 4 attempts, 1 interrupted”."""
-    words = f"{counted} of {format_plural(most, 'attempt')}"
-    return f"{words}, {interrupted} interrupted" if interrupted else words
-
-
-@register.simple_tag
-def attempt_facts(attempt: AttemptView) -> SafeString:
+def _draw_facts(attempt: AttemptView) -> str:
     """What else is known of an attempt, as a list of terms: times, the model's answer, plug-ins."""
     facts: list[tuple[str, str]] = [("Began", moment(attempt.started_at)), ("Ended", moment(attempt.ended_at))]
     if not attempt.is_local:
@@ -109,15 +179,22 @@ def attempt_facts(attempt: AttemptView) -> SafeString:
             ("Finish reason", attempt.finish_reason),
             ("Response", attempt.response_id),
         )
-        facts += ((term, show_invisible(text) or NOTHING) for term, text in answer)
+        facts += ((term, escape(show_invisible(text)) or NOTHING) for term, text in answer)
         if attempt.usage is not None and attempt.has_tokens:
             usage = attempt.usage
             sent = f"{format_count(usage.prompt)} in ({format_count(usage.cached)} cached)"
             got = f"{format_count(usage.completion)} out ({format_count(usage.reasoning)} reasoning)"
             facts.append(("Tokens", f"{sent}, {got}"))
-    facts += ((name, format_html("<code>{}</code>", fingerprint)) for name, fingerprint in attempt.plugins)
-    rows = "".join(f"<dt>{escape(term)}</dt><dd>{conditional_escape(text)}</dd>" for term, text in facts)
-    return mark_safe(f'<dl class="facts">{rows}</dl>')  # noqa: S308  # escaped above
+    facts += ((escape(name), f"<code>{escape(fingerprint)}</code>") for name, fingerprint in attempt.plugins)
+    rows = "".join(f"<dt>{term}</dt><dd>{text}</dd>" for term, text in facts)
+    return f'<dl class="facts">{rows}</dl>'
+
+
+@register.simple_tag
+def attempts_used(counted: int, most: int | None, interrupted: int) -> str:
+    """How many of its attempts, ``most`` if that is known, a step has used: “2 of 4 attempts, 1 interrupted”."""
+    words = format_plural(counted, "attempt") if most is None else f"{counted} of {format_plural(most, 'attempt')}"
+    return f"{words}, {interrupted} interrupted" if interrupted else words
 
 
 @register.simple_tag
@@ -158,18 +235,12 @@ def _build_line(line: DiffLine, prefix: str, marks: Mapping[int, tuple[IssueMark
         shown = escape(line.parts[0].text)
     word = f'<span class="visually-hidden">{_WORDS[line.change]}: </span>' if line.change in _WORDS else ""
     sign = f'<span class="diff-sign" aria-hidden="true">{_SIGNS[line.change]}</span>'
-    text = f"{sign}{word}{' ' * line.indent}{key}{shown}\n"
+    text = f"{sign}{word}{' ' * line.indent}{key}{shown}"
     number = f' data-number="{line.number}"' if line.number is not None else ""
     own_marks = marks.get(line.number, ()) if line.number is not None else ()
-    if not own_marks:
-        return f'<span class="line diff-{line.change}"{number}>{text}</span>'
-    severities = " ".join(sorted({mark.severity for mark in own_marks}))
-    label = escape("; ".join(f"{SEVERITIES[mark.severity].word}: {mark.title}" for mark in own_marks))
-    return (
-        f'<span class="line diff-{line.change}"{number} id="{prefix}-l{line.number}" data-marks="{severities}">'
-        f'<a class="line-link" href="#{own_marks[0].issue_id}" title="{label}" '
-        f'aria-label="Line {line.number}: {label}"></a>{text}</span>'
-    )
+    if line.number is None or not own_marks:
+        return f'<span class="line diff-{line.change}"{number}>{text}\n</span>'
+    return draw_marked_line(f'<span class="line diff-{line.change}"{number}', text, prefix, line.number, own_marks)
 
 
 def _build_part(text: str, change: Change) -> str:

@@ -7,9 +7,9 @@ takes several times as long. Whatever is not ours is escaped where it is put in.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 
 from django import template
-from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.pages.figures import NOTHING, format_count

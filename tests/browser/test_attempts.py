@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from runs.models import Run
 from runs.pages.opened_attempts import ROOM
+from runs.tally import tally_ended_runs
 from tests.browser.run_under_way import RunUnderWay, follow, wait_for_poll
 from tests.browser.test_accessibility import assert_accessible
 from tests.browser.widths import assert_fits
@@ -92,6 +93,32 @@ def test_what_finds_no_room_on_the_page_is_loaded_when_a_link_leads_into_it(admi
     chip(admin_page, 1).click()
     assert asked.count("1/attempts/1/") == 1
     assert "1/attempts/2/" not in asked
+
+
+def make_run_with_a_long_middle() -> Run:
+    """A run of three steps. What the second one brought stands open, far down, and is loaded when somebody comes."""
+    lines = {"rows": list(range(800))}
+    attempts = [
+        make_attempt(1, 1, output=lines),
+        make_attempt(2, 1, output=make_rows(ROOM), issues=(SLOW,)),
+        make_attempt(3, 1, output=lines),
+    ]
+    return make_stored_run(*attempts, spec=make_page_flow(*(make_step(number) for number in (1, 2, 3))))
+
+
+@pytest.mark.parametrize("way", ["compared", "found"])
+def test_links_of_other_pages_lead_into_an_attempt_that_is_open_and_not_loaded(admin_page: Page, way: str) -> None:
+    run = make_run_with_a_long_middle()
+    if way == "compared":
+        admin_page.goto(f"/runs/compare/?a={make_run_with_a_long_middle().pk}&b={run.pk}")
+        admin_page.get_by_role("link", name=f"Open in #{run.pk}").click()
+        expect(admin_page.locator("#s2a1-i0")).to_be_in_viewport()
+    else:
+        tally_ended_runs()
+        admin_page.goto("/runs/?q=slow")
+        admin_page.get_by_role("link", name="Step 2, attempt 1, issue").click()
+        expect(admin_page.locator("#s2a1")).to_be_in_viewport()
+    expect(admin_page.locator("#s2a1").get_by_text("Too slow.")).to_have_count(1)
 
 
 def test_a_latest_output_too_long_for_the_page_is_there_when_the_reader_comes(admin_page: Page) -> None:

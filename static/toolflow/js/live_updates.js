@@ -119,7 +119,8 @@
     const attempt = target || document.getElementById(/^s\d+a\d+/.exec(id)?.[0]);
     isWaiting = Boolean(attempt && !target);
     for (let part = attempt?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
-    target?.scrollIntoView({ block: "nearest" });
+    // An attempt that stands open is loaded once it is near.
+    (target || attempt)?.scrollIntoView({ block: "nearest" });
   }
 
   window.addEventListener("hashchange", reveal);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from django.test import Client
@@ -26,6 +27,28 @@ class TestAttempt:
         assert "“red” is no hex colour." in part
         assert '<a class="line-link" href="#s1a1-i0"' in part
         assert "Fixed by attempt 2" in read_words(part)
+
+    def test_a_line_that_several_issues_point_at_leads_to_each(self, viewer: Client) -> None:
+        issues = [make_issue("high", audit=f"Audit <{number}>", path="/text") for number in range(7)]
+        run = make_stored_run(
+            make_attempt(1, 1, "failed", output={"text": "x"}),
+            make_attempt(1, 2, "failed", output={"text": "y"}, issues=tuple(issues)),
+        )
+        for query in ("", "?diff=1"):
+            part = get_page(viewer, f"{attempt_address(run, 1, 2)}{query}", headers=HTMX)
+            line = part[part.index('id="s1a2-l2"') :].partition("\n</span>")[0]
+            assert re.findall(r'href="#(\S+)"', line) == [f"s1a2-i{number}" for number in (0, 0, 1, 2, 3, 4, 5)]
+            shown = "; ".join(f"High: Audit &lt;{number}&gt;" for number in range(5))
+            assert f'aria-label="Line 2, 7 issues: {shown}; 2 more"' in line
+            assert 'data-more="2" aria-label="2 more issues of line 2"></a>' in line
+            # What is copied is the output and nothing else.
+            assert read_words(line.partition(">")[2]) in ('"text" : "y"', '~ Changed: "text" : "x" → "y"')
+
+    def test_an_output_that_is_invalid_is_headed_so(self, viewer: Client) -> None:
+        run = make_stored_run(make_attempt(1, 1, "invalid", output={"text": 1}), make_attempt(1, 2, "failed"))
+        head = "Output (invalid: audits did not look at it)"
+        assert head in get_page(viewer, attempt_address(run, 1, 1))
+        assert head not in get_page(viewer, attempt_address(run, 1, 2))
 
     def test_without_scripts_it_is_a_page_of_its_own(self, viewer: Client) -> None:
         run = make_retried_run()

@@ -18,9 +18,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from runs.pages.curl_command import LONGEST, build_curl_command
+from tests.engine.builders import make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow
-from tests.runs.pages.reading import get_page, run_address
+from tests.runs.pages.reading import get_page, read_words, run_address
 
 ADDRESS = "https://toolflow.example/api/v1/runs"
 SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
@@ -77,22 +78,26 @@ def read_body(arguments: list[str]) -> Any:
     ],
 )
 def test_every_shell_hands_on_the_input_exactly(stub: Path, shell: str, input: Any) -> None:
-    command = build_curl_command(ADDRESS, "colour-theme", input)
+    command = build_curl_command(ADDRESS, "colour-theme", 3, input)
     assert command is not None
-    assert read_body(run_command(stub, shell, command)) == {"flow": "colour-theme", "input": input}
+    assert read_body(run_command(stub, shell, command)) == {
+        "flow": "colour-theme",
+        "version": 3,
+        "input": input,
+    }
 
 
 @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(max_size=9), st.text(max_size=30), max_size=4))
 def test_any_texts_come_through(stub: Path, input: dict[str, str]) -> None:
-    command = build_curl_command(ADDRESS, "colour-theme", input)
+    command = build_curl_command(ADDRESS, "colour-theme", 3, input)
     assert command is not None
     assert command.isascii()
     assert read_body(run_command(stub, "sh", command))["input"] == input
 
 
 def test_what_no_terminal_takes_is_not_offered() -> None:
-    assert build_curl_command(ADDRESS, "colour-theme", {"text": "x" * LONGEST}) is None
+    assert build_curl_command(ADDRESS, "colour-theme", 3, {"text": "x" * LONGEST}) is None
 
 
 @pytest.mark.django_db
@@ -104,8 +109,25 @@ class TestPage:
         assert 'data-copies="run-curl"' in page
         assert f"curl -X POST http://testserver{reverse('api:run-list')} " in page
         assert "&lt;b&gt;it\\u0027s&lt;/b&gt;" in page
-        body = '{"flow": "colour-theme", "input": {"text": "<b>it\\u0027s</b>"}}'
+        body = '{"flow": "colour-theme", "version": 1, "input": {"text": "<b>it\\u0027s</b>"}}'
         assert body.replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;") in page
         answer = operator.post(reverse("api:run-list"), body, content_type="application/json")
         assert answer.status_code == 202
         assert answer.json()["status"] == "queued"
+
+    def test_it_starts_the_version_that_the_run_had(self, operator: Client) -> None:
+        run = make_run(make_version(make_page_flow()))
+        make_version(make_page_flow(make_step(1)))
+        page = get_page(operator, run_address(run))
+        assert 'title="Copy a command that starts a run of version 1 with this input over the API"' in page
+        body = page.partition("--data &#x27;")[2].partition("&#x27;</pre>")[0].replace("&quot;", '"')
+        answer = operator.post(reverse("api:run-list"), body, content_type="application/json")
+        assert answer.json()["version"] == 1
+
+    def test_where_there_is_none_the_page_says_why(self, operator: Client) -> None:
+        run = make_run(make_version(make_page_flow()), input={"text": "x" * LONGEST})
+        page = get_page(operator, run_address(run))
+        assert "run-curl" not in page
+        sentence = "There is no curl command to copy: with this input it would be too long for a terminal."
+        assert sentence in read_words(page)
+        assert sentence not in read_words(get_page(operator, run_address(make_run(run.version))))

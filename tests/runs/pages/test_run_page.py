@@ -13,7 +13,7 @@ from runs.models import RunStatus
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.pages.attempt_reading import find_attempts
 from tests.runs.pages.history_builders import make_retried_run, make_stored_run
-from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
+from tests.runs.pages.reading import count_queries, get_page, read_table, read_words, run_address
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -34,6 +34,25 @@ class TestRunPage:
         assert f"Colour theme #{run.pk} Failed" in read_words(page)
         assert '<a href="#s2a2">Step 2 “Step 2”</a> did not pass in 2 attempts: too short.' in page
         assert '<details class="attempt" id="s2a2" open' in page
+
+    @pytest.mark.parametrize(
+        "rest",
+        [
+            " did not pass in 2 attempts: it said “no”.",
+            ", attempt 2: Set OPENAI_API_KEY.",
+            " took longer than its time limit of 5 seconds.",
+            " would take longer than its time limit of 5 seconds: its next attempt may begin only after that.",
+        ],
+    )
+    def test_a_name_with_quotation_marks_is_linked_whole(self, viewer: Client, rest: str) -> None:
+        run = make_stored_run(
+            make_attempt(1, 1, "failed"),
+            status=RunStatus.FAILED,
+            end_sentence=f"Step 1 “Say “tea” twice”{rest}",
+            blocking_step=1,
+            blocking_attempt=1,
+        )
+        assert f'<a href="#s1a1">Step 1 “Say “tea” twice”</a>{rest}' in get_page(viewer, run_address(run))
 
     def test_failed_and_errored_are_told_apart_by_word_and_icon(self, viewer: Client) -> None:
         failed = make_stored_run(make_attempt(1, 1, "failed"), status=RunStatus.FAILED)
@@ -141,6 +160,18 @@ class TestRunPage:
             "Step Attempt Outcome Waited before Took 1. Step 1 1 Failed — 1.0 s 1. Step 1 2 Passed 1.0 s 1.0 s" in words
         )
         assert "Step Attempt In of these cached Out of these reasoning 1 1 200 0 100 0 1 2 400 0 200 0" in words
+
+    def test_the_chart_says_why_a_step_waited(self, viewer: Client) -> None:
+        limited = make_error(message="Slow down.", code="rate_limited", status=429, retry_after=1)
+        run = make_stored_run(
+            make_attempt(1, 1, "errored", error=limited), make_attempt(1, 2, "interrupted"), make_attempt(1, 3)
+        )
+        page = get_page(viewer, run_address(run))
+        assert [row[3] for row in read_table(page, "Attempts over time")[1:]] == [
+            "—",
+            "1.0 s, for the provider’s rate limit; the provider asked for 1.0 s",
+            "1.0 s, until a worker took over after the interruption",
+        ]
 
     def test_flow_and_version_can_be_reached_by_those_who_may_see_them(
         self, viewer: Client, admin_client: Client
