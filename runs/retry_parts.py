@@ -1,4 +1,4 @@
-"""Which part of a run's bill an attempt belongs to: first tries, retries that led to a pass, retries that did not.
+"""Which part of a run's bill an attempt belongs to: first attempts, retries that led to a pass, retries that did not.
 
 Pages and statistics both split tokens and cost by this rule.
 """

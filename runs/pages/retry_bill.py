@@ -1,7 +1,4 @@
-"""What the retries of a run cost, and whether they were worth it.
-
-By money where all of it is known; else by tokens: a sum that misses something gives wrong shares.
-"""
+"""What the retries of a run cost, and whether they were worth it; ``runs.figures.bill`` has the rule for shares."""
 
 from __future__ import annotations
 
@@ -12,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from flows.engine.history import Outcome
 from flows.engine.usage import TokenUsage, sum_usage
+from runs.figures.bill import TITLES, Use, is_by_cost, measure_uses, split_bill
 from runs.pages.attempt_view import RUNNING
-from runs.pages.figures import NOTHING, format_cost, format_count
+from runs.pages.figures import format_cost, format_count
 from runs.pages.shares import format_share
 from runs.retry_parts import FIRST, USEFUL, WASTED, classify_attempts
 
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class BillPart:
-    """One of the three parts, with its place on the bar in per cent of the width."""
+class BillRow:
+    """One of the three parts as text, with its place on the bar in per cent of the width."""
 
     name: str
     """``first``, ``useful`` or ``wasted``."""
@@ -40,14 +38,12 @@ class BillPart:
 class RetryBill:
     """Tokens and cost of a run in three parts."""
 
-    first: TokenUsage
-    """First tries."""
-    useful: TokenUsage
-    """Retries of steps that passed in the end."""
-    wasted: TokenUsage
-    """Retries of steps that did not."""
+    used: Mapping[str, Use]
+    """What first attempts, retries of steps that passed in the end, and retries of steps that did not used."""
     attempts: Mapping[str, int]
     """How many attempts each part has, by its name."""
+    is_reported: bool
+    """Whether all attempts reported what they used."""
     interrupted: int
     """How many of these were interrupted: they are no retries, and count with the try that they were meant to be."""
     is_open: bool
@@ -56,13 +52,12 @@ class RetryBill:
     @property
     def is_by_cost(self) -> bool:
         """Whether shares are shares of the money; else of the tokens."""
-        known = [usage.cost for usage in self._usages.values() if usage.total or usage.cost]
-        return all(cost is not None for cost in known) and sum(cost or 0 for cost in known) > 0 and not self._misses
+        return is_by_cost(self.used.values())
 
     @property
     def sentence(self) -> str:
         """What the retries cost: “Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
-        amounts = self._amounts
+        amounts = measure_uses(self.used)
         whole, retries = sum(amounts.values()), amounts[USEFUL] + amounts[WASTED]
         if not whole:
             return "No tokens were reported." if not self.is_reported else "No tokens were used."
@@ -92,56 +87,36 @@ class RetryBill:
         return tuple(notes)
 
     @property
-    def is_reported(self) -> bool:
-        """Whether all attempts reported what they used."""
-        return all(usage.reported for usage in self._usages.values())
-
-    @property
-    def parts(self) -> tuple[BillPart, ...]:
+    def parts(self) -> tuple[BillRow, ...]:
         """The three parts, also those in which nothing was used."""
-        amounts = self._amounts
-        whole = sum(amounts.values())
-        parts, begin = [], 0.0
-        for name, usage in self._usages.items():
-            width = float(100 * amounts[name] / whole) if whole else 0.0
-            parts.append(
-                BillPart(
-                    name=name,
-                    title="Retries, no pass yet" if name == WASTED and self.is_open else _TITLES[name],
-                    attempts=self.attempts[name],
-                    tokens=format_count(usage.total),
-                    cost=format_cost(usage.cost, usage.unpriced),
-                    share=_share(amounts[name], whole) if whole else NOTHING,
+        rows, begin = [], 0.0
+        for part in split_bill(self.used):
+            width = 100 * (part.share or 0.0)
+            rows.append(
+                BillRow(
+                    name=part.kind,
+                    title="Retries, no pass yet" if part.kind == WASTED and self.is_open else TITLES[part.kind],
+                    attempts=self.attempts[part.kind],
+                    tokens=format_count(part.tokens),
+                    cost=format_cost(part.cost, part.unpriced),
+                    share=format_share(part.share),
                     x=f"{begin:.2f}%",
                     width=f"{width:.2f}%",
                 )
             )
             begin += width
-        return tuple(parts)
-
-    @property
-    def _usages(self) -> Mapping[str, TokenUsage]:
-        return {FIRST: self.first, USEFUL: self.useful, WASTED: self.wasted}
+        return tuple(rows)
 
     @property
     def _misses(self) -> bool:
         """Whether tokens were used at an unknown price. A simulated run has no prices at all, and misses none."""
-        return any(usage.unpriced for usage in self._usages.values())
-
-    @property
-    def _amounts(self) -> Mapping[str, Decimal]:
-        if self.is_by_cost:
-            return {name: usage.cost or Decimal(0) for name, usage in self._usages.items()}
-        return {name: Decimal(usage.total) for name, usage in self._usages.items()}
+        return any(use.unpriced for use in self.used.values())
 
     def _show(self, amount: Decimal) -> str:
         return format_cost(amount) if self.is_by_cost else format_count(int(amount))
 
 
-_TITLES = {FIRST: "First tries", USEFUL: "Retries that led to a pass", WASTED: "Retries that did not"}
-
-
-def split_bill(steps: Sequence[StepView]) -> RetryBill | None:
+def bill_run(steps: Sequence[StepView]) -> RetryBill | None:
     """Split the usage of a run; None if no step that calls a model was retried."""
     calls = [attempt for step in steps if not step.is_local for attempt in step.attempts]
     parts = classify_attempts([(attempt.step, attempt.state) for attempt in calls])
@@ -156,11 +131,11 @@ def split_bill(steps: Sequence[StepView]) -> RetryBill | None:
     for attempt, part in zip(calls, parts, strict=True):
         if attempt.usage is not None:
             usages[part].append(attempt.usage)
+    sums = {name: sum_usage(own) for name, own in usages.items()}
     return RetryBill(
-        first=sum_usage(usages[FIRST]),
-        useful=sum_usage(usages[USEFUL]),
-        wasted=sum_usage(usages[WASTED]),
+        used={name: Use(usage.total, usage.cost, usage.unpriced) for name, usage in sums.items()},
         attempts={name: parts.count(name) for name in usages},
+        is_reported=all(usage.reported for usage in sums.values()),
         interrupted=sum(attempt.state == Outcome.INTERRUPTED for attempt in calls),
         is_open=any(step.state in (RUNNING, "retrying") for step in steps if step.index in retried),
     )

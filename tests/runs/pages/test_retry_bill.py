@@ -46,7 +46,7 @@ class TestByCost:
     def test_its_three_parts_stand_in_a_table_too(self, viewer: Client) -> None:
         words = read_bill(viewer, *PRICED, status=RunStatus.FAILED)
         assert (
-            "Part Attempts Tokens Cost Share First tries 2 200 $0.0200 40 % "
+            "Part Attempts Tokens Cost Share First attempts 2 200 $0.0200 40 % "
             "Retries that led to a pass 1 200 $0.0200 40 % Retries that did not 1 100 $0.0100 20 %"
         ) in words
 
@@ -86,7 +86,7 @@ class TestByTokens:
         attempts = (*PRICED[:2], make_attempt(2, 1, "failed", usage=usage(100, unpriced=1)), make_attempt(2, 2))
         words = read_bill(viewer, *attempts)
         assert "Retries used 50 % of this run’s tokens: 200 of 400; all of them led to a pass." in words
-        assert "First tries 2 200 ≥ $0.0100 50 %" in words
+        assert "First attempts 2 200 ≥ $0.0100 50 %" in words
 
     def test_attempts_that_reported_nothing_are_told_of(self, viewer: Client) -> None:
         attempts = (
@@ -101,7 +101,7 @@ class TestByTokens:
         attempts = [make_attempt(1, number, "errored", usage=UNREPORTED_USAGE) for number in (1, 2)]
         words = read_bill(viewer, *attempts, status=RunStatus.ERRORED)
         assert "No tokens were reported." in words
-        assert "First tries 1 0 — —" in words
+        assert "First attempts 1 0 — —" in words
 
 
 class TestWhatCounts:
