@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cache
+from typing import Any
 
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 
 from runs.figures.means import divide_cost, divide_count
 from runs.figures.periods import Period, last_days
 from runs.figures.sums import RUN_COLUMNS, RunSums
 from runs.models import DailyRuns
+from runs.prepared_select import PreparedSelect
 
 DAYS_BEFORE = 14
 _COUNTS = tuple(name for name in RUN_COLUMNS if name != "durations")
@@ -64,9 +67,7 @@ def choose_period(today: date) -> Period:
 def read_flow_days(period: Period) -> Mapping[bool, Sequence[FlowDay]]:
     """What each flow did on each day of a period: of simulated runs under True, of real ones under False, if any."""
     by_kind: dict[bool, list[FlowDay]] = {}
-    counted = DailyRuns.objects.filter(day__range=(period.first, period.last)).order_by()
-    groups = counted.values_list("is_simulated", "flow", "flow__name", "flow__title", "day")
-    for is_simulated, flow, name, title, day, *columns in groups.annotate(*(Sum(column) for column in _COUNTS)):
+    for is_simulated, flow, name, title, day, *columns in _FLOW_DAYS.fetch((period.first, period.last)):
         by_kind.setdefault(is_simulated, []).append(FlowDay(flow, name, title, day, RunSums(*columns)))
     return by_kind
 
@@ -74,11 +75,29 @@ def read_flow_days(period: Period) -> Mapping[bool, Sequence[FlowDay]]:
 def compare_today(period: Period, rows: Sequence[FlowDay], *, is_simulated: bool) -> Today:
     """The last day of ``period`` beside those before it; ``rows`` are all that was read of these runs."""
     today = period.last
-    counted = DailyRuns.objects.filter(day__range=(period.first, today), is_simulated=is_simulated).order_by()
-    timed = [(day, RunSums(durations=counts)) for day, counts in counted.values_list("day", "durations")]
+    found = _prepare_durations(is_simulated).fetch((period.first, today))
+    timed = [(day, RunSums(durations=counts)) for day, counts in found]
     days = [*((row.day, row.sums) for row in rows), *timed]
     return Today(
         so_far=RunSums.join(sums for day, sums in days if day == today),
         before=RunSums.join(sums for day, sums in days if day < today),
         days=len({row.day for row in rows if row.day < today and row.sums.runs}),
     )
+
+
+def _select_flow_days(span: Sequence[Any]) -> QuerySet[Any, Any]:
+    rows = DailyRuns.objects.filter(day__range=span).order_by()
+    groups = rows.values_list("is_simulated", "flow", "flow__name", "flow__title", "day")
+    return groups.annotate(*(Sum(column) for column in _COUNTS))
+
+
+_FLOW_DAYS = PreparedSelect(_select_flow_days, kinds=(date, date))
+
+
+@cache
+def _prepare_durations(is_simulated: bool) -> PreparedSelect:
+    def build(span: Sequence[Any]) -> QuerySet[Any, Any]:
+        rows = DailyRuns.objects.filter(day__range=span, is_simulated=is_simulated).order_by()
+        return rows.values_list("day", "durations")
+
+    return PreparedSelect(build, kinds=(date, date))

@@ -32,6 +32,7 @@ def draw_run(page: RunPage) -> RunCharts:
     for attempt in begun:
         begin = attempt.started_at or origin
         end = page.now if attempt.is_running else attempt.ended_at or begin
+        error = attempt.error or {}
         spans.append(
             AttemptSpan(
                 step=attempt.step,
@@ -40,6 +41,8 @@ def draw_run(page: RunPage) -> RunCharts:
                 outcome=attempt.state,
                 begin=(begin - origin).total_seconds(),
                 end=max((end - origin).total_seconds(), (begin - origin).total_seconds()),
+                error_code=str(error.get("code", "")),
+                asked_wait=error.get("retry_after"),
             )
         )
     pending = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from itertools import count
 
 from runs.figures.periods import WEEK, Period
@@ -200,11 +201,16 @@ def choose_step(most: float, *, least: float = 0.0) -> float:
 
 
 def _build_frame(period: Period, ticks: tuple[Tick, ...], titles: Sequence[str], marks: Sequence[Mark]) -> Frame:
-    share = 100 / len(titles)
-    hits = tuple(
-        Hit(f"{format_number(share * at)}%", f"{format_number(share)}%", title) for at, title in enumerate(titles)
-    )
-    return Frame(period, ticks, tuple(_list_days(period)), tuple(marks), hits)
+    places, width = _place_slots(len(titles))
+    hits = tuple(Hit(place, width, title) for place, title in zip(places, titles, strict=True))
+    return Frame(period, ticks, _list_days(period), tuple(marks), hits)
+
+
+@lru_cache(maxsize=100)
+def _place_slots(count: int) -> tuple[tuple[str, ...], str]:
+    """Where each of so many slots begins, and how wide they are: the same for all charts of a page."""
+    share = 100 / count
+    return tuple(f"{format_number(share * at)}%" for at in range(count)), f"{format_number(share)}%"
 
 
 def _draw_lines(series: Mapping[str, Sequence[float | None]], *, scale: float) -> tuple[Line, ...]:
@@ -233,8 +239,13 @@ def _draw_lines(series: Mapping[str, Sequence[float | None]], *, scale: float) -
     return tuple(lines)
 
 
-def _list_days(period: Period) -> Iterator[Tick]:
+@lru_cache(maxsize=100)
+def _list_days(period: Period) -> tuple[Tick, ...]:
     """Labels of the time axis: days of a week, every other day of two, Mondays, every other Monday, or months."""
+    return tuple(_label_days(period))
+
+
+def _label_days(period: Period) -> Iterator[Tick]:
     share = 100 / len(period.slots)
     labelled = 0
     for position, slot in enumerate(period.slots):

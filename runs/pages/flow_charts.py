@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from runs.figures.bill import Use, split_bill
+from runs.figures.bill import TITLES, Use, use_of_runs
 from runs.figures.periods import Period
 from runs.figures.sums import RunSums, StepSums
 from runs.pages.badges import STATES, Badge
@@ -15,12 +15,6 @@ from runs.pages.figures import format_cost, format_count, format_duration, forma
 from runs.pages.periods import describe_slot
 from runs.pages.shares import format_share
 
-BILL: Mapping[str, str] = {
-    "first": "First attempts",
-    "useful": "Retries that led to a pass",
-    "wasted": "Retries that did not",
-}
-"""Words of the parts of what runs used, in their order."""
 STATUSES = ("succeeded", "failed", "errored", "cancelled")
 SlotSums = Sequence[RunSums | None] | Sequence[StepSums | None]
 _Pair = tuple[float | None, float | None]
@@ -67,6 +61,7 @@ class ChartMaker:
         self._period = period
         self._marks = marks
         self._notes = notes
+        self._slots = [describe_slot(slot) for slot in period.slots]
 
     def chart_runs(self, slots: Sequence[RunSums | None]) -> Chart:
         """Runs by status."""
@@ -131,7 +126,7 @@ class ChartMaker:
         """Tokens or cost (``measure``), of runs by the part of the bill."""
         is_cost = measure == "cost"
         has_parts = any(isinstance(sums, RunSums) for sums in slots)
-        words = dict(BILL) if has_parts else {"first": "All attempts"}
+        words = dict(TITLES) if has_parts else {"first": "All attempts"}
         values: list[dict[str, float] | None] = []
         cells: list[tuple[str, ...]] = []
         for sums in slots:
@@ -139,10 +134,11 @@ class ChartMaker:
                 values.append(None)
                 cells.append(())
                 continue
-            parts = split_bill(sums) if isinstance(sums, RunSums) else ()
+            parts = use_of_runs(sums) if isinstance(sums, RunSums) else {}
             whole = Use(sums.total_tokens, sums.known_cost, sums.unpriced)
-            values.append({part.kind: _measure(part, is_cost) for part in parts} or {"first": _measure(whole, is_cost)})
-            cells.append(tuple(_describe(part, is_cost) for part in (whole, *parts)))
+            used = {kind: _measure(part, is_cost) for kind, part in parts.items()}
+            values.append(used or {"first": _measure(whole, is_cost)})
+            cells.append(tuple(_describe(part, is_cost) for part in (whole, *parts.values())))
         columns = ("All", *words.values()) if has_parts else ("All",)
         drawing = plot_columns(
             self._period,
@@ -171,7 +167,7 @@ class ChartMaker:
             for values in slots
         ]
         titles = [
-            f"{describe_slot(slot)}: "
+            f"{slot}: "
             + (
                 f"no {noun}s"
                 if values is None
@@ -186,7 +182,7 @@ class ChartMaker:
                     )
                 )
             )
-            for slot, values in zip(self._period.slots, slots, strict=True)
+            for slot, values in zip(self._slots, slots, strict=True)
         ]
         drawing = plot_columns(
             self._period,
@@ -206,20 +202,21 @@ class ChartMaker:
         )
 
     def _titles(self, cells: Sequence[tuple[str, ...]], columns: Sequence[str]) -> list[str]:
+        names = [column.lower() for column in columns]
         return [
-            f"{describe_slot(slot)}: "
+            f"{slot}: "
             + (
-                ", ".join(f"{column.lower()} {cell}" for column, cell in zip(columns, texts, strict=True))
+                ", ".join([f"{name} {cell}" for name, cell in zip(names, texts, strict=True)])
                 if texts
                 else "nothing ran"
             )
-            for slot, texts in zip(self._period.slots, cells, strict=True)
+            for slot, texts in zip(self._slots, cells, strict=True)
         ]
 
     def _rows(self, cells: Sequence[tuple[str, ...]]) -> tuple[TableRow, ...]:
         return tuple(
-            TableRow(describe_slot(slot), texts, self._notes.get(position, ""))
-            for position, (slot, texts) in enumerate(zip(self._period.slots, cells, strict=True))
+            TableRow(slot, texts, self._notes.get(position, ""))
+            for position, (slot, texts) in enumerate(zip(self._slots, cells, strict=True))
         )
 
 

@@ -65,12 +65,9 @@ class FlowList:
 
 def load_flow_list(query: Mapping[str, str], now: datetime) -> FlowList:
     """Read the page of flows that a query string asks for."""
-    text = query.get("page", "") or "1"
-    problems: tuple[str, ...] = ()
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _LAST_PAGE):
-        problems = ("That is not the number of a page; the first one is shown.",)
-        text = "1"
-    number = int(text)
+    asked = _read_page(query.get("page", "") or "1")
+    problems = () if asked else ("That is not the number of a page; the first one is shown.",)
+    number = asked or 1
     last = Run.objects.filter(flow=OuterRef("pk")).order_by("-pk").values("pk")[:1]
     flows = Flow.objects.select_related("live_version").defer("input_schema", "description", "live_version__spec")
     first = (number - 1) * PAGE_SIZE
@@ -89,6 +86,12 @@ def load_flow_list(query: Mapping[str, str], now: datetime) -> FlowList:
         later_url=f"{address}?page={number + 1}" if len(found) > PAGE_SIZE else "",
         now=now,
     )
+
+
+def _read_page(text: str) -> int | None:
+    """The number of a page; None for what can't be one."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return number if 1 <= number <= _LAST_PAGE else None
 
 
 def _build_rows(flows: Sequence[Flow], period: Period) -> list[FlowRow]:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from flows.models import Flow
+from flows.models import Flow, FlowVersion
 from runs.figures.flow_sums import Scope, find_kinds, read_first_days, read_runs, read_steps
 from runs.models import Run
 from runs.pages.flow_query import COST, FIRED, REAL, SIMULATED, FlowQuery, quote_model, read_flow_query
 from runs.pages.flow_summary import Choice, FlowSummary, SummaryReader
 from runs.pages.list_links import link_runs
 from runs.pages.periods import PERIODS, NamedPeriod, build_period
+from runs.prepared_select import PreparedSelect, build_row, list_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class FlowPage:
 
 def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> FlowPage:
     """Read what a query string asks for of a flow; values that make no sense are named in ``problems``."""
-    versions = list(flow.versions.only("flow", "number", "created_at").order_by("-number"))
+    versions = [build_row(FlowVersion, values, among=_VERSION) for values in _VERSIONS.fetch([flow.pk])]
     ids = {version.number: version.pk for version in versions}
     asked, problems = read_flow_query(query, flow.name, ids)
     period = build_period(asked.period, now.astimezone(UTC).date())
@@ -95,3 +96,14 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> FlowP
             flow=flow.name, status="failed,errored", since=period.first, version=asked.version, model=asked.model
         ),
     )
+
+
+_VERSION = ("id", "number", "created_at")
+_VERSIONS = PreparedSelect(
+    lambda flow_ids: (
+        FlowVersion.objects.filter(flow=flow_ids[0])
+        .order_by("-number")
+        .values_list(*list_columns(FlowVersion, among=_VERSION))
+    ),
+    most=1,
+)

@@ -6,14 +6,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from django.urls import reverse
-
+from runs.pages.addresses import find_address
 from runs.pages.json_lines import show_invisible
 from runs.pages.periods import PERIODS, USUAL
 
 REAL, SIMULATED = "real", "simulated"
 COST, TOKENS = "cost", "tokens"
 FIRED = "fired"
+NAMES = ("period", "version", "model", "runs", "measure", "sort")
+"""What an address may ask for."""
+
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +46,19 @@ class FlowQuery:
             "sort": "" if changed.sort == FIRED else changed.sort,
         }
         query = urlencode({name: value for name, value in wanted.items() if value})
-        address = reverse("runs:flow", args=[self.flow])
+        address = find_address("runs:flow", self.flow)
         return f"{address}{f'?{query}' if query else ''}{f'#{anchor}' if anchor else ''}"
 
 
 def read_flow_query(query: Mapping[str, str], flow: str, versions: Collection[int]) -> tuple[FlowQuery, list[str]]:
-    """What a query string asks for, with a sentence for each value that makes no sense and is left out.
+    """What a query string asks for, with a sentence for each value or name that makes no sense and is left out.
 
     Whether there is such a model is not judged here.
     """
     problems = []
+    if unknown := [f"“{_quote(name)}”" for name in query if name not in NAMES]:
+        shown = " or ".join(unknown[:_MOST_NAMED])
+        problems.append(f"There is no choice {shown}; the choices are {', '.join(NAMES)}.")
     period = query.get("period") or USUAL
     if period not in PERIODS:
         problems.append(f"“{_quote(period)}” is no period; it can be {_join(PERIODS)}. The last 30 days are shown.")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import date
 
 from flows.models import FlowVersion
-from runs.figures.bill import BillPart, split_bill
+from runs.figures.bill import TITLES, BillPart, is_by_cost, split_bill, use_of_runs
 from runs.figures.flow_sums import (
     AuditSums,
     DayRuns,
     IssueSums,
     Scope,
     StepGroup,
-    name_steps,
     read_audits,
     read_issues,
     read_steps_by_day,
@@ -24,7 +23,7 @@ from runs.figures.flow_sums import (
 from runs.figures.periods import Period, sum_by_slot, sum_steps_by_slot
 from runs.figures.sums import RunSums, StepSums
 from runs.pages.day_charts import Mark, place_marks
-from runs.pages.flow_charts import BILL, Chart, ChartMaker
+from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.flow_query import COST, TOKENS, FlowQuery
 from runs.pages.list_links import link_runs
 from runs.pages.periods import format_day
@@ -74,7 +73,6 @@ class BillRow(BillPart):
 @dataclass(frozen=True, slots=True)
 class AuditRow:
     sums: AuditSums
-    step_name: str
     url: str
 
 
@@ -92,6 +90,8 @@ class FlowSummary:
     steps: StepSums
     bill: tuple[BillRow, ...]
     bill_bar: tuple[BarPart, ...]
+    is_bill_by_cost: bool
+    """Whether shares of the bill are shares of the money; else of the tokens."""
     charts: tuple[Chart, ...]
     versions: tuple[VersionRow, ...]
     version_count: int
@@ -112,7 +112,7 @@ class SummaryReader:
         period: Period,
         scope: Scope,
         versions: Sequence[FlowVersion],
-        first_days: Mapping[int, date],
+        first_days: Mapping[tuple[int, bool], date],
     ) -> None:
         self._flow = scope.flow
         self._query = query
@@ -135,14 +135,15 @@ class SummaryReader:
         if measure == COST and not has_cost:
             problems.append("No cost is known of these runs; their tokens are shown.")
             measure = TOKENS
-        bill = split_bill(runs) if not model and runs.total_tokens else ()
+        used = use_of_runs(runs)
+        bill = split_bill(used) if not model and runs.total_tokens else ()
         versions = self._list_versions(by_version, shown)
-        step_names = name_steps(groups)
         return FlowSummary(
             runs=runs,
             steps=steps,
             bill=tuple(map(_name_part, bill)),
             bill_bar=plot_bar({part.kind: part.share or 0.0 for part in bill}),
+            is_bill_by_cost=is_by_cost(used.values()),
             charts=self._make_charts(days, measure),
             versions=versions[:MOST_VERSIONS],
             version_count=len(versions),
@@ -152,8 +153,8 @@ class SummaryReader:
                 for (step, name), sums in sorted(sum_groups(shown, lambda group: (group.step, group.name)).items())
             ),
             audits=tuple(
-                AuditRow(sums, step_names.get(sums.step, ""), self._link_runs(audit=sums.audit, code=sums.code))
-                for sums in read_audits(self._scope, by_cost=self._query.sort == COST)
+                AuditRow(sums, self._link_runs(audit=sums.audit, code=sums.code))
+                for sums in read_audits(self._scope, groups, by_cost=self._query.sort == COST)
             ),
             issues=tuple(IssueRow(sums, self._link_runs(code=sums.code)) for sums in read_issues(self._scope)),
             measures=tuple(
@@ -183,13 +184,15 @@ class SummaryReader:
         )
 
     def _mark_versions(self) -> tuple[tuple[Mark, ...], dict[int, str]]:
-        """Marks of the days on which versions were saved, and the same in words by slot."""
+        """Marks of the days on which the first runs of versions ended, and the same in words by slot.
+
+        What never ran changed nothing, whenever it was saved.
+        """
         changes: list[tuple[date, str, str]] = []
         for version in reversed(self._versions):
-            saved = version.created_at.astimezone(UTC).date()
-            # History that was brought in may be older than the row of its version.
-            day = min(saved, self._first_days.get(version.pk, saved))
-            changes.append((day, f"v{version.number}", f"v{version.number} since {format_day(day)}"))
+            day = self._first_days.get((version.pk, self._scope.is_simulated))
+            if day is not None:
+                changes.append((day, f"v{version.number}", f"v{version.number} since {format_day(day)}"))
         notes: dict[int, str] = {}
         for day, label, _ in changes:
             position = self._period.find_slot(day)
@@ -232,5 +235,5 @@ def _name_part(part: BillPart) -> BillRow:
         unpriced=part.unpriced,
         kind=part.kind,
         share=part.share,
-        words=BILL[part.kind],
+        words=TITLES[part.kind],
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from flows.engine.audits import AUDIT_ERROR
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, RunStatus
+from runs.output_checks import Check, find_check, find_reached
 from runs.retry_parts import FIRST, USEFUL, classify_attempts
 from runs.statistics.daily_rows import DailyRows, Key
 from runs.statistics.durations import find_bucket
@@ -96,21 +98,43 @@ def _count_steps(rows: DailyRows, head: Key, run: EndedRun, parts: list[str]) ->
 
 
 def _count_audits(rows: DailyRows, head: Key, run: EndedRun) -> None:
-    following: dict[int, tuple[EndedAttempt, set[Source]]] = {}
+    following: dict[int, list[EndedAttempt]] = {}
     for attempt in reversed(run.attempts):
-        sources = {_name_source(issue) for issue in attempt.issues}
-        for source in sources:
+        later = following.setdefault(attempt.step, [])
+        for source, check in _list_sources(attempt).items():
             row = rows.find(DailyAudits, *head, attempt.step, *source)
             row.fired += 1
-            if attempt.step in following:
-                retry, still_raised = following[attempt.step]
-                row.retried += 1
-                row.fixed += retry.has_usable_output and source not in still_raised
+            retries = _find_retries(later, source, check)
+            if not retries:
+                continue
+            row.retried += 1
+            row.fixed += source not in _list_sources(retries[-1])
+            for retry in retries:
                 row.retry_tokens += retry.total
                 row.retry_cost += retry.cost or 0
                 row.retry_unpriced += retry.unpriced
-        if attempt.counts:
-            following[attempt.step] = (attempt, sources)
+        later.insert(0, attempt)
+
+
+def _find_retries(later: Sequence[EndedAttempt], source: Source, check: Check) -> Sequence[EndedAttempt]:
+    """The ``later`` attempts of a step up to the first that was looked at for what ``source`` raises; none if none was.
+
+    An audit that could not be evaluated has looked at nothing.
+    """
+    for count, attempt in enumerate(later, start=1):
+        reached = find_reached(attempt.outcome, (issue.code for issue in attempt.issues))
+        is_broken = any(issue.code == AUDIT_ERROR and _name_source(issue) == source for issue in attempt.issues)
+        if reached is not None and reached >= check and not is_broken:
+            return later[:count]
+    return ()
+
+
+def _list_sources(attempt: EndedAttempt) -> dict[Source, Check]:
+    """Who raised issues of an attempt, and at which check."""
+    return {
+        _name_source(issue): Check.AUDITS if issue.audit else find_check(attempt.outcome, issue.code)
+        for issue in attempt.issues
+    }
 
 
 def _name_source(issue: EndedIssue) -> Source:

@@ -46,11 +46,6 @@ class EndedAttempt:
     def has_passed(self) -> bool:
         return self.outcome == Outcome.PASSED
 
-    @property
-    def has_usable_output(self) -> bool:
-        """Whether audits had something to look at."""
-        return self.outcome in (Outcome.PASSED, Outcome.FAILED)
-
 
 @dataclass(slots=True)
 class EndedRun:

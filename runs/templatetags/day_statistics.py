@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from html import escape
 from typing import Any, Protocol
 
 from django import template
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.figures.periods import Period
 from runs.pages import figures, shares
 from runs.pages.badges import SEVERITIES
-from runs.pages.day_charts import Frame
+from runs.pages.day_charts import DayColumns, DayLines, Frame
 from runs.pages.flow_charts import Chart
-from runs.templatetags.toolflow import icon
+from runs.templatetags.toolflow import icon, write_moment
 
 register = template.Library()
 
@@ -55,7 +54,7 @@ def severity_badge(name: str) -> SafeString:
 
 
 @register.simple_tag
-def ticking(value: datetime, now: datetime) -> SafeString:
+def ticking_since(value: datetime, now: datetime) -> SafeString:
     """How long something goes on since ``value``; a script keeps counting. The exact time is in its title."""
     text = figures.format_duration((now - value).total_seconds())
     return _build_time(value, "length", text)
@@ -68,21 +67,75 @@ def ageing(value: datetime, now: datetime) -> SafeString:
 
 
 def _build_time(value: datetime, kind: str, text: str) -> SafeString:
-    local = timezone.localtime(value)
-    exact = f"{local.day} {local:%b %Y, %H:%M:%S} {local.tzname()}"
     template = '<time datetime="{}" title="{}" data-tick="{}">{}</time>'
-    return format_html(template, value.isoformat(timespec="milliseconds"), exact, kind, text)
+    return format_html(template, value.isoformat(timespec="milliseconds"), write_moment(value), kind, text)
 
 
 @register.simple_tag
-def day_hits(frame: Frame) -> SafeString:
-    """The grounds of the slots of a chart, each with a title that tells its numbers."""
-    html = "".join(
-        f'<rect class="day-hit" x="{hit.x}" y="{frame.top}" width="{hit.width}" height="{frame.area}">'
-        f"<title>{escape(hit.title)}</title></rect>"
-        for hit in frame.hits
+def day_plot(chart: Chart) -> SafeString:
+    """A chart over days: its vertical axis, and beside it the drawing on its grid.
+
+    A page has several, of up to ninety slots each: they are put together here and not by a template.
+    """
+    frame = chart.drawing.frame
+    labels = "".join(
+        f'<text x="100%" dx="-8" y="{tick.at}" dy="4" text-anchor="end">{escape(tick.label)}</text>'
+        for tick in frame.ticks
     )
-    return mark_safe(html)  # noqa: S308  # titles are escaped, the others are numbers of ours
+    name = f"{escape(chart.title)} by {frame.period.unit}; the table below has the numbers"
+    html = (
+        f'<svg class="day-axis" aria-hidden="true" height="{frame.height}">{labels}</svg>'
+        f'<svg class="day-plot" role="img" aria-label="{name}" width="100%" height="{frame.height}">'
+        f'{"".join(_draw_frame(frame))}<svg class="day-lines" aria-hidden="true" x="0" y="{frame.top}" width="100%" '
+        f'height="{frame.area}" viewBox="{frame.box}" preserveAspectRatio="none">{"".join(_draw_shapes(chart))}</svg>'
+        f"{''.join(_draw_dots(chart))}{''.join(_draw_hits(frame))}</svg>"
+    )
+    return mark_safe(html)  # noqa: S308  # what isn't written here is escaped, or geometry of ours
+
+
+def _draw_frame(frame: Frame) -> Iterator[str]:
+    """The grid, the labels of days, and marks of what changed."""
+    for tick in frame.ticks:
+        yield f'<line class="day-grid" x1="0" x2="100%" y1="{tick.at}" y2="{tick.at}"/>'
+    for day in frame.days:
+        minor = " minor" if day.is_minor else ""
+        yield f'<text class="day-label{minor}" x="{day.at}" y="{frame.days_y}" text-anchor="middle">{day.label}</text>'
+    for mark in frame.marks:
+        place = 'dx="-5"' if mark.is_at_end else 'dx="5"'
+        end = ' text-anchor="end"' if mark.is_at_end else ""
+        label = (
+            f'<text x="{mark.at}" {place} y="{frame.marks_y}"{end}>{escape(mark.label)}</text>' if mark.label else ""
+        )
+        yield (
+            f'<g class="day-mark"><title>{escape(mark.title)}</title>'
+            f'<line x1="{mark.at}" x2="{mark.at}" y1="4" y2="{frame.bottom}"/>{label}</g>'
+        )
+
+
+def _draw_shapes(chart: Chart) -> Iterator[str]:
+    """Columns or lines, which are stretched to the width of the page."""
+    if isinstance(chart.drawing, DayColumns):
+        for fill in chart.drawing.fills:
+            yield f'<path class="fill-{fill.kind}" d="{fill.path}"/>'
+        return
+    for line in chart.drawing.lines:
+        for points in line.paths:
+            yield f'<polyline class="line-{line.kind}" points="{points}" vector-effect="non-scaling-stroke"/>'
+
+
+def _draw_dots(chart: Chart) -> Iterator[str]:
+    for line in chart.drawing.lines if isinstance(chart.drawing, DayLines) else ():
+        for dot in line.dots:
+            yield f'<circle class="fill-{line.kind}" cx="{dot.x}" cy="{dot.y}" r="2.5"/>'
+
+
+def _draw_hits(frame: Frame) -> Iterator[str]:
+    """The grounds of the slots, each with a title that tells its numbers."""
+    for hit in frame.hits:
+        yield (
+            f'<rect class="day-hit" x="{hit.x}" y="{frame.top}" width="{hit.width}" height="{frame.area}">'
+            f"<title>{escape(hit.title)}</title></rect>"
+        )
 
 
 @register.simple_tag

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Response, expect
 
 from flows.models import FlowVersion
 from runs.models import Run, RunStatus
-from tests.browser.widths import assert_fits, open_all_folds
+from tests.browser.widths import assert_fits, assert_fits_in_both_themes, open_all_folds
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -104,4 +104,4 @@ def test_they_fit_a_phone_with_history_and_without(admin_page: Page) -> None:
     for address in ("/", "/flows/", "/flows/colour-theme/?period=90d", "/flows/colour-theme/?model=gpt-5-mini"):
         admin_page.goto(address)
         open_all_folds(admin_page)
-        assert_fits(admin_page)
+        assert_fits_in_both_themes(admin_page)

@@ -106,16 +106,28 @@ def _name_kind(attempt: Attempt, own: list[Attempt]) -> str:
 
 
 def _recount_audits(attempt: Attempt, own: list[Attempt], head: tuple[Any, ...], sums: dict[type, Any]) -> None:
-    later = [other for other in own if other.number > attempt.number and other.outcome != "interrupted"]
+    later = [other for other in own if other.number > attempt.number]
     for audit, code in _list_sources(attempt):
         row = sums[DailyAudits][*head, attempt.step.index, audit, code]
         row.add(fired=1)
-        if later:
-            usage = later[0].usage
-            row.add(retried=1, retry_tokens=usage.total, retry_cost=usage.cost or Decimal(0))
-            row.add(retry_unpriced=usage.unpriced)
-            is_gone = (audit, code) not in _list_sources(later[0])
-            row.add(fixed=is_gone and later[0].outcome in {"passed", "failed"})
+        looked = [other for other in later if _has_looked(other, audit, code, fired_in=attempt)]
+        if looked:
+            row.add(retried=1, fixed=(audit, code) not in _list_sources(looked[0]))
+            for usage in (other.usage for other in later if other.number <= looked[0].number):
+                row.add(retry_tokens=usage.total, retry_cost=usage.cost or Decimal(0), retry_unpriced=usage.unpriced)
+
+
+_ORDER = ("schema_mismatch", "type_mismatch")
+
+
+def _has_looked(attempt: Attempt, audit: str, code: str, *, fired_in: Attempt) -> bool:
+    """Whether an attempt was looked at for what an audit, or ToolFlow under this code, raises."""
+    raised = {issue.code for issue in attempt.issues.all()}
+    if attempt.outcome == fired_in.outcome == "invalid" and not audit:
+        reached = max((_ORDER.index(one) for one in raised if one in _ORDER), default=-1)
+        return reached >= (_ORDER.index(code) if code in _ORDER else -1)
+    broken = {issue.audit for issue in attempt.issues.all() if issue.code == "audit_error"}
+    return attempt.outcome in ("passed", "failed") and (not audit or audit not in broken)
 
 
 def _list_sources(attempt: Attempt) -> set[tuple[str, str]]:

@@ -220,18 +220,30 @@ class TestAudits:
         issues = (*raise_issue()["issues"], *raise_issue(code="other", severity="low")["issues"])
         assert self.count(make_attempt(1, 1, "failed", issues=issues)) == (1, 0, 0, 0)
 
-    @pytest.mark.parametrize("outcome", ["invalid", "errored", "cancelled"])
-    def test_a_next_attempt_without_a_usable_output_fixes_nothing(self, outcome: str) -> None:
-        attempts = (make_attempt(1, 1, "failed", **raise_issue()), make_attempt(1, 2, outcome, usage=make_usage(9)))
-        assert self.count(*attempts) == (1, 1, 0, 9)
-
-    def test_interrupted_attempts_are_passed_over(self) -> None:
+    @pytest.mark.parametrize("outcome", ["invalid", "errored", "cancelled", "interrupted"])
+    def test_attempts_that_the_audit_did_not_look_at_are_passed_over_and_cost_what_they_cost(
+        self, outcome: str
+    ) -> None:
         attempts = (
             make_attempt(1, 1, "failed", **raise_issue()),
-            make_attempt(1, 2, "interrupted"),
+            make_attempt(1, 2, outcome, usage=make_usage(9)),
             make_attempt(1, 3, usage=make_usage(12)),
         )
-        assert self.count(*attempts) == (1, 1, 1, 12)
+        assert self.count(*attempts) == (1, 1, 1, 21)
+
+    @pytest.mark.parametrize("outcome", ["invalid", "errored", "cancelled", "interrupted"])
+    def test_what_was_not_looked_for_again_is_neither_fixed_nor_found_again(self, outcome: str) -> None:
+        attempts = (make_attempt(1, 1, "failed", **raise_issue()), make_attempt(1, 2, outcome, usage=make_usage(9)))
+        assert self.count(*attempts) == (1, 0, 0, 0)
+
+    def test_an_audit_that_could_not_be_evaluated_has_not_looked(self) -> None:
+        broken = raise_issue(code="audit_error")
+        attempts = (
+            make_attempt(1, 1, "failed", **raise_issue()),
+            make_attempt(1, 2, "failed", usage=make_usage(9), **broken),
+            make_attempt(1, 3, usage=make_usage(12)),
+        )
+        assert self.count(*attempts) == (2, 2, 2, 33)
 
     def test_an_attempt_that_passed_with_a_low_issue_fired_and_is_not_retried(self) -> None:
         attempts = (make_attempt(1, 1, **raise_issue(severity="low")), make_attempt(2, 1, usage=make_usage(12)))
@@ -241,11 +253,19 @@ class TestAudits:
         mismatch = raise_issue(audit="", code="schema_mismatch")
         attempts = (
             make_attempt(1, 1, "invalid", **mismatch),
-            make_attempt(1, 2, "invalid", **raise_issue(audit="", code="refusal")),
+            make_attempt(1, 2, "invalid", usage=make_usage(5), **raise_issue(audit="", code="refusal")),
             make_attempt(1, 3, usage=make_usage(7)),
         )
-        assert self.count(*attempts, audit="", code="schema_mismatch") == (1, 1, 0, 0)
+        # A refusal is nothing that could be held against the schema.
+        assert self.count(*attempts, audit="", code="schema_mismatch") == (1, 1, 1, 12)
         assert self.count(*attempts, audit="", code="refusal") == (2, 2, 2, 14)
+
+    def test_an_output_that_fails_a_later_check_has_got_past_the_one_before(self) -> None:
+        attempts = (
+            make_attempt(1, 1, "invalid", **raise_issue(audit="", code="schema_mismatch")),
+            make_attempt(1, 2, "invalid", usage=make_usage(5), **raise_issue(audit="", code="type_mismatch")),
+        )
+        assert self.count(*attempts, audit="", code="schema_mismatch") == (1, 1, 1, 5)
 
 
 @pytest.mark.django_db

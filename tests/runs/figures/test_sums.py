@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs.figures.bill import split_bill
+from runs.figures.bill import split_bill, use_of_runs
 from runs.figures.sums import RunSums, StepSums
 from runs.statistics.durations import find_bucket
 
@@ -26,7 +26,7 @@ def test_what_an_accepted_output_costs_is_what_all_runs_cost() -> None:
 def test_an_unknown_cost_is_no_zero() -> None:
     assert RunSums(runs=2, succeeded=1, unpriced=2).cost_per_run is None
     assert RunSums(runs=2, succeeded=1).cost_per_run == 0
-    bill = split_bill(RunSums(unpriced=3, first_tokens=80, wasted_retry_tokens=20))
+    bill = split_bill(use_of_runs(RunSums(unpriced=3, first_tokens=80, wasted_retry_tokens=20)))
     assert [(part.kind, part.cost, part.share) for part in bill] == [
         ("first", None, 0.8),
         ("useful", 0, 0.0),

@@ -39,9 +39,8 @@ def add_runs(
 
 def add_steps(version: FlowVersion, day: date, *, step: int = 1, model: str = "gpt-5-mini", **values: Any) -> None:
     """Attempts of one step by a model."""
-    DailySteps.objects.create(
-        flow=version.flow, version=version, day=day, step=step, name=f"Step {step}", model=model, **values
-    )
+    values = {"name": f"Step {step}", **values}
+    DailySteps.objects.create(flow=version.flow, version=version, day=day, step=step, model=model, **values)
 
 
 def add_audit(version: FlowVersion, day: date, audit: str, *, step: int = 1, **values: Any) -> None:

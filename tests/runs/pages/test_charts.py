@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,6 +56,28 @@ class TestWaterfall:
         chart = draw(make_span(0, 2), make_span(5, 10, number=2))
         assert [row.wait_x for row in chart.rows] == ["", "20%"]
         assert [row.waited for row in chart.rows] == ["", "3.0 s"]
+
+    @pytest.mark.parametrize(
+        ("earlier", "reason"),
+        [
+            ({"outcome": "interrupted"}, ", until a worker took over after the interruption"),
+            ({"outcome": "errored", "error_code": "rate_limited"}, ", for the provider’s rate limit"),
+            (
+                {"outcome": "errored", "error_code": "rate_limited", "asked_wait": 3.0},
+                ", for the provider’s rate limit; the provider asked for 3.0 s",
+            ),
+            (
+                {"outcome": "errored", "error_code": "server_error", "asked_wait": 3.0},
+                ", to try again after an error; the provider asked for 3.0 s",
+            ),
+            ({"outcome": "failed"}, ""),
+        ],
+    )
+    def test_a_wait_before_a_further_try_says_what_it_was_for(self, earlier: dict[str, Any], reason: str) -> None:
+        first = replace(make_span(0, 2), **earlier)
+        chart = draw(first, make_span(5, 9, number=2))
+        assert chart.rows[1].waited == f"3.0 s{reason}"
+        assert draw(first, make_span(5, 9, step=2)).rows[1].waited == "3.0 s"
 
     def test_a_wait_after_an_error_says_what_it_was_for(self) -> None:
         chart = draw(make_span(0, 2, outcome="errored"), make_span(5, 9, number=2), make_span(10, 12, step=2))

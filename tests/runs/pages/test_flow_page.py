@@ -16,6 +16,7 @@ from django.utils import timezone
 from flows.models import Flow, FlowVersion
 from runs.models import DailyRuns
 from runs.pages.flow_page import load_flow_page
+from runs.pages.periods import format_day
 from runs.tally import tally_ended_runs
 from tests.runs.builders import make_version
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
@@ -73,6 +74,37 @@ class TestFigures:
     ) -> None:
         fill(version)
         assert "Hex colours 1. Step 1 412 times 71 % of 100 retried 9 000 $4.10" in read_plain(viewer)
+
+    def test_an_audit_stands_under_the_step_that_it_fired_in_though_another_was_put_before_it(
+        self, viewer: Client, version: FlowVersion
+    ) -> None:
+        newer = make_version(make_page_flow())
+        for one, names in ((version, ("Draft", "Colours")), (newer, ("Plan", "Draft", "Colours"))):
+            add_runs(one, day_ago(3), succeeded=1)
+            for step, name in enumerate(names, start=1):
+                add_steps(one, day_ago(3), step=step, begun=1, attempts=1, name=name)
+        for day in (3, 2):
+            add_audit(version, day_ago(day), "Hex format", step=2, fired=200, retried=2, fixed=1, retry_cost="0.5")
+        add_audit(newer, day_ago(2), "Hex format", step=3, fired=7)
+        add_audit(newer, day_ago(2), "Too long", step=2, fired=5)
+        words = read_plain(viewer)
+        assert "Hex format 2. Colours 400 times 50 % of 4 retried 0 $1.00" in words
+        assert "Hex format 3. Colours 7 times" in words
+        assert "Too long 2. Draft 5 times" in words
+        assert "Hex format 2. Draft" not in words
+
+    def test_shares_of_the_retry_bill_are_of_the_money_where_all_of_it_is_known(
+        self, viewer: Client, version: FlowVersion
+    ) -> None:
+        row = add_runs(version, day_ago(3), succeeded=10, cost="3", wasted_retry_tokens=1_000)
+        DailyRuns.objects.filter(pk=row.pk).update(wasted_retry_cost=Decimal(1), cost=Decimal(4), total_tokens=2_000)
+        words = read_plain(viewer)
+        assert "First attempts 75 % 1 000 $3.00" in words and "Retries that did not 25 % 1 000 $1.00" in words
+        assert "Shares are of the cost. A retry led to a pass" in words
+        DailyRuns.objects.filter(pk=row.pk).update(unpriced=1)
+        words = read_plain(viewer)
+        assert "First attempts 50 % 1 000 ≥ $3.00" in words
+        assert "Shares are of tokens, since some prices are unknown. A retry led to a pass" in words
 
     def test_audits_can_be_put_in_the_order_of_their_cost(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
@@ -144,14 +176,26 @@ class TestVersionsAndModels:
         assert "v1 4 25 %" in words
         assert "Runs 4 1 succeeded" in read_plain(viewer, f"{ADDRESS}?version=1")
 
-    def test_a_version_is_marked_on_the_day_on_which_it_was_saved(self, viewer: Client, version: FlowVersion) -> None:
-        saved = f"{datetime.now(UTC):%a} {datetime.now(UTC).day}"
-        add_runs(version, day_ago(3), succeeded=1)
-        make_version(make_page_flow())
+    def test_a_version_is_marked_on_the_day_on_which_its_first_run_ended(
+        self, viewer: Client, version: FlowVersion
+    ) -> None:
+        newer = make_version(make_page_flow())
+        add_runs(version, day_ago(4), succeeded=1)
+        for day in (1, 2):
+            add_runs(newer, day_ago(day), succeeded=1)
         page = get_page(viewer, f"{ADDRESS}?period=7d")
-        # Runs of the first version are older than its row.
         assert page.count("<title>v1 since") == page.count("<title>v2 since") == 4
-        assert f"{saved}</text>" in page
+        assert f"v2 since {format_day(day_ago(2))}" in page
+
+    def test_a_version_that_never_ran_is_not_marked(self, viewer: Client, version: FlowVersion) -> None:
+        newer, newest = make_version(make_page_flow()), make_version(make_page_flow())
+        add_runs(version, day_ago(3), succeeded=1)
+        add_runs(newer, day_ago(2), succeeded=1, is_simulated=True)
+        assert newest.number == 3
+        page = get_page(viewer, f"{ADDRESS}?period=7d")
+        assert "v1 since" in page
+        assert "v2 since" not in page and "v3 since" not in page
+        assert "v2 since" in get_page(viewer, f"{ADDRESS}?period=7d&runs=simulated")
 
     def test_models_are_compared_by_attempts_and_chosen(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
@@ -262,6 +306,11 @@ class TestEdges:
             ("measure=%00", "is no choice for “measure”"),
             ("sort=%E2%80%AEx", "is no choice for “sort”"),
             ("measure=cost&runs=real", "No cost is known of these runs; their tokens are shown."),
+            (
+                "verison=9",
+                "There is no choice “verison”; the choices are period, version, model, runs, measure, sort.",
+            ),
+            ("a=1&b=2&c=3&d=4&" + "e" * 99, "There is no choice “a” or “b” or “c”; the choices are"),
         ],
     )
     def test_what_makes_no_sense_is_named_and_left_out(
