@@ -98,9 +98,13 @@ def pair_run_steps(left: RunRows, right: RunRows) -> Iterator[StepPair]:
 
 
 def find_outputs(left: RunRows, right: RunRows, pair: StepPair) -> list[models.Attempt]:
-    """The attempts of a pair whose outputs are its final ones: two, one or none."""
+    """The attempts of a pair that brought its final outputs, or what came back instead: two, one or none."""
     rows = (side.finals.get(index) for side, index in zip((left, right), pair, strict=True) if index is not None)
-    return [row for row in rows if row is not None and row.has_output]  # type: ignore[attr-defined]  # annotated
+    return [
+        row
+        for row in rows
+        if row is not None and (row.has_output or row.has_raw_output)  # type: ignore[attr-defined]  # annotated
+    ]
 
 
 class Room:

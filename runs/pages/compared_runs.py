@@ -11,10 +11,11 @@ from flows.engine.differences.spec_diff import Change, compare_specs
 from flows.engine.usage import TokenUsage
 from runs.documents.run_summary import find_input
 from runs.models import Run
+from runs.pages.attempt_view import list_output
 from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
 from runs.pages.compared_rows import RunRows, load_rows
 from runs.pages.compared_steps import StepComparison, compare_steps
-from runs.pages.json_lines import list_json, show_invisible
+from runs.pages.json_lines import show_invisible
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 
@@ -77,7 +78,7 @@ def _compare_inputs(left: Run, right: Run) -> tuple[OutputDiff | None, str]:
     if removed:
         whose = f"input of {removed[0]}" if len(removed) == 1 else f"inputs of {' and '.join(removed)}"
         return None, f"Removed by the retention policy: the {whose}."
-    diff = compare_outputs(left.input, right.input, list_json(left.input), list_json(right.input))
+    diff = compare_outputs(left.input, right.input, list_output(left.input), list_output(right.input))
     return diff, "" if diff else "These inputs are too long to be compared here; open the runs instead."
 
 

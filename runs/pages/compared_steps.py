@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from django.template.defaultfilters import filesizeformat
@@ -11,12 +11,12 @@ from django.template.defaultfilters import filesizeformat
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage, sum_usage
 from runs import models
 from runs.pages.attempt_rows import read_outputs
-from runs.pages.attempt_view import IssueMark
+from runs.pages.attempt_view import IssueMark, list_what_came
 from runs.pages.badges import SEVERITIES
 from runs.pages.compared_figures import Counts, Figure, compare_counts, compare_durations, compare_issues, compare_usage
 from runs.pages.compared_issues import IssueLine, list_issues, mark_lines, name_part
 from runs.pages.compared_rows import Room, RunRows, StepPair, count_issues, find_outputs, pair_run_steps, read_issues
-from runs.pages.json_lines import Listing, list_json
+from runs.pages.json_lines import Listing
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.stored_history import read_usage
 
@@ -43,18 +43,32 @@ class StepSide:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
-    """The outputs of the last attempts. Without a ``diff`` a ``sentence`` says why; ``only`` is the one there is.
+class LaidOut:
+    """What the last attempt in a run brought, as lines; what is not ``is_usable`` came back instead of an output.
 
-    What is laid out is the output on the right, or the only one. ``marks`` are its lines that issues point at, and
-    ``prefix`` begins their ids.
+    ``marks`` are the lines that issues point at, and ``prefix`` begins their ids.
+    """
+
+    run_id: int
+    lines: Listing
+    is_usable: bool
+    prefix: str
+    marks: Mapping[int, tuple[IssueMark, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The outputs of the last attempts. Without a ``diff`` a ``sentence`` says why.
+
+    A diff is laid out on the lines of the output on the right. ``marks`` are those that issues point at, and ``prefix``
+    begins their ids. Without one, ``laid_out`` is what can be shown of each run.
     """
 
     diff: OutputDiff | None = None
     sentence: str = ""
-    only: Listing | None = None
     prefix: str = ""
     marks: Mapping[int, tuple[IssueMark, ...]] = field(default_factory=dict)
+    laid_out: tuple[LaidOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,34 +131,52 @@ def _compare_step(
 ) -> StepComparison:
     rows = [side.finals.get(index or 0) for side, index in zip((left, right), pair, strict=True)]
     own = [issues.get(row.pk, ()) if row is not None else () for row in rows]
-    listings = _list_outputs(rows) if has_room else (None, None)
-    # Of two outputs the lines are those of the right one.
-    laid_out = 1 if listings[1] is not None else 0
-    lines = listings[laid_out]
-    kept = {place.line for issue in own[laid_out] if lines is not None and (place := lines.find(issue.path))}
-    outputs = _compare_final_outputs(rows, (left, right), listings, kept=kept, has_room=has_room)
-    if outputs.diff is None and outputs.only is None:
-        lines = None
+    listings = [list_what_came(row) if row is not None and has_room and _has_brought(row) else None for row in rows]
+    diff = _compare_outputs(rows, listings, own[1])
+    sentence = "" if diff else _explain(rows, (left, right), has_room=has_room)
+    if diff is not None:
+        # Its lines are those of the output on the right.
+        shown = [None, listings[1]]
+    elif all(_has_output(row) for row in rows):
+        shown = [None, None]
+    else:
+        shown = listings
     sides = [
-        _view_side(
-            side, index, own[place], own[1 - place], counts, place=place, lines=lines if place == laid_out else None
-        )
+        _view_side(side, index, own[place], own[1 - place], counts, place=place, lines=shown[place])
         if index is not None
         else None
         for place, (side, index) in enumerate(zip((left, right), pair, strict=True))
     ]
-    if lines is not None and (side := sides[laid_out]) is not None:
-        outputs = replace(outputs, prefix=name_part(laid_out, side.index), marks=mark_lines(side.issues))
     figures = _list_figures(sides[0], sides[1]) if sides[0] and sides[1] else ()
+    laid_out = tuple(
+        LaidOut(side.run_id, lines, _has_output(row), name_part(place, side.index), mark_lines(side.issues))
+        for place, (side, lines, row) in enumerate(zip(sides, shown, rows, strict=True))
+        if side is not None and lines is not None
+    )
+    if diff is not None:
+        outputs = Outputs(diff, prefix=laid_out[0].prefix, marks=laid_out[0].marks)
+    else:
+        outputs = Outputs(sentence=sentence, laid_out=laid_out)
     return StepComparison(sides[0], sides[1], outputs, figures)
 
 
-def _list_outputs(rows: Sequence[models.Attempt | None]) -> tuple[Listing | None, Listing | None]:
-    first, second = (
-        list_json(row.output) if row is not None and row.has_output else None  # type: ignore[attr-defined]  # annotated
-        for row in rows
-    )
-    return first, second
+def _has_output(row: models.Attempt | None) -> bool:
+    return row is not None and bool(row.has_output)  # type: ignore[attr-defined]  # annotated
+
+
+def _has_brought(row: models.Attempt) -> bool:
+    return _has_output(row) or bool(row.has_raw_output)  # type: ignore[attr-defined]  # annotated
+
+
+def _compare_outputs(
+    rows: Sequence[models.Attempt | None], listings: Sequence[Listing | None], issues: Sequence[models.Issue]
+) -> OutputDiff | None:
+    """What differs in two outputs; lines that ``issues`` of the right one point at stay in view."""
+    (old, new), (before, after) = rows, listings
+    if old is None or new is None or before is None or after is None or not (_has_output(old) and _has_output(new)):
+        return None
+    kept = {place.line for issue in issues if (place := after.find(issue.path))}
+    return compare_outputs(old.output, new.output, before, after, kept=kept)
 
 
 def _view_side(
@@ -195,36 +227,24 @@ def _list_figures(left: StepSide, right: StepSide) -> tuple[Figure, ...]:
     return tuple(replace(figure, delta=None) for figure in figures)
 
 
-def _compare_final_outputs(
-    rows: Sequence[models.Attempt | None],
-    sides: tuple[RunRows, RunRows],
-    listings: tuple[Listing | None, Listing | None],
-    *,
-    kept: Collection[int],
-    has_room: bool,
-) -> Outputs:
-    there = [
-        (row, side.run.pk)
-        for row, side in zip(rows, sides, strict=True)
-        if row is not None and row.has_output  # type: ignore[attr-defined]  # annotated
-    ]
-    removed = [
-        side.run.pk for row, side in zip(rows, sides, strict=True) if row is not None and side.run.outputs_removed_at
-    ]
-    if not there:
-        if removed:
-            return Outputs(sentence="Removed by the retention policy.")
-        return Outputs(sentence="There is no output of this step to compare.")
+def _explain(rows: Sequence[models.Attempt | None], sides: tuple[RunRows, RunRows], *, has_room: bool) -> str:
+    """Why there is no difference of two outputs."""
+    both = list(zip(rows, (side.run for side in sides), strict=True))
+    brought = [(row, run) for row, run in both if row is not None and _has_brought(row)]
+    usable = [run for row, run in brought if _has_output(row)]
+    removed = [run for row, run in both if row is not None and run.outputs_removed_at]
+    if removed:
+        whose = f": the output of #{removed[0].pk}" if brought else ""
+        return f"Removed by the retention policy{whose}."
+    if not brought:
+        return "There is no output of this step to compare."
     if not has_room:
-        sizes = " and ".join(filesizeformat(row.stored_bytes) for row, _ in there)  # type: ignore[attr-defined]
-        return Outputs(
-            sentence=f"Too much to be shown here beside the steps above ({sizes}); open the attempts instead."
-        )
-    first, second = listings
-    if first is None or second is None:
-        sentence = f"Only #{there[0][1]} has an output of this step."
-        if removed:
-            sentence = f"Removed by the retention policy: the output of #{removed[0]}."
-        return Outputs(sentence=sentence, only=first or second)
-    diff = compare_outputs(there[0][0].output, there[1][0].output, first, second, kept=kept)
-    return Outputs(diff, "" if diff else "These outputs are too long to be compared here; open the attempts instead.")
+        sizes = " and ".join(filesizeformat(row.stored_bytes) for row, _ in brought)  # type: ignore[attr-defined]
+        return f"Too much to be shown here beside the steps above ({sizes}); open the attempts instead."
+    if len(usable) == 2:
+        return "These outputs are too long to be compared here; open the attempts instead."
+    if usable:
+        return f"Only #{usable[0].pk} has {'a usable' if len(brought) == 2 else 'an'} output of this step."
+    if len(brought) == 2:
+        return "Neither run has a usable output of this step."
+    return f"Only in #{brought[0][1].pk} anything came back in this step, and it is not usable as an output."

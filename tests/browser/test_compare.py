@@ -17,9 +17,12 @@ def test_a_run_is_compared_with_another_one_and_back(admin_page: Page, theme: st
     page.set_viewport_size({"width": width, "height": 800})
     colours = [f"#{number:06x}" for number in range(40)]
     issue = make_issue("high", "“red” is no colour.", audit="Hex colours", path="/colours/3", code="hex_format")
+    others = tuple(
+        make_issue(severity, "Gone by then.") for severity in ("critical", "medium", "low") for _ in range(12)
+    )
     hostile = "<img src=x onerror=alert(1)> " + "wide" * 200
     first = make_stored_run(
-        make_attempt(1, 1, "failed", output={"colours": ["red", *colours]}, issues=(issue,)),
+        make_attempt(1, 1, "failed", output={"colours": ["red", *colours]}, issues=(issue, *others)),
         make_attempt(1, 2, output={"colours": ["#f00", *colours], "note": hostile}, issues=(issue,)),
         cost=None,
     )

@@ -81,7 +81,7 @@ def test_suggestions_are_part_of_the_reason(viewer: Client) -> None:
 
 
 def test_what_is_not_laid_out_has_no_lines_to_lead_to(viewer: Client) -> None:
-    runs = [store(judge({"colours": [number] * 2_500}, path="/colours/2")) for number in (1, 2)]
+    runs = [store(judge({"colours": [number] * 5_100}, path="/colours/2")) for number in (1, 2)]
     page = read_page(viewer, *runs)
     assert "These outputs are too long to be compared here" in page
     assert read_links(page) == [f"/runs/{run.pk}/#s1a1-i0" for run in runs]

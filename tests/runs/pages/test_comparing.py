@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.test import Client
 from django.utils import timezone
 
+from flows.engine.history import Attempt
 from flows.models import FlowVersion
 from runs.models import Run, RunStatus
 from runs.pages import compared_rows
@@ -131,7 +132,7 @@ def test_a_step_that_only_one_run_reached_is_neither_better_nor_worse() -> None:
     second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "y"}))
     step = compare(first, second).steps[1]
     assert (step.left and step.left.state, step.right and step.right.state) == ("waiting", "passed")
-    assert step.outputs.sentence == f"Only #{second.pk} has an output of this step." and step.outputs.only
+    assert step.outputs.sentence == f"Only #{second.pk} has an output of this step." and step.outputs.laid_out
     assert all(figure.delta is None for figure in step.figures)
 
 
@@ -236,10 +237,51 @@ def test_outputs_beyond_the_room_of_a_page_are_left_to_their_own(
     assert third is not None and third.changed == 1
 
 
-def test_an_output_too_long_to_be_laid_out_is_not_compared() -> None:
-    runs = [make_stored_run(make_attempt(1, 1, output={"text": [number] * 2_500})) for number in (1, 2)]
-    (step, *_) = compare(*runs).steps
-    assert step.outputs.sentence == "These outputs are too long to be compared here; open the attempts instead."
+def test_outputs_and_inputs_are_compared_up_to_the_length_that_the_page_of_a_run_takes() -> None:
+    runs = []
+    for number in (1, 2):
+        whole, longer = ({"text": [number, *range(length)]} for length in (4_900, 5_100))
+        runs.append(make_stored_run(make_attempt(1, 1, output=whole), make_attempt(2, 1, output=longer), input=whole))
+    page = compare(*runs)
+    fits, longer_one, _ = (step.outputs for step in page.steps)
+    for diff in (page.input, fits.diff):
+        assert diff is not None and (diff.changed, diff.added, diff.removed) == (1, 0, 0)
+    assert longer_one.diff is None
+    assert longer_one.sentence == "These outputs are too long to be compared here; open the attempts instead."
+
+
+def test_what_came_back_instead_of_outputs_can_be_read(viewer: Client) -> None:
+    def make(*attempts: Attempt) -> Run:
+        return make_stored_run(*attempts, status=RunStatus.FAILED)
+
+    unread = [
+        make(make_attempt(1, 1, "invalid", output=None, raw_output=f'{{"colours": [{word}')) for word in ("a", "b")
+    ]
+    words = read(viewer, *unread)
+    assert "Neither run has a usable output of this step." in words
+    for run, word in zip(unread, ("a", "b"), strict=True):
+        assert f'What came back in #{run.pk} (not usable as an output) {{"colours": [{word}' in words
+
+    good = make(make_attempt(1, 1, output={"text": "fine"}), make_attempt(2, 1, "failed", output={"text": "x"}))
+    words = read(viewer, good, unread[0])
+    assert f'Only #{good.pk} has a usable output of this step. Output of #{good.pk} {{ "text" : "fine" }}' in words
+    assert f"What came back in #{unread[0].pk} (not usable as an output)" in words
+    assert f'Only #{good.pk} has an output of this step. {{ "text" : "x" }}' in words
+
+    issue = make_issue("critical", "That is no call of the tool.", path="/wrong")
+    other = make(make_attempt(1, 1, "invalid", output=None, raw_output={"wrong": 1}, issues=(issue,)))
+    bare = make(make_attempt(1, 1, "errored", output=None))
+    page = get_page(viewer, address(bare, other))
+    assert f"Only in #{other.pk} anything came back in this step, and it is not usable" in read_words(page)
+    assert 'href="#b1-l2">/wrong, line 2</a>' in page
+    assert '<span class="line" id="b1-l2" data-marks="critical">' in page
+
+
+def test_what_came_back_takes_room_too(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compared_rows, "ROOM", 150)
+    runs = [make_stored_run(make_attempt(1, 1, "invalid", output=None, raw_output="secret" * 20)) for _ in range(2)]
+    words = read(viewer, *runs)
+    assert "Too much to be shown here" in words and "secret" not in words
 
 
 def test_what_a_model_wrote_is_inert(viewer: Client) -> None:
