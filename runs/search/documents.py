@@ -46,11 +46,16 @@ class Document:
         self._seen: set[tuple[str, ...]] = set()
         self._places: Counter[str] = Counter()
         self._size = 0
+        self._share = 1.0
 
     @property
     def is_full(self) -> bool:
         """Whether it takes no more words."""
-        return len(self._words) >= MOST_WORDS or self._size >= MOST_BYTES
+        return len(self._words) >= self._share * MOST_WORDS or self._size >= self._share * MOST_BYTES
+
+    def fill_up_to(self, share: float) -> None:
+        """Take words until so much of it is full, from 0 to 1: what comes later has the rest for itself."""
+        self._share = share
 
     def list_words(self) -> list[str]:
         """All words in their order, with a gap after each text."""
@@ -72,7 +77,7 @@ class Document:
         if key in self._seen:
             return
         self._seen.add(key)
-        for word in words:
+        for word in words[: int(self._share * MOST_WORDS) - len(self._words)]:
             self._places[word] += 1
             self._words.append(word if self._places[word] <= MOST_PLACES else GAP)
             self._size += len(word) if word.isascii() else len(word.encode())
@@ -98,15 +103,23 @@ def _unescape(string: str) -> str:
 
 
 def build_documents(run_ids: Collection[int]) -> dict[int, Document]:
-    """The documents of these runs by their numbers: inputs, then issues, then outputs from the last one back."""
-    documents: dict[int, Document] = {}
-    for run_id, text in list_input_texts(run_ids):
-        documents[run_id] = Document()
-        documents[run_id].add_json(text)
+    """The documents of these runs by their numbers: issues, then inputs, then outputs, the last attempt first.
+
+    Each of the three has a third, and what those before it left of theirs: a long input hides no issue.
+    """
+    documents = {run_id: Document() for run_id in run_ids}
+    for document in documents.values():
+        document.fill_up_to(1 / 3)
     for run_id, _, _, suggestions, *texts in list_issue_texts(documents):
         for text in texts:
             documents[run_id].add_text(text)
         documents[run_id].add_json(suggestions)
+    for document in documents.values():
+        document.fill_up_to(2 / 3)
+    for run_id, text in list_input_texts(documents):
+        documents[run_id].add_json(text)
+    for document in documents.values():
+        document.fill_up_to(1)
     for run_id, _, _, output, error in list_output_texts(documents):
         documents[run_id].add_json(output)
         documents[run_id].add_text(error)

@@ -25,8 +25,12 @@ INVALID, ERRORED = 0.12, 0.06
 """The parts of the attempts that don't pass which bring no usable output, or no answer at all."""
 REMARKS = 0.2
 """How often an attempt passes with issues."""
+RETURNS = 0.6
+"""How often what was fixed is found again where an attempt does not pass."""
 CANCELLED, REFUSED = 0.03, 0.02
 """How often a run is cancelled on its way, or refused by the provider."""
+INTERRUPTED, FOUND_OUT = 0.02, 90.0
+"""How often the worker of an attempt dies, and the seconds until somebody finds out."""
 
 MODELS = {"gpt-5-mini": Decimal("0.0000006"), "gpt-5": Decimal("0.000003"), "in-house-7b": None}
 """Invented prices of a token; one model has none."""
@@ -71,18 +75,23 @@ class _Course:
                 self._add(index, step, Outcome.ERRORED)
                 sentence = f"Step {index} “{step.name}” stopped: the provider refused the call (HTTP 401)."
                 return self._end(RunStatus.ERRORED, EndReason.CALL_REFUSED, sentence, (index, 1))
-            last = self._try(index, step)
+            last, tries = self._try(index, step)
             if last.outcome is not Outcome.PASSED:
-                opening = f"Step {index} “{step.name}” did not pass in {last.number} attempts"
+                opening = f"Step {index} “{step.name}” did not pass in {tries} attempt{'s' if tries > 1 else ''}"
                 sentence = f"{opening}: {describe_verdict(last)}"
                 return self._end(RunStatus.FAILED, EndReason.STEP_FAILED, sentence, (index, last.number))
         return self._end(RunStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.", None)
 
-    def _try(self, index: int, step: StepSpec) -> Attempt:
-        last = self._add(index, step, self._draw_outcome(step, FIRST_FAILS))
-        while last.outcome is not Outcome.PASSED and last.number < step.max_attempts:
-            last = self._add(index, step, self._draw_outcome(step, RETRY_FAILS))
-        return last
+    def _try(self, index: int, step: StepSpec) -> tuple[Attempt, int]:
+        """The attempt that decides, and how many counted until then: those that were interrupted don’t."""
+        tries = 0
+        while True:
+            if not step.is_local and self.random.random() < INTERRUPTED:
+                self._add(index, step, Outcome.INTERRUPTED)
+            last = self._add(index, step, self._draw_outcome(step, RETRY_FAILS if tries else FIRST_FAILS))
+            tries += 1
+            if last.outcome is Outcome.PASSED or tries == step.max_attempts:
+                return last, tries
 
     def _draw_outcome(self, step: StepSpec, fails: float) -> Outcome:
         if step.is_local or self.random.random() >= fails:
@@ -95,6 +104,8 @@ class _Course:
     def _add(self, index: int, step: StepSpec, outcome: Outcome) -> Attempt:
         number = len(self.history.attempts(index)) + 1
         seconds = round(self.random.lognormvariate(1.2, 0.6), 3)
+        if outcome is Outcome.INTERRUPTED:
+            seconds += FOUND_OUT
         begin, self.now = self.now, self.now + timedelta(seconds=seconds)
         has_answer = outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID)
         schema = step.output_schema or {"type": "object", "properties": {"value": {"type": "number"}}}
@@ -106,7 +117,7 @@ class _Course:
             outcome=outcome,
             input=step_input,
             output=output,
-            issues=tuple(self._raise_issues(step, outcome)),
+            issues=tuple(self._raise_issues(index, step, outcome)),
             usage=self._use(step, number) if has_answer else TokenUsage(reported=step.is_local),
             request=None if step.is_local else build_request(self.spec, self.history, index, step_input),
             model=self.model if has_answer and not step.is_local else None,
@@ -120,7 +131,7 @@ class _Course:
         self.history = self.history.append(attempt)
         return attempt
 
-    def _raise_issues(self, step: StepSpec, outcome: Outcome) -> Iterator[Issue]:
+    def _raise_issues(self, index: int, step: StepSpec, outcome: Outcome) -> Iterator[Issue]:
         random = self.random
         properties = list((step.output_schema or {}).get("properties", {})) or ["value"]
         if outcome is Outcome.INVALID:
@@ -128,12 +139,23 @@ class _Course:
             yield Issue(
                 code="schema_mismatch", severity=Severity.CRITICAL, description="It does not fit the schema.", path=path
             )
+        elif outcome is Outcome.FAILED and (fixed := self._list_fixed(index)) and random.random() < RETURNS:
+            yield random.choice(fixed)
         elif outcome is Outcome.FAILED:
             for audit in random.sample(step.audits, k=min(random.choice((1, 1, 2)), len(step.audits))):
                 yield self._raise_issue(audit, audit.fail_at, properties)
         elif outcome is Outcome.PASSED and step.audits and random.random() < REMARKS:
             severity = random.choice((Severity.LOW, Severity.MEDIUM))
             yield self._raise_issue(random.choice(step.audits), severity, properties)
+
+    def _list_fixed(self, index: int) -> list[Issue]:
+        """What audits found earlier in the step and no longer in its last output that they looked at."""
+        looked_at = [attempt for attempt in self.history.attempts(index) if attempt.outcome is Outcome.FAILED]
+        if not looked_at:
+            return []
+        *earlier, last = looked_at
+        left = {(issue.audit, issue.path) for issue in last.issues}
+        return [issue for attempt in earlier for issue in attempt.issues if (issue.audit, issue.path) not in left]
 
     def _raise_issue(self, audit: AuditSpec, severity: Severity, properties: list[str]) -> Issue:
         name = self.random.choice(properties)

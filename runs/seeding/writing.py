@@ -140,6 +140,7 @@ def _build_run(plan: _Plan) -> Run:
     usage = sum_usage(attempt.usage for attempt in script.attempts)
     issues = [issue.severity.value for attempt in script.attempts for issue in attempt.issues]
     passed = sum(attempt.passed for attempt in script.attempts)
+    counted = [attempt for attempt in script.attempts if attempt.counts]
     ended_at = plan.started_at + timedelta(seconds=script.seconds)
     return Run(
         flow_id=version.flow_id,
@@ -161,7 +162,9 @@ def _build_run(plan: _Plan) -> Run:
         step_count=len(version.flow_spec.steps),
         steps_passed=passed,
         attempt_count=len(script.attempts),
-        retry_count=sum(attempt.number > 1 for attempt in script.attempts),
+        # The first of each step that counts is no retry.
+        retry_count=len(counted) - len({attempt.step for attempt in counted}),
+        crashes=len(script.attempts) - len(counted),
         **{f"issues_{name}": issues.count(name) for name in ("low", "medium", "high", "critical")},
         prompt_tokens=usage.prompt,
         completion_tokens=usage.completion,

@@ -13,7 +13,7 @@ from django.db import connection
 from runs.models import Run
 from runs.search import documents, index_runs, look_for_runs, postgresql, read_query, reindex_runs
 from runs.search.documents import Document
-from tests.engine.builders import make_attempt
+from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.searching import search_runs
 
@@ -106,13 +106,24 @@ def test_a_run_of_any_size_keeps_a_bounded_number_of_words() -> None:
         input={"many": ["again and again"] * 1_000 + [f"again {number}" for number in range(300)], "first": "tea"},
     )
     index_runs([run.pk])
-    # What comes first stays: the input.
+    # What comes first stays: the beginning of the input.
     assert find("tea") == find('"again 240"') == [run.pk]
     # No more places of a word are known, on any database.
     assert find('"again 260"') == []
     assert find("word19999") == []
     document = documents.build_documents([run.pk])[run.pk]
     assert len(document.list_words()) == documents.MOST_WORDS
+
+
+def test_a_long_input_hides_neither_issues_nor_outputs() -> None:
+    issue = make_issue("high", description="Promises a refund.")
+    run = make_stored_run(
+        make_attempt(1, 1, "failed", issues=(issue,), output={"reply": "Certainly."}),
+        input={"text": " ".join(f"word{number}" for number in range(20_000))},
+    )
+    index_runs([run.pk])
+    assert find("refund") == find("certainly") == find("word9000") == [run.pk]
+    assert find("word19999") == []
 
 
 def test_words_of_many_bytes_fit_too() -> None:

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import Count, Sum
+from django.test import Client
 
 from flows.engine.running import check_input
 from flows.models import Flow
 from runs.models import Attempt, Issue, Run, RunFacet, Step, TokenUsage
-from runs.seeding import seed_history, writing
+from runs.seeding import flows, seed_history, writing
+from tests.runs.pages.reading import get_page, read_words, run_address, sign_in
+from tests.runs.recounting import read_statistics, recount
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +55,36 @@ class TestSeededHistory:
             passed = Attempt.objects.filter(step__run=run, outcome="passed").count()
             assert run.steps_passed == passed
             assert (run.status == "succeeded") == (passed == run.step_count)
+
+    @pytest.mark.any_database
+    def test_it_has_everything_that_pages_tell_of_attempts(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Attempts that were interrupted, retries that were told nothing, and issues that came back."""
+        monkeypatch.setattr(flows, "SCRIPTS", 24)
+        viewer = sign_in(client, "view_run")
+        seed_history(runs=200, until=NOON)
+        interrupted = Run.objects.filter(crashes__gt=0)
+        assert 0 < interrupted.count() < 40
+        for run in interrupted:
+            outcomes = list(Attempt.objects.filter(step__run=run).values_list("step__index", "outcome"))
+            assert [outcome for _, outcome in outcomes].count("interrupted") == run.crashes
+            counted = [index for index, outcome in outcomes if outcome != "interrupted"]
+            assert run.retry_count == len(counted) - len({*counted})
+        retried = [run_address(run) for run in Run.objects.filter(retry_count__gt=1)]
+        for words, addresses in (
+            ("Blind retry: the model was told nothing of attempt", retried),
+            ("Returned, was fixed in attempt", retried),
+            ("1 interrupted", [run_address(run) for run in interrupted]),
+        ):
+            assert any(words in read_words(get_page(viewer, address)) for address in addresses)
+
+    @pytest.mark.any_database
+    def test_what_is_kept_of_it_is_what_a_recomputation_finds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(flows, "SCRIPTS", 12)
+        seed_history(runs=80, until=NOON)
+        assert Run.objects.filter(crashes__gt=0).exists()
+        assert read_statistics() == recount(Run.objects.all())
 
     @pytest.mark.any_database
     def test_the_same_seed_gives_the_same_runs_and_another_one_others(self) -> None:
