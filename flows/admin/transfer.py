@@ -22,6 +22,7 @@ from flows.admin.uploads import Upload, find_obstacle, tell_imported
 from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences.spec_diff import compare_specs
 from flows.engine.spec_check import find_doubts
+from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, plan_load
@@ -55,7 +56,9 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     if spec is None:
         messages.error(request, problem)
         return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
-    name = f"{spec.name}-v{version.number}.yaml" if version is not None and number else f"{spec.name}.yaml"
+    assert version is not None, "What was read is a version’s."
+    tell_of_export([version])
+    name = f"{spec.name}-v{version.number}.yaml" if number else f"{spec.name}.yaml"
     return FileResponse(io.BytesIO(write_flow(spec).encode()), as_attachment=True, filename=name, content_type=_YAML)
 
 
@@ -74,8 +77,7 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
     flows = Flow.objects.filter(is_archived=False).annotate(latest=Subquery(versions.values("pk")[:1]))
     latest = FlowVersion.objects.filter(pk__in=flows.values("latest")).select_related("flow")
     archive = io.BytesIO()
-    count = 0
-    skipped = []
+    written, skipped = [], []
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for version in latest.iterator(50):
             spec = read_spec(version)
@@ -83,13 +85,14 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
                 skipped.append(UNREADABLE.format(f"{version.number} of “{version.flow}”"))
                 continue
             files.writestr(f"{spec.name}.yaml", write_flow(spec))
-            count += 1
+            written.append(version)
         if SCHEMA_PATH.exists():
             files.writestr(SCHEMA_PATH.name, SCHEMA_PATH.read_text(encoding="utf-8"))
-    if skipped or not count:
+    if skipped or not written:
         for sentence in skipped or ["There is no flow to download."]:
             messages.error(request, sentence)
         return HttpResponseRedirect(reverse("admin:flows_flow_changelist"))
+    tell_of_export(written)
     archive.seek(0)
     return FileResponse(archive, as_attachment=True, filename="flows.zip", content_type="application/zip")
 

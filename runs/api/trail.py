@@ -20,13 +20,12 @@ from runs.api.paging import NUMBERS, PAGING, answer_page, find_paging, shorten
 from runs.api.problems import InvalidQuery
 from runs.api.run_query import find_choice, find_choices, find_text
 from runs.api.schema_parts import LIMIT, PageSerializer
-from runs.api.trail_reading import TrailFilters, read_trail_page
+from runs.api.trail_reading import read_trail_page
 from runs.api.view import ApiView
 from runs.models import TrailEntry
 from runs.trail.actions import TrailAction
+from runs.trail.finding import KINDS, TrailFilters
 
-KINDS = ("run", "flow", "user", "group", "apitoken", "bulkaction", "webhookdelivery", "ratelimit")
-"""What entries are about."""
 FILTERS = ("actor", "action", "kind", "id", "from", "to")
 
 _PLACE = {"type": "integer", "minimum": 1}

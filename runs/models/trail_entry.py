@@ -84,6 +84,7 @@ class TrailEntry(models.Model):
             models.Index(fields=["at"], name="trail_by_time"),
             models.Index(fields=["actor_name", "-id"], name="trail_by_actor"),
             models.Index(fields=["action", "-id"], name="trail_by_action"),
+            models.Index(fields=["object_kind", "-id"], name="trail_by_kind"),
             models.Index(fields=["object_kind", "object_id", "-id"], name="trail_by_object"),
         ]
 

@@ -20,10 +20,11 @@ from runs.models import TrailEntry
 from runs.pages.access import require_permission
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
-from runs.pages.part_stream import PartStream, send_file
-from runs.pages.trail_query import KINDS, TrailQuery, load_page, read_trail_query, walk_entries
+from runs.pages.part_stream import PartStream, TooManyFilesError, answer_too_many, require_room, send_file
+from runs.pages.trail_query import TrailQuery, load_page, read_trail_query, walk_entries
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
+from runs.trail.finding import KINDS
 
 MOST_EXPORTED = 100_000
 """Entries that one file holds, the newest."""
@@ -67,7 +68,7 @@ def show_trail(request: HttpRequest) -> HttpResponse:
     context = {
         "query": query,
         "problems": problems,
-        "page": page,
+        "page": page.turns,
         "rows": [_view(entry) for entry in page.rows],
         "actions": TrailAction.choices,
         "kinds": KINDS.items(),
@@ -85,6 +86,10 @@ def export_trail(request: HttpRequest) -> HttpResponseBase:
     query, problems = read_trail_query(request.GET)
     if problems:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+    try:
+        require_room()
+    except TooManyFilesError as error:
+        return answer_too_many(request, error)
     with transaction.atomic():
         leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
     name = f"toolflow-trail-{timezone.localdate().isoformat()}.csv"
@@ -97,14 +102,12 @@ class TrailStream(PartStream):
     head = (",".join(_HEAD) + "\r\n").encode()
 
     def __init__(self, query: TrailQuery) -> None:
-        # Days are the viewer's, whose zone is active while a request is answered; this goes on after that.
-        self._time_zone = timezone.get_current_timezone()
-        self._batches = walk_entries(query, batch=BATCH, most=MOST_EXPORTED)
+        # Days are the viewer's, whose zone is active while a request is answered; what is read goes on after that.
+        self._batches = walk_entries(query.to_filters(), batch=BATCH, most=MOST_EXPORTED)
 
     def read_part(self) -> bytes | None:
         """The rows of the next batch."""
-        with timezone.override(self._time_zone):
-            entries = next(self._batches, None)
+        entries = next(self._batches, None)
         if entries is None:
             return None
         part = io.StringIO()

@@ -7,26 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from runs.models import TrailEntry
+from runs.pages.list_turns import ListTurns, turn_pages
 from runs.run_filters.reading import shorten
 from runs.trail.actions import TrailAction
+from runs.trail.finding import KINDS, TrailFilters, find_entries
 
 PAGE_SIZE = 100
-KINDS: Mapping[str, str] = {
-    "run": "Run",
-    "flow": "Flow",
-    "user": "User",
-    "group": "Group",
-    "apitoken": "API token",
-    "bulkaction": "Bulk action",
-    "webhookdelivery": "Webhook",
-    "ratelimit": "Limit",
-}
-"""What entries are about, by ``object_kind``."""
 NAMES = ("actor", "action", "kind", "id", "from", "to", "before", "after")
 
 
@@ -60,27 +50,24 @@ class TrailQuery:
         query = urlencode({**self.to_values(), **position})
         return f"{reverse(view)}?{query}" if query else reverse(view)
 
-    def find(self) -> QuerySet[TrailEntry]:
-        """All entries that match, the newest first."""
-        rows = TrailEntry.objects.order_by("-pk")
-        given = {"actor_name": self.actor, "action": self.action, "object_kind": self.kind, "object_id": self.object_id}
-        rows = rows.filter(**{name: value for name, value in given.items() if value})
-        if self.first_day:
-            rows = rows.filter(at__gte=_begin(self.first_day))
-        if self.last_day:
-            rows = rows.filter(at__lt=_begin(self.last_day + timedelta(days=1)))
-        return rows
+    def to_filters(self) -> TrailFilters:
+        """The filters as entries are found by; days are those of the active time zone."""
+        return TrailFilters(
+            actor=self.actor,
+            actions=frozenset({self.action} - {""}),
+            kind=self.kind,
+            object_id=self.object_id,
+            since=_begin(self.first_day) if self.first_day else None,
+            until=_begin(self.last_day + timedelta(days=1)) if self.last_day else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class TrailPage:
-    """One page of the trail."""
+    """One page of the trail, and the ways from it."""
 
     rows: Sequence[TrailEntry]
-    newer_url: str
-    older_url: str
-    newest_url: str
-    """Leads to the first page; empty on it."""
+    turns: ListTurns
 
 
 def read_trail_query(query: Mapping[str, str]) -> tuple[TrailQuery, list[str]]:
@@ -113,34 +100,34 @@ def read_trail_query(query: Mapping[str, str]) -> tuple[TrailQuery, list[str]]:
 
 
 def load_page(query: TrailQuery) -> TrailPage:
-    """The page that ``query`` asks for, in one query of the database."""
-    rows = query.find()
-    if query.after is not None:
-        found = list(rows.filter(pk__gt=query.after).order_by("pk")[: PAGE_SIZE + 1])
-        is_more, page = len(found) > PAGE_SIZE, found[:PAGE_SIZE][::-1]
-        newer = query.build_url(after=page[0].pk) if is_more else ""
-        older = query.build_url(before=page[-1].pk if page else query.after + 1)
-        return TrailPage(page, newer, older, query.build_url())
-    if query.before is not None:
-        rows = rows.filter(pk__lt=query.before)
-    found = list(rows[: PAGE_SIZE + 1])
-    is_more, page = len(found) > PAGE_SIZE, found[:PAGE_SIZE]
-    older = query.build_url(before=page[-1].pk) if is_more else ""
-    if query.before is None:
-        return TrailPage(page, "", older, "")
-    return TrailPage(page, query.build_url(after=page[0].pk if page else query.before - 1), older, query.build_url())
+    """The page that ``query`` asks for."""
+    found = find_entries(query.to_filters(), limit=PAGE_SIZE + 1, before=query.before, after=query.after)
+    entries = {entry.pk: entry for entry in found.entries}
+    keys, turns = turn_pages(
+        list(entries),
+        found.looked_to,
+        page_size=PAGE_SIZE,
+        before=query.before,
+        after=query.after,
+        build_url=query.build_url,
+    )
+    return TrailPage([entries[key] for key in keys], turns)
 
 
-def walk_entries(query: TrailQuery, *, batch: int, most: int) -> Iterator[Sequence[TrailEntry]]:
-    """Up to ``most`` entries that match, the newest first, in batches."""
-    rows, left = query.find(), most
-    last: int | None = None
-    while left > 0:
-        part = list((rows if last is None else rows.filter(pk__lt=last))[: min(batch, left)])
-        if not part:
+def walk_entries(filters: TrailFilters, *, batch: int, most: int) -> Iterator[Sequence[TrailEntry]]:
+    """Up to ``most`` entries that match, the newest first, in batches; empty ones where there is little among much."""
+    before: int | None = None
+    while most > 0:
+        limit = min(batch, most)
+        found = find_entries(filters, limit=limit, before=before)
+        yield found.entries
+        most -= len(found.entries)
+        if found.looked_to is not None:
+            before = found.looked_to
+        elif len(found.entries) == limit:
+            before = found.entries[-1].pk
+        else:
             return
-        yield part
-        last, left = part[-1].pk, left - len(part)
 
 
 def _begin(day: date) -> datetime:

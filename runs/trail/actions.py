@@ -14,6 +14,9 @@ class TrailAction(models.TextChoices):
     SIGNED_OUT = "signed_out", "Signed out"
     SESSIONS_ENDED = "sessions_ended", "Ended sessions"
     PASSWORD_CHANGED = "password_changed", "Changed a password"
+    LOCKOUT_LIFTED = "lockout_lifted", "Lifted lock-outs"
+    ACCOUNT_LINKED = "account_linked", "Linked an account to a provider"
+    ACCOUNT_UNLINKED = "account_unlinked", "Unlinked an account from a provider"
 
     USER_ADDED = "user_added", "Added a user"
     USER_CHANGED = "user_changed", "Changed a user"
@@ -34,6 +37,7 @@ class TrailAction(models.TextChoices):
     FLOW_ARCHIVED = "flow_archived", "Archived a flow"
     FLOW_TAKEN_OUT = "flow_taken_out", "Took a flow out of the archive"
     FLOW_DELETED = "flow_deleted", "Deleted a flow"
+    FLOW_EXPORTED = "flow_exported", "Exported flows"
     VERSION_DELETED = "version_deleted", "Deleted a version"
     STEP_TRIED = "step_tried", "Tried a step with a model call"
 

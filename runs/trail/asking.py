@@ -13,6 +13,7 @@ from django.utils.decorators import sync_only_middleware
 
 from runs.models import ApiToken
 from runs.request_id import read_request_id
+from runs.trail.acting import read_actor
 
 LONGEST_ADDRESS = 45
 
@@ -22,9 +23,11 @@ _is_silent: ContextVar[bool] = ContextVar("trail_is_silent", default=False)
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Whoever asks; all of it is empty for commands."""
+    """Whoever asks; commands and tasks have a ``name`` at most."""
 
     user: AbstractBaseUser | None = None
+    name: str = ""
+    """Who does it where no request does."""
     token_name: str = ""
     address: str = ""
     request_id: str = ""
@@ -53,7 +56,7 @@ def read_asking() -> Asking:
     """Who asks now."""
     request = _request.get()
     if request is None:
-        return Asking(request_id=read_request_id() or "")
+        return Asking(name=read_actor(), request_id=read_request_id() or "")
     user = getattr(request, "user", None)
     # Django REST framework puts what it found out onto the request, too.
     token = getattr(request, "auth", None)

@@ -38,7 +38,7 @@ def leave_trail(
     actor = actor or asking.user
     TrailEntry.objects.create(
         actor_id=actor.pk if actor else None,
-        actor_name=clean_text(actor.get_username(), LONGEST_NAME) if actor else "",
+        actor_name=clean_text(actor.get_username() if actor else asking.name, LONGEST_NAME),
         token_name=asking.token_name,
         address=asking.address,
         action=action,

@@ -6,13 +6,14 @@ there. Rows that come with a fixture leave none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
+from flows.exported import flows_exported
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
 from runs.models import ApiToken, RateLimit
@@ -21,11 +22,14 @@ from runs.trail.entries import leave_trail
 
 MOST_NAMES = 20
 """Names of permissions or groups that an entry lists."""
+LIMIT_FIELDS = ("model", "calls_in_flight", "requests_per_minute", "tokens_per_minute")
+"""What an entry tells of a limit."""
 
 
 def connect() -> None:
     """Let rows leave their trail from now on."""
     pre_save.connect(_note_settings, sender=Flow, dispatch_uid="trail settings of Flow")
+    pre_save.connect(_note_limit, sender=RateLimit, dispatch_uid="trail values of RateLimit")
     watched: dict[type[Model], tuple[Callable[..., None], Action | None]] = {
         Flow: (_tell_of_flow, Action.FLOW_DELETED),
         FlowVersion: (_tell_of_version, None),
@@ -42,6 +46,7 @@ def connect() -> None:
             )
     post_delete.connect(_tell_of_deleted_version, sender=FlowVersion, dispatch_uid="trail deleted FlowVersion")
     post_delete.connect(_tell_of_deleted_token, sender=ApiToken, dispatch_uid="trail deleted ApiToken")
+    flows_exported.connect(_tell_of_exported_flows, dispatch_uid="trail exported flows")
     for through in (User.groups.through, User.user_permissions.through, Group.permissions.through):
         m2m_changed.connect(_tell_of_rights, sender=through, dispatch_uid=f"trail {through.__name__}")
 
@@ -68,6 +73,12 @@ def _note_settings(*, instance: Any, raw: bool, update_fields: Any, **_: Any) ->
     instance.changed_settings = [name for name, value in (stored or {}).items() if value != getattr(instance, name)]
 
 
+def _note_limit(*, instance: Any, raw: bool, **_: Any) -> None:
+    is_stored = not raw and instance.pk is not None
+    stored = RateLimit.objects.filter(pk=instance.pk).values(*LIMIT_FIELDS).first() if is_stored else None
+    instance.values_before = stored or {}
+
+
 def _tell_of_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
     if "live_version" in fields:
         number = flow.live_version.number if flow.live_version else None
@@ -80,6 +91,13 @@ def _tell_of_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
         # To count a save is part of one.
         names = getattr(flow, "changed_settings", [])
         leave_trail(action=Action.FLOW_CHANGED, about=flow, details={"settings": names} if names else {})
+
+
+def _tell_of_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
+    if len(versions) == 1:
+        leave_trail(action=Action.FLOW_EXPORTED, about=versions[0].flow, details={"version": versions[0].number})
+    else:
+        leave_trail(action=Action.FLOW_EXPORTED, kind="flow", details={"flows": len(versions)})
 
 
 def _tell_of_version(version: FlowVersion, created: bool, fields: frozenset[str]) -> None:
@@ -110,7 +128,14 @@ def _tell_of_group(group: Group, created: bool, fields: frozenset[str]) -> None:
 
 
 def _tell_of_limit(limit: RateLimit, created: bool, fields: frozenset[str]) -> None:
-    leave_trail(action=Action.LIMIT_ADDED if created else Action.LIMIT_CHANGED, about=limit)
+    before = getattr(limit, "values_before", {})
+    values = {name: getattr(limit, name) for name in LIMIT_FIELDS}
+    changed = {name: value for name, value in values.items() if value != before.get(name)}
+    if created:
+        leave_trail(action=Action.LIMIT_ADDED, about=limit, details=changed)
+    else:
+        details = {name: {"from": before.get(name), "to": value} for name, value in changed.items()}
+        leave_trail(action=Action.LIMIT_CHANGED, about=limit, details=details)
 
 
 def _tell_of_token(token: ApiToken, created: bool, fields: frozenset[str]) -> None:

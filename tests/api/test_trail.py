@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from runs.api.trail import KINDS
 from runs.models import TrailEntry
-from runs.pages import trail_query
 from tests.api.asking import Script, read_problem
 from tests.api.documents import SIGN_IN_QUERIES, read, settle
 
@@ -74,7 +72,7 @@ def test_it_is_filtered_by_actor_action_object_and_day(administrator: Script) ->
 def test_filters_find_the_same_however_little_is_looked_at_for_a_page(
     administrator: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runs.api.looking.LOOKS", (1, 3))
+    monkeypatch.setattr("runs.row_streams.LOOKS", (1, 3))
     entries = [
         {"object_kind": kind, "object_id": str(number % 2), "action": action, "at": datetime(2026, 3, day, tzinfo=UTC)}
         for day in (1, 2, 3)
@@ -121,8 +119,8 @@ def test_entries_whose_numbers_and_times_are_the_other_way_round_are_found(admin
 def test_a_day_long_ago_is_found_without_going_through_all_that_came_later(
     administrator: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runs.api.looking.LOOKS", (1, 3))
-    monkeypatch.setattr("runs.api.trail_reading.DISORDER", 1)
+    monkeypatch.setattr("runs.row_streams.LOOKS", (1, 3))
+    monkeypatch.setattr("runs.trail.finding.DISORDER", 1)
     keys = [make_entry(at=datetime(2026, 3, day, tzinfo=UTC)) for day in range(1, 21)]
     assert list_ids(administrator, "to=2026-03-02&limit=1") == keys[1:2]
     assert list_ids(administrator, f"from=2026-03-18&to=2026-03-18&limit=1&after={keys[0]}") == keys[17:18]
@@ -163,7 +161,3 @@ def test_what_makes_no_sense_is_told_by_its_name(administrator: Script, query: s
 
 def test_it_is_for_those_who_may_see_it(editor: Script) -> None:
     assert read_problem(editor.get("trail"))["detail"] == "Your account lacks the permission “runs.view_trailentry”."
-
-
-def test_it_can_be_asked_for_all_kinds_of_things_that_the_page_knows() -> None:
-    assert set(KINDS) == trail_query.KINDS.keys()

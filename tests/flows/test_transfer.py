@@ -103,7 +103,7 @@ def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries
     load_examples()
     load_flow(document={**FlowVersion.objects.first().spec, "title": "Other"})  # type: ignore[union-attr]
     Flow.objects.filter(name="colour-theme").update(is_archived=True)
-    with django_assert_num_queries(3):  # session, user, versions
+    with django_assert_num_queries(4):  # session, user, versions, the trail
         response = editor.get("/admin/flows/flow/download/")
     assert response["Content-Disposition"] == 'attachment; filename="flows.zip"'
     with zipfile.ZipFile(io.BytesIO(read_body(response))) as archive:

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from flows.engine.errors import SpecError
+from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion
 
@@ -41,6 +42,7 @@ class Command(BaseCommand):
             return
         version = _find_version(name, options["version"], live=options["live"])
         text = _write_version(version)
+        tell_of_export([version])
         if options["output"] == "-":
             self._print(text)
         else:
@@ -55,13 +57,16 @@ class Command(BaseCommand):
         flows = Flow.objects.filter(is_archived=False).order_by("name").select_related("live_version")
         # Written once all can be: half an export would look like a whole one.
         files = []
+        exported: list[FlowVersion] = []
         for flow in flows:
             version = flow.live_version if live else flow.versions.first()
             if version is None:
                 self.stderr.write(f"{flow.name}: left out, no version {'is live' if live else 'was published yet'}")
                 continue
             version.flow = flow
+            exported.append(version)
             files.append((folder / f"{flow.name}.yaml", _write_version(version), version.number))
+        tell_of_export(exported)
         for path, text, number in files:
             _store_text(path, text)
             self.stdout.write(f"{path}: version {number}")

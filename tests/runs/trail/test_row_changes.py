@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from django.utils import timezone
 from flows.models import Flow
 from runs.models import ApiToken, RateLimit, TrailEntry
 from runs.tokens import make_token, revoke_token
+from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_version
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -139,3 +142,39 @@ def test_a_password_that_is_only_hashed_anew_is_no_change(client: Client) -> Non
     user.refresh_from_db()
     user.save(update_fields=["password"])
     assert tell(since=before) == []
+
+
+def test_a_limit_that_is_changed_tells_what_it_was() -> None:
+    limit = RateLimit.objects.create(model="gpt-5-mini", requests_per_minute=10)
+    limit.requests_per_minute, limit.tokens_per_minute = None, 5000
+    limit.save()
+    (_, _, _, added), (_, _, _, changed) = tell()
+    assert added == {"model": "gpt-5-mini", "requests_per_minute": 10}
+    assert changed == {
+        "requests_per_minute": {"from": 10, "to": None},
+        "tokens_per_minute": {"from": None, "to": 5000},
+    }
+
+
+class TestExportedFlows:
+    def test_each_way_that_a_flow_leaves_is_told_of(self, client: Client, ada: User, tmp_path: Path) -> None:
+        flow = make_version().flow
+        before = last()
+        assert client.get(f"/admin/flows/flow/{flow.pk}/download/").status_code == 200
+        call_command("export_flow", flow.name, output=str(tmp_path / "flow.yaml"))
+        told = (flow.title, {"version": 1})
+        assert tell(since=before) == [("ada", "flow_exported", *told), ("", "flow_exported", *told)]
+
+    def test_many_at_once_are_one_entry(self, client: Client, ada: User, tmp_path: Path) -> None:
+        make_version()
+        make_version(make_flow(make_step()).model_copy(update={"name": "another"}))
+        before = last()
+        assert client.get("/admin/flows/flow/download/").status_code == 200
+        call_command("export_flow", all=str(tmp_path), stdout=StringIO())
+        told = ("", {"flows": 2})
+        assert tell(since=before) == [("ada", "flow_exported", *told), ("", "flow_exported", *told)]
+
+    def test_what_fails_is_none(self, client: Client, ada: User) -> None:
+        before = last()
+        client.get("/admin/flows/flow/download/")
+        assert tell(since=before) == []

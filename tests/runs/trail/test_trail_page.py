@@ -16,11 +16,12 @@ from django.test import AsyncClient, Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from runs import row_streams
 from runs.models import TrailEntry
-from runs.pages import trail
+from runs.pages import trail, trail_query
 from runs.pages.trail_query import PAGE_SIZE
 from tests.runs.builders import make_run
-from tests.runs.pages.reading import read_words
+from tests.runs.pages.reading import count_queries, read_words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -123,6 +124,71 @@ def test_pages_lead_back_and_forth_by_one_query_each(
     assert list_labels(auditor.get(back.context["page"].newer_url)) == list_labels(newest)
     labels = [label for answer in (newest, older, oldest) for label in list_labels(answer)]
     assert labels == [f"Flow #{number}" for number in reversed(range(2 * PAGE_SIZE + 5))]
+
+
+def test_things_are_found_by_their_number_whatever_they_are(auditor: Client) -> None:
+    make_entries(9)
+    make_entries(9, object_kind="flow", action="flow_changed")
+    assert list_labels(auditor.get("/trail/?id=7")) == ["Flow #7", "Flow #7"]
+    assert list_labels(auditor.get("/trail/?id=7&actor=ada&action=flow_changed")) == ["Flow #7"]
+    assert list_labels(auditor.get("/trail/?id=7&actor=olga")) == []
+
+
+class TestFiltersThatFindNextToNothing:
+    @pytest.fixture(autouse=True)
+    def _few_are_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(row_streams, "LOOKS", (10, 20))
+        monkeypatch.setattr(row_streams, "PROBED", 5)
+        monkeypatch.setattr(trail_query, "PAGE_SIZE", 5)
+
+    def test_the_page_says_how_far_it_looked_and_leads_further(self, auditor: Client) -> None:
+        (wanted,) = make_entries(1, actor_name="bob", action="run_cancelled", object_label="Wanted")
+        for _ in range(40):
+            make_entries(1, actor_name="bob")
+            make_entries(1, action="run_cancelled")
+        address = "/trail/?actor=bob&action=run_cancelled"
+        first = auditor.get(address)
+        looked_to = first.context["page"].looked_to
+        assert f"Looked through the entries down to #{looked_to}: none of them matches. Look further" in (
+            words := read_words(first.content.decode())
+        )
+        assert "No entry matches" not in words and "Older" not in words
+        second = auditor.get(first.context["page"].further_url)
+        assert list_labels(second) == ["Wanted"] and second.context["page"].looked_to is None
+        assert wanted.pk < looked_to
+        upwards = auditor.get(f"{address}&after={wanted.pk}")
+        assert list_labels(upwards) == []
+        assert "Looked through the entries up to #" in read_words(upwards.content.decode())
+        assert "after=" in upwards.context["page"].further_url
+
+    def test_it_looks_at_no_more_however_many_there_are(self, auditor: Client) -> None:
+        counts = []
+        for _ in range(2):
+            for _ in range(40):
+                make_entries(1, actor_name="bob")
+                make_entries(1, action="run_cancelled")
+            counts.append(count_queries(auditor, "/trail/?actor=bob&action=run_cancelled&kind=run"))
+        # Besides whoever asks: two looks, and what is counted of actor, action and kind before the second.
+        assert counts == [3 + 2 + 3] * 2
+
+    def test_the_rarest_of_the_filters_is_looked_at(self, auditor: Client) -> None:
+        make_entries(1, actor_name="bob", action="flow_changed", object_kind="flow", object_label="Wanted")
+        make_entries(200, actor_name="bob")
+        assert list_labels(auditor.get("/trail/?actor=bob&action=flow_changed")) == ["Wanted"]
+        assert list_labels(auditor.get("/trail/?actor=bob&kind=flow")) == ["Wanted"]
+
+    def test_the_file_has_all_that_match_however_far_apart(
+        self, auditor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trail, "BATCH", 2)
+        for number in range(4):
+            make_entries(1, actor_name="bob", action="run_cancelled", object_label=f"Wanted {number}")
+            for _ in range(20):
+                make_entries(1, actor_name="bob")
+                make_entries(1, action="run_cancelled")
+        answer: Any = auditor.get("/trail/export.csv?actor=bob&action=run_cancelled")
+        rows = list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
+        assert [row["object"] for row in rows] == ["Wanted 3", "Wanted 2", "Wanted 1", "Wanted 0"]
 
 
 def test_the_file_holds_what_the_filters_find_and_no_formula(auditor: Client) -> None:
