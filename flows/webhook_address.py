@@ -1,7 +1,8 @@
-"""Which addresses a webhook may have. Where they lead is another question, asked when something is sent."""
+"""What an address of a webhook looks like. Where it may lead is for ``webhook_allowance``."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from yarl import URL
 MOST_BYTES = 2_000
 """Of an address in UTF-8."""
 _LOW_PORTS = (80, 443)
-_FIRST_FREE_PORT = 1_025
+_FIRST_FREE_PORT, _LAST_PORT = 1_025, 65_535
 _EXAMPLE = "such as https://example.com/hooks/toolflow"
 
 
@@ -31,11 +32,26 @@ def find_problem(address: str) -> str:
         return f"The address must begin with https:// or http://, {_EXAMPLE}."
     if not host:
         return f"The address names no host; write one {_EXAMPLE}."
+    if ":" in host and not _is_ipv6(host):
+        return f"This is no address: only one of IPv6 stands in brackets; write one {_EXAMPLE}."
     if "@" in url.raw_authority:
         return "The address must not hold a user name or a password: receivers know ToolFlow by its signature."
-    if port not in _LOW_PORTS and (port is None or port < _FIRST_FREE_PORT):
+    if port is None or not is_usable_port(port):
         return f"The port {port} is not one for webhooks: use 80, 443 or one above {_FIRST_FREE_PORT - 1}."
     return ""
+
+
+def is_usable_port(port: int) -> bool:
+    """Whether webhooks may go to a port: what listens on others speaks no HTTP."""
+    return port in _LOW_PORTS or _FIRST_FREE_PORT <= port <= _LAST_PORT
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def hide_path(address: str) -> str:

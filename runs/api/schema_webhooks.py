@@ -17,7 +17,8 @@ LEFT_OUT = ("webhook_url", "steps", "url", "page_url")
 _HEADERS = {
     "webhook-id": "Which message it is: the same with each try, so that a receiver knows what it has seen.",
     "webhook-timestamp": "When this try was made, in seconds since 1970. Libraries refuse old ones.",
-    "webhook-signature": "One signature for each secret, such as `v1,K5oZ…=`, with spaces between.",
+    "webhook-signature": "Signatures such as `v1,K5oZ…=` with spaces between; one of them is made with your secret. "
+    "There are several while a secret key of before counts, and for an address that run and flow have in common.",
 }
 _ANSWERS = {
     "2XX": "It has arrived. Answer within 15 seconds, and do the work afterwards.",
@@ -63,8 +64,9 @@ def _describe_message() -> dict[str, Any]:
         "tags": [TAG],
         "summary": "A run has ended",
         "description": "Sent to `webhook_url` of the run and to the address that its flow has in the editor. Signed by "
-        "the Standard Webhooks scheme: verify it with one of its libraries and the secret that "
-        "`manage.py webhook_secret` prints. Messages may come twice and in any order.",
+        "the Standard Webhooks scheme: verify it with one of its libraries, and with the secret that "
+        "`getWebhookSecret` gives to whoever started the run; for the address of a flow with that of "
+        "`getFlowWebhookSecret`. Messages may come twice and in any order.",
         "parameters": [
             {"name": name, "in": "header", "required": True, "description": text, "schema": {"type": "string"}}
             for name, text in _HEADERS.items()

@@ -25,7 +25,6 @@ from runs.api.access import CHANGE_AND_SEE_RUNS, SEE_RUNS, Need
 from runs.api.idempotency import idempotent
 from runs.api.looking import STOPS_EARLY, find_page
 from runs.api.paging import (
-    LARGEST_NUMBER,
     NUMBERS,
     PAGING,
     Page,
@@ -51,6 +50,7 @@ from runs.api.webhook_deliveries_schema import (
     WholeDeliverySerializer,
 )
 from runs.models import DeliveryState, Run, WebhookDelivery, WebhookTry
+from runs.prepared_select import LARGEST_NUMBER
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.webhooks.messages import wake_sender

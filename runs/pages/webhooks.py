@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
@@ -21,6 +22,8 @@ from django.views.decorators.http import require_GET, require_POST
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.pages.access import require_permission
 from runs.pages.json_lines import Listing, list_json, list_text
+from runs.pages.list_turns import ListTurns, turn_pages
+from runs.row_streams import Reading, find_keys
 from runs.run_filters.reading import read_run_number, shorten
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -71,10 +74,7 @@ class DeliveryList:
     states: tuple[StateChoice, ...]
     run: int | None
     """The run whose deliveries are shown; None for all."""
-    newer_url: str
-    older_url: str
-    newest_url: str
-    """Leads to the first page; empty on it."""
+    turns: ListTurns
     is_filtered: bool
     now: datetime
 
@@ -132,28 +132,24 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
         problems.append("“before” and “after” can’t be combined; the newest deliveries are shown.")
         before = after = None
     filters = {name: value for name, value in (("state", state), ("run", run)) if value}
-    found = _find_rows(filters, before=before, after=after)
-    is_more = len(found) > PAGE_SIZE
-    rows = found[-PAGE_SIZE:] if after is not None else found[:PAGE_SIZE]
-    newer_url = older_url = ""
-    if after is not None:
-        newer_url = _build_url(filters, after=rows[0].pk) if is_more else ""
-        older_url = _build_url(filters, before=rows[-1].pk if rows else after + 1)
-    else:
-        older_url = _build_url(filters, before=rows[-1].pk) if is_more else ""
-        if before is not None:
-            newer_url = _build_url(filters, after=rows[0].pk if rows else max(before - 1, 0))
+    found = find_keys([_choose_reading(state, run)], limit=PAGE_SIZE + 1, before=before, after=after)
+    keys, turns = turn_pages(
+        found.keys,
+        found.looked_to,
+        page_size=PAGE_SIZE,
+        before=before,
+        after=after,
+        build_url=partial(_build_url, filters),
+    )
     return DeliveryList(
-        rows=tuple(DeliveryRow(row, _EVENTS[row.event], find_state(row, now)) for row in rows),
+        rows=tuple(DeliveryRow(row, _EVENTS[row.event], find_state(row, now)) for row in _load_rows(keys)),
         problems=tuple(problems),
         states=tuple(
             StateChoice(word, _build_url({**filters, "state": value}), state == value)
             for word, value in (("All", ""), *((str(one.label), one.value) for one in DeliveryState))
         ),
         run=run,
-        newer_url=newer_url,
-        older_url=older_url,
-        newest_url=_build_url(filters) if before is not None or after is not None else "",
+        turns=turns,
         is_filtered=bool(filters) or before is not None or after is not None,
         now=now,
     )
@@ -162,15 +158,22 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
 _EVENTS = dict(WebhookDelivery._meta.get_field("event").flatchoices)
 
 
-def _find_rows(filters: Mapping[str, Any], *, before: int | None, after: int | None) -> Sequence[Any]:
-    """Up to one row more than a page has, the newest first; with ``after`` those right above it."""
-    rows = WebhookDelivery.objects.filter(**filters).annotate(flow_title=F("run__flow__title"))
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    if after is not None:
-        upwards = rows.filter(pk__gt=after).order_by("pk")
-        return list(upwards.values_list(*_COLUMNS, "flow_title", named=True)[: PAGE_SIZE + 1])[::-1]
-    return list(rows.order_by("-pk").values_list(*_COLUMNS, "flow_title", named=True)[: PAGE_SIZE + 1])
+def _choose_reading(state: str, run: int | None) -> Reading:
+    """How to read the deliveries: by their run, which has few, or their state."""
+    rows = WebhookDelivery.objects.all()
+    if run is None:
+        return Reading([rows.filter(state=state) if state else rows])
+    # A database that was told of both might go through all in that state.
+    return Reading([rows.filter(run=run)], ("state",), partial(_sift, state) if state else None)
+
+
+def _sift(state: str, rows: Sequence[Any]) -> list[int]:
+    return [key for key, state_of_row in rows if state_of_row == state]
+
+
+def _load_rows(keys: Sequence[int]) -> QuerySet[Any, Any]:
+    rows = WebhookDelivery.objects.filter(pk__in=keys).annotate(flow_title=F("run__flow__title"))
+    return rows.order_by("-pk").values_list(*_COLUMNS, "flow_title", named=True)
 
 
 def find_state(row: Any, now: datetime) -> str:

@@ -29,7 +29,7 @@ def make_deliveries(run_ids: Collection[int]) -> int:
         ~Q(webhook_url="") | ~Q(flow__webhook_url=""), pk__in=run_ids, ended_at__gte=in_future(-OLDEST_NEWS)
     )
     deliveries = [
-        WebhookDelivery(run_id=run_id, event=WebhookEvent(f"run.{status}"), url=_cut(url), host=_name_host(url))
+        WebhookDelivery(run_id=run_id, event=WebhookEvent(f"run.{status}"), url=cut_address(url), host=_name_host(url))
         for run_id, status, own, of_flow in rows.order_by("pk").values_list(
             "pk", "status", "webhook_url", "flow__webhook_url"
         )
@@ -42,7 +42,8 @@ def make_deliveries(run_ids: Collection[int]) -> int:
     return len(deliveries)
 
 
-def _cut(url: str) -> str:
+def cut_address(url: str) -> str:
+    """The address of a run or a flow as deliveries hold it."""
     # PostgreSQL puts no more than 2,700 bytes into an index. The first try says that the address is too long.
     return url.encode()[:_LONGEST_URL].decode(errors="ignore")
 

@@ -22,7 +22,8 @@ from yarl import URL
 
 from flows import __version__
 from flows.engine.json_value import clean_value
-from runs.webhooks.targets import Allowance, IPAddress, RefusedTargetError, find_addresses, make_guard
+from flows.webhook_allowance import Allowance, IPAddress
+from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
 
 logger = logging.getLogger(__name__)
 

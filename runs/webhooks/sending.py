@@ -21,14 +21,14 @@ from typing import Any, Self
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
+from flows.webhook_allowance import Allowance, read_allowance
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.models.run import in_future
 from runs.stop_flags import hurrying, stopping
 from runs.webhooks.payload import build_body
 from runs.webhooks.posting import TIMEOUT, Answer, post
 from runs.webhooks.retries import judge
-from runs.webhooks.signing import build_headers, sign
-from runs.webhooks.targets import Allowance, read_allowance
+from runs.webhooks.signing import build_headers, find_signers, sign
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ def _pack(delivery: WebhookDelivery) -> Parcel | None:
     )
     try:
         body = delivery.body or build_body(delivery)
-        signature = sign(message_id=delivery.message_id, at=at, body=body)
+        signature = sign(find_signers(delivery), message_id=delivery.message_id, at=at, body=body)
     except (OperationalError, InterfaceError):
         raise
     except Exception:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from django.conf import settings
-from django.utils.crypto import salted_hmac
 from standardwebhooks import Webhook
 
-_PREFIX = "whsec_"
+from flows.webhook_secret import WebhookSigner
+from runs.models import Run, WebhookDelivery
+from runs.webhooks.making import cut_address
 
 
-def list_secrets() -> Sequence[str]:
-    """The secrets of this installation, the newest first: those of the settings, else one that follows from its key."""
-    found: Sequence[str] = settings.TOOLFLOW_WEBHOOK_SECRET
-    return found or [_derive_secret()]
+def find_signers(delivery: WebhookDelivery) -> Sequence[WebhookSigner]:
+    """In whose name a delivery is signed: that of the user who started the run for the run's own address, that of the
+    flow for all others; that of both for an address that both have.
+
+    Nobody's, if the user has no account any more: who knew the secret of a user who is gone gets nothing by it.
+    """
+    row = Run.objects.filter(pk=delivery.run_id).values_list(
+        "webhook_url", "started_by_id", "flow_id", "flow__webhook_url"
+    )
+    own, user_id, flow_id, of_flow = row.get()
+    signers = []
+    if is_own := bool(own) and cut_address(own) == delivery.url:
+        signers.append(WebhookSigner.of_user(user_id))
+    # What is neither was the flow's address when the run ended.
+    if not is_own or cut_address(of_flow) == delivery.url:
+        signers.append(WebhookSigner.of_flow(flow_id))
+    return signers
 
 
-def sign(*, message_id: str, at: datetime, body: str) -> str:
+def sign(signers: Iterable[WebhookSigner], *, message_id: str, at: datetime, body: str) -> str:
     """The header ``webhook-signature``: one signature for each secret, so that receivers may change over in peace.
 
     ``at`` is in UTC.
     """
-    return " ".join(Webhook(secret).sign(message_id, at, body) for secret in list_secrets())
+    secrets = [secret for signer in signers for secret in signer.list_secrets()]
+    return " ".join(Webhook(secret).sign(message_id, at, body) for secret in secrets)
 
 
 def build_headers(*, message_id: str, at: datetime, signature: str) -> dict[str, str]:
@@ -34,13 +47,3 @@ def build_headers(*, message_id: str, at: datetime, signature: str) -> dict[str,
         "webhook-timestamp": str(int(at.timestamp())),
         "webhook-signature": signature,
     }
-
-
-def write_secret(key: bytes) -> str:
-    """A key as receivers' libraries take it."""
-    return _PREFIX + base64.b64encode(key).decode("ascii")
-
-
-def _derive_secret() -> str:
-    key = salted_hmac("runs.webhooks", "secret", secret=settings.SECRET_KEY, algorithm="sha256")
-    return write_secret(key.digest())

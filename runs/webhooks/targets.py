@@ -1,7 +1,7 @@
-"""Where webhooks may go: the internet, and what ``TOOLFLOW_WEBHOOK_ALLOW`` names.
+"""Where a name leads, and that nothing is sent to where webhooks may not go.
 
-Whoever may start a run may name an address. Without a check that would let them reach what only this machine can
-reach: databases, consoles, the metadata of a cloud. So it is the address of the connection itself that is judged.
+What a name leads to can change from one moment to the next. So it is the address of the connection itself that is
+judged.
 """
 
 from __future__ import annotations
@@ -10,25 +10,12 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from django.conf import settings
 from yarl import URL
 
 from flows.webhook_address import find_problem
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-# What `is_global` leaves out, in some version of Python or other.
-_REFUSED_V4 = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")))
-_INTERNET_V6 = ipaddress.IPv6Network("2000::/3")
-# Tunnels lead to an IPv4 address that is part of theirs; the last is for documentation.
-_REFUSED_V6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20")))
-
-_SETTING = "TOOLFLOW_WEBHOOK_ALLOW"
+from flows.webhook_allowance import Allowance, IPAddress
 
 
 class RefusedTargetError(OSError):
@@ -37,60 +24,6 @@ class RefusedTargetError(OSError):
     def __init__(self, sentence: str, *, address: str = "") -> None:
         super().__init__(sentence)
         self.address = address
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """Hosts and networks that the settings name: they may be private, and may be reached without TLS."""
-
-    names: frozenset[str]
-    """In lower case; one that begins with a dot stands for all below it."""
-    networks: tuple[_Network, ...]
-
-    def names_host(self, host: str) -> bool:
-        """Whether a host is named."""
-        host = host.lower().rstrip(".")
-        parents = (host[place:] for place, letter in enumerate(host) if letter == ".")
-        return host in self.names or any(parent in self.names for parent in parents)
-
-    def permits(self, url: URL, address: IPAddress) -> bool:
-        """Whether a webhook for ``url`` may connect to ``address``."""
-        address = _unwrap(address)
-        if any(map(self.names_host, (url.host or "", url.raw_host or ""))) or any(
-            address in network for network in self.networks
-        ):
-            return True
-        return url.scheme == "https" and is_public(address)
-
-
-def read_allowance() -> Allowance:
-    """What the settings name."""
-    return _parse_allowance(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
-
-
-@lru_cache(maxsize=8)
-def _parse_allowance(entries: tuple[str, ...]) -> Allowance:
-    names, networks = set(), []
-    for entry in entries:
-        try:
-            networks.append(ipaddress.ip_network(entry.strip("[]"), strict=False))
-        except ValueError:
-            names.add(entry.lower().removeprefix("*").rstrip("."))
-    return Allowance(frozenset(names), tuple(networks))
-
-
-def is_public(address: IPAddress) -> bool:
-    """Whether an address is one of the internet that anybody can reach."""
-    address = _unwrap(address)
-    if not address.is_global or address.is_multicast or address.is_reserved:
-        return False
-    if isinstance(address, ipaddress.IPv4Address):
-        return not any(address in network for network in _REFUSED_V4)
-    return address in _INTERNET_V6 and not any(address in network for network in _REFUSED_V6)
-
-
-def _unwrap(address: IPAddress) -> IPAddress:
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 async def find_addresses(url: URL, allowance: Allowance) -> list[IPAddress]:
@@ -103,7 +36,7 @@ async def find_addresses(url: URL, allowance: Allowance) -> list[IPAddress]:
     found = await _resolve(url.raw_host or "", url.port or 0)
     permitted = [address for address in found if allowance.permits(url, address)]
     if not permitted:
-        raise _refuse(url, found)
+        raise _refuse(url, found, allowance)
     return permitted
 
 
@@ -117,7 +50,7 @@ def make_guard(url: URL, allowance: Allowance) -> Any:
         family, kind, protocol, _, place = info
         address = ipaddress.ip_address(place[0])
         if not allowance.permits(url, address):
-            raise _refuse(url, [address])
+            raise _refuse(url, [address], allowance)
         return socket.socket(family, kind, protocol)
 
     return open_socket
@@ -133,16 +66,6 @@ async def _resolve(host: str, port: int) -> list[IPAddress]:
     return [ipaddress.ip_address(text) for text in texts]
 
 
-def _refuse(url: URL, addresses: Iterable[IPAddress]) -> RefusedTargetError:
+def _refuse(url: URL, addresses: Iterable[IPAddress], allowance: Allowance) -> RefusedTargetError:
     found = list(addresses)
-    shown = ", ".join(map(str, found))
-    if url.scheme == "http" and any(map(is_public, found)):
-        return RefusedTargetError(
-            f"Plain http:// is only for hosts and networks that {_SETTING} names; use https:// for “{url.host}”.",
-            address=shown,
-        )
-    return RefusedTargetError(
-        f"“{url.host}” leads to an address that is not one of the internet; {_SETTING} names what else webhooks may "
-        "reach.",
-        address=shown,
-    )
+    return RefusedTargetError(allowance.refuse(url, found), address=", ".join(map(str, found)))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
+from flows.models import Flow
 from runs.api.documentation import build_schema
-from runs.models import TokenScope
+from runs.models import Run, TokenScope
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
+from tests.runs.webhooks.deliveries import make_ended_run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -74,7 +77,8 @@ def matches_document(address: str) -> bool:
         "https://xn--mnchen-3ya.de/",
     ],
 )
-def test_what_is_an_address_is_one_by_the_document_too(operator: Script, address: str) -> None:
+def test_what_is_an_address_is_one_by_the_document_too(operator: Script, settings: Any, address: str) -> None:
+    settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1:41234", "[2001:db8::1]:8443", "my_receiver:8080"]
     make_version(make_flow())
     assert start(operator, address) is None
     assert matches_document(address)
@@ -84,6 +88,48 @@ def test_what_is_an_address_is_one_by_the_document_too(operator: Script, address
 def test_what_stands_in_brackets_is_an_address_of_ipv6(operator: Script, address: str) -> None:
     make_version(make_flow())
     assert "his is no address" in str(start(operator, address))
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("http://example.com", "Plain http:// is only for hosts and networks that TOOLFLOW_WEBHOOK_ALLOW names; use "),
+        ("https://127.0.0.1", "“127.0.0.1” leads to an address that is not one of the internet; TOOLFLOW_WEBHOOK_ALL"),
+        ("https://169.254.169.254/latest/", "“169.254.169.254” leads to an address that is not one of the internet"),
+        ("https://localhost:8443/", "“localhost” leads to an address that is not one of the internet"),
+        ("https://0x7f.1/", "“0x7f.1” leads to an address that is not one of the internet"),
+        ("http://receiver:8080/", "TOOLFLOW_WEBHOOK_ALLOW names “receiver”, but not its port 8080."),
+    ],
+)
+def test_where_webhooks_can_never_go_is_refused_at_once(
+    operator: Script, settings: Any, address: str, sentence: str
+) -> None:
+    settings.TOOLFLOW_WEBHOOK_ALLOW = ["receiver:9000"]
+    make_version(make_flow())
+    assert sentence in str(start(operator, address))
+    assert not Run.objects.exists()
+
+
+def test_a_flow_is_given_no_such_address_and_keeps_the_one_it_has(editor: Script, settings: Any) -> None:
+    make_version(make_flow())
+    settings.TOOLFLOW_WEBHOOK_ALLOW = ["receiver:9000"]
+    stored = "http://receiver:9000/"
+    assert editor.ask("PATCH", "flows/example/settings", {"webhook_url": stored}).status_code == 200
+    settings.TOOLFLOW_WEBHOOK_ALLOW = []
+    (error,) = read_problem(editor.ask("PATCH", "flows/example/settings", {"webhook_url": "https://10.0.0.1/"}))[
+        "errors"
+    ]
+    assert error["pointer"] == "/webhook_url" and "not one of the internet" in error["detail"]
+    # Whoever changes something else is not asked to mend what the settings rule out by now.
+    assert editor.ask("PATCH", "flows/example/settings", {"keep_days": 30}).status_code == 200
+    assert Flow.objects.get().webhook_url == stored
+
+
+def test_a_run_is_not_repeated_with_an_address_that_is_ruled_out_by_now(operator: Script) -> None:
+    run = make_ended_run(webhook_url="http://receiver:9000/")
+    (error,) = read_problem(operator.post(f"runs/{run.pk}/run-again"))["errors"]
+    assert error["pointer"] == "/webhook_url" and "Plain http://" in error["detail"]
+    assert operator.post(f"runs/{run.pk}/run-again", {"webhook_url": None}).status_code == 202
 
 
 @pytest.mark.parametrize(

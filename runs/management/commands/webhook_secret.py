@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-import secrets
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError
 
-from runs.webhooks.signing import list_secrets, write_secret
-
-KEY_LENGTH = 32
-"""Bytes of a new secret."""
+from flows.webhook_secret import WebhookSigner
+from runs.management.reading import find_flow
 
 
 class Command(BaseCommand):
     help = (
-        "Print the secret by which receivers check the signature of webhooks; where several are set, each in a line. "
-        "With --new, print a new one for TOOLFLOW_WEBHOOK_SECRET, and change nothing."
+        "Print the secret by which receivers check the signature of webhooks: that of a flow for the address of the "
+        "flow, that of a user for the addresses of runs that this user started."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--new", action="store_true", help="print a new, random secret instead")
+        whose = parser.add_mutually_exclusive_group(required=True)
+        whose.add_argument("--flow", metavar="NAME", help="a flow")
+        whose.add_argument("--user", metavar="NAME", help="a user")
+        whose.add_argument(
+            "--nobody", action="store_true", help="for runs that no user started, or one who has no account any more"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = [write_secret(secrets.token_bytes(KEY_LENGTH))] if options["new"] else list_secrets()
-        self.stdout.write("\n".join(found))
+        self.stdout.write(_find_signer(options["flow"], options["user"]).secret)
+
+
+def _find_signer(flow_name: str | None, user_name: str | None) -> WebhookSigner:
+    if flow := find_flow(flow_name):
+        return WebhookSigner.of_flow(flow.pk)
+    if user_name is None:
+        return WebhookSigner.of_user(None)
+    user = User.objects.filter(username=user_name).first()
+    if user is None:
+        raise CommandError(f"There is no user “{user_name}”.")
+    return WebhookSigner.of_user(user.pk)

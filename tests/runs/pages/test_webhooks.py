@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from runs import row_streams
 from runs.models import Run, WebhookDelivery, WebhookTry
 from runs.pages import webhooks
 from runs.tally import tally_ended_runs
@@ -102,6 +103,21 @@ class TestList:
         newer = re.search(r'href="([^"]*)" rel="prev"', page)
         assert newer is not None and listed(get_page(viewer, newer[1])) == keys[2:4]
 
+    def test_a_run_with_very_many_is_looked_through_bit_by_bit(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(row_streams, "LOOKS", (2, 3))
+        monkeypatch.setattr(webhooks, "PAGE_SIZE", 1)
+        run = make_ended_run()
+        first, *_ = [make_stored(run, url=f"{URL}/{number}") for number in range(9)]
+        WebhookDelivery.objects.filter(pk=first.pk).update(state="failed")
+        page = get_page(viewer, f"/webhooks/?run={run.pk}&state=failed")
+        assert listed(page) == []
+        assert "Looked through the deliveries down to #" in read_words(page)
+        further = re.search(r'href="([^"]*before=[^"]*)"', page)
+        assert further is not None
+        assert listed(get_page(viewer, further[1].replace("&amp;", "&"))) == [first.pk]
+
     @pytest.mark.parametrize(
         ("query", "sentence"),
         [
@@ -124,7 +140,7 @@ class TestList:
         make_many(3)
         few = count_queries(viewer, "/webhooks/")
         make_many(60)
-        assert count_queries(viewer, "/webhooks/") == few == 4
+        assert count_queries(viewer, "/webhooks/") == few == 5
 
 
 @pytest.mark.any_database

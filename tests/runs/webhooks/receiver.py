@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, WebhookVerificationError
 
-from runs.webhooks.signing import list_secrets
+from flows.webhook_secret import WebhookSigner
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,15 @@ class Received:
     body: bytes
 
     def verify(self, secret: str | None = None) -> Any:
-        """The message in it, if it is signed as the library wants it."""
-        return Webhook(secret or list_secrets()[0]).verify(self.body, self.headers)
+        """The message in it, if it is signed as the library wants it; in nobody's name unless there is a ``secret``."""
+        return Webhook(secret or WebhookSigner.of_user(None).secret).verify(self.body, self.headers)
+
+    def is_signed_with(self, secret: str) -> bool:
+        """Whether somebody who knows that secret believes it."""
+        try:
+            return bool(self.verify(secret))
+        except WebhookVerificationError:
+            return False
 
 
 @dataclass
@@ -110,8 +117,8 @@ class Receiver:
 @pytest.fixture
 def receiver(settings: Any) -> Iterator[Receiver]:
     """A receiver that webhooks may reach."""
-    settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1"]
     found = Receiver()
+    settings.TOOLFLOW_WEBHOOK_ALLOW = [f"127.0.0.1:{found.port}"]
     found.start()
     yield found
     found.stop()

@@ -1,4 +1,4 @@
-"""The secrets of an installation, and the settings of webhooks."""
+"""By what receivers know whom a message is from: whose secrets there are, and what is signed with which."""
 
 from __future__ import annotations
 
@@ -8,69 +8,216 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
-from runs.webhooks.signing import list_secrets
+from flows.models import Flow
+from flows.webhook_secret import WebhookSigner
+from runs.models import Run, WebhookDelivery
+from runs.tally import tally_ended_runs
+from runs.webhooks.signing import find_signers
+from runs.webhooks.tasks import send_due
+from tests.runs.builders import make_version
+from tests.runs.pages.history_builders import make_page_flow
+from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_run, set_flow_address
+from tests.runs.webhooks.receiver import Received, Receiver
 from tests.site.test_settings import read_settings
 
-OLD, NEW = "whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+OLD, NEW = "an-old-key-0123456789-abcdefghijklmnopqrstuvwxyz", "a-new-key-zyxwvutsrqponmlkjihgfedcba-9876543210"
 
 
-def print_secret(*arguments: str) -> list[str]:
-    """What the command prints, line by line."""
+def print_secret(*arguments: str) -> str:
+    """What the command prints."""
     out = StringIO()
     call_command("webhook_secret", *arguments, stdout=out)
-    return out.getvalue().splitlines()
+    return out.getvalue().removesuffix("\n")
 
 
-def test_an_installation_has_a_secret_of_its_own_that_stays(settings: Any) -> None:
-    (secret,) = print_secret()
-    assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
-    assert print_secret() == [secret] == list(list_secrets())
-    settings.SECRET_KEY = "another installation's key, of forty characters"
-    assert print_secret() != [secret]
-    assert settings.SECRET_KEY not in secret
+@pytest.fixture
+def ada() -> User:
+    return User.objects.create_user("ada")
 
 
-def test_secrets_of_the_settings_are_printed_the_newest_first(settings: Any) -> None:
-    settings.TOOLFLOW_WEBHOOK_SECRET = [NEW, OLD]
-    assert print_secret() == [NEW, OLD]
+@pytest.fixture
+def mallory() -> User:
+    return User.objects.create_user("mallory")
 
 
-def test_a_new_secret_is_one_that_the_settings_take(tmp_path: Path, settings: Any) -> None:
-    settings.TOOLFLOW_WEBHOOK_SECRET = [OLD]
-    (first,), (second,) = print_secret("--new"), print_secret("--new")
-    assert first != second and OLD not in (first, second)
-    found = read_settings(tmp_path, TOOLFLOW_WEBHOOK_SECRET=f"{first} {OLD}")
-    assert found["TOOLFLOW_WEBHOOK_SECRET"] == [first, OLD]
+def of_user(user: User) -> str:
+    return WebhookSigner.of_user(user.pk).secret
 
 
-@pytest.mark.parametrize(
-    "secret", ["secret", "whsec_", "whsec_dG9vIHNob3J0", "whsec_" + "A" * 100, "whsec_ümläut", f"{OLD},{NEW}"]
-)
-def test_a_secret_that_is_none_is_refused_and_not_repeated(tmp_path: Path, secret: str) -> None:
-    with pytest.raises(ImproperlyConfigured) as caught:
-        read_settings(tmp_path, TOOLFLOW_WEBHOOK_SECRET=secret)
-    assert "TOOLFLOW_WEBHOOK_SECRET must be whsec_ and 24 to 64 random bytes in base64" in str(caught.value)
-    assert secret.removeprefix("whsec_") == "" or secret not in str(caught.value).replace("webhook_secret", "")
+def of_flow(run_or_version: Any) -> str:
+    return WebhookSigner.of_flow(run_or_version.flow_id).secret
 
 
-def test_without_settings_nothing_private_is_allowed(tmp_path: Path) -> None:
-    found = read_settings(tmp_path)
-    assert (found["TOOLFLOW_WEBHOOK_SECRET"], found["TOOLFLOW_WEBHOOK_ALLOW"]) == ([], [])
+def send(receiver: Receiver, delivery: WebhookDelivery) -> Received:
+    """Send that one; gives what arrived."""
+    come_due(delivery)
+    send_due()
+    return receiver.received[-1]
 
 
-def test_hosts_addresses_and_networks_are_allowed(tmp_path: Path) -> None:
-    text = "localhost, *.internal.example.com,10.20.0.0/16, 192.0.2.7, fd00::/8, [::1], hooks_a.example.com."
-    found = read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=text)
-    assert found["TOOLFLOW_WEBHOOK_ALLOW"] == [part.strip() for part in text.split(",")]
+class TestTheCommand:
+    def test_flows_and_users_and_nobody_have_each_a_secret_that_stays(self, ada: User, mallory: User) -> None:
+        names = [make_version(make_page_flow(name=name)).flow.name for name in ("one", "two")]
+        asked = [*(("--flow", name) for name in names), ("--user", "ada"), ("--user", "mallory"), ("--nobody",)]
+        printed = [print_secret(*arguments) for arguments in asked]
+        assert len(set(printed)) == 5
+        assert printed == [print_secret(*arguments) for arguments in asked]
+        assert printed[3] == of_user(mallory)
+        for secret in printed:
+            assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
+
+    def test_other_installations_have_others(self, ada: User, settings: Any) -> None:
+        secret = print_secret("--user", "ada")
+        settings.SECRET_KEY = "another installation's key, of forty characters"
+        assert print_secret("--user", "ada") != secret
+        assert settings.SECRET_KEY not in secret
+
+    def test_a_name_that_somebody_takes_over_brings_no_secret(self, ada: User, mallory: User) -> None:
+        secret = of_user(ada)
+        ada.delete()
+        mallory.username = "ada"
+        mallory.save()
+        assert print_secret("--user", "ada") != secret
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (("--flow", "nowhere"), "There is no flow “nowhere”."),
+            (("--user", "nobody"), "There is no user “nobody”."),
+            ((), "one of the arguments --flow --user --nobody is required"),
+            (("--user", "ada", "--nobody"), "not allowed with argument"),
+        ],
+    )
+    def test_it_says_what_it_lacks(self, arguments: tuple[str, ...], sentence: str) -> None:
+        with pytest.raises(CommandError, match=sentence):
+            print_secret(*arguments)
 
 
-@pytest.mark.parametrize(
-    "target", ["https://example.com", "example.com:8080", "*", "ex*mple.com", "10.0.0.0/99", "1.2.3", "a b"]
-)
-def test_what_is_no_target_is_refused(tmp_path: Path, target: str) -> None:
-    with pytest.raises(ImproperlyConfigured) as caught:
-        read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=f"localhost,{target}")
-    assert f"TOOLFLOW_WEBHOOK_ALLOW names “{target}”; it must list hosts" in str(caught.value)
+class TestWhoSigns:
+    def test_the_address_of_a_run_is_told_in_the_name_of_who_started_it(
+        self, receiver: Receiver, ada: User, mallory: User
+    ) -> None:
+        delivery = make_delivery(receiver.url(), started_by=ada)
+        received = send(receiver, delivery)
+        assert received.is_signed_with(of_user(ada))
+        others = [of_user(mallory), of_flow(delivery.run), WebhookSigner.of_user(None).secret]
+        assert not any(map(received.is_signed_with, others))
+
+    def test_the_address_of_a_flow_is_told_in_the_name_of_the_flow(self, receiver: Receiver, ada: User) -> None:
+        version, other = make_version(make_page_flow(name="one")), make_version(make_page_flow(name="two"))
+        set_flow_address(version, receiver.url())
+        make_ended_run(version, started_by=ada)
+        tally_ended_runs()
+        received = send(receiver, WebhookDelivery.objects.get())
+        assert received.is_signed_with(of_flow(version))
+        assert not any(map(received.is_signed_with, [of_flow(other), of_user(ada)]))
+
+    def test_whoever_names_the_address_of_a_flow_is_not_believed_there(self, receiver: Receiver, mallory: User) -> None:
+        """An operator knows where flows send. Runs of another flow that are told there are known for what they are."""
+        victim, used = make_version(make_page_flow(name="victim")), make_version(make_page_flow(name="used"))
+        set_flow_address(victim, receiver.url())
+        received = send(receiver, make_delivery(receiver.url(), used, started_by=mallory, status="succeeded"))
+        assert not received.is_signed_with(of_flow(victim))
+
+    def test_what_a_run_and_its_flow_have_in_common_is_told_once_in_the_name_of_both(
+        self, receiver: Receiver, ada: User
+    ) -> None:
+        version = make_version()
+        set_flow_address(version, receiver.url())
+        received = send(receiver, make_delivery(receiver.url(), version, started_by=ada))
+        assert len(receiver.received) == 1
+        assert received.is_signed_with(of_user(ada)) and received.is_signed_with(of_flow(version))
+
+    def test_a_retry_is_in_the_same_name_though_the_flow_has_another_address_by_now(
+        self, receiver: Receiver, ada: User
+    ) -> None:
+        receiver.reply(500, 200)
+        version = make_version()
+        set_flow_address(version, receiver.url())
+        make_ended_run(version, started_by=ada)
+        tally_ended_runs()
+        delivery = WebhookDelivery.objects.get()
+        for address in ("https://example.com/other", ""):
+            set_flow_address(version, address)
+            received = send(receiver, delivery)
+            assert received.is_signed_with(of_flow(version)) and not received.is_signed_with(of_user(ada))
+
+    def test_runs_of_somebody_who_is_gone_are_told_in_nobody_s_name(self, receiver: Receiver, ada: User) -> None:
+        """A secret that somebody left with is worth nothing from then on."""
+        secret = of_user(ada)
+        delivery = make_delivery(receiver.url(), started_by=ada)
+        ada.delete()
+        received = send(receiver, delivery)
+        assert received.is_signed_with(print_secret("--nobody"))
+        assert not received.is_signed_with(secret) and not received.is_signed_with(of_flow(delivery.run))
+
+    def test_an_account_that_is_closed_goes_on_signing(self, receiver: Receiver, ada: User) -> None:
+        delivery = make_delivery(receiver.url(), started_by=ada)
+        User.objects.filter(pk=ada.pk).update(is_active=False)
+        assert send(receiver, delivery).is_signed_with(of_user(ada))
+
+    def test_whoever_repeats_a_run_of_another_speaks_for_themselves(
+        self, receiver: Receiver, ada: User, mallory: User
+    ) -> None:
+        first = make_delivery(receiver.url(), started_by=ada)
+        again = make_delivery(receiver.url(), first.run.version, started_by=mallory)
+        received = send(receiver, again)
+        assert received.is_signed_with(of_user(mallory)) and not received.is_signed_with(of_user(ada))
+
+    def test_addresses_that_are_too_long_to_be_kept_whole_are_still_the_run_s_own(self, ada: User) -> None:
+        run = make_ended_run(webhook_url="https://example.com/" + "ü" * 1_900, started_by=ada)
+        tally_ended_runs()
+        assert find_signers(WebhookDelivery.objects.get()) == [WebhookSigner.of_user(ada.pk)]
+        assert Flow.objects.get(pk=run.flow_id).webhook_url == ""
+
+
+class TestAnotherSecretKey:
+    def test_receivers_change_over_while_the_old_key_still_counts(
+        self, receiver: Receiver, ada: User, settings: Any
+    ) -> None:
+        settings.SECRET_KEY = OLD
+        before = of_user(ada)
+        settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW, [OLD]
+        after = print_secret("--user", "ada")
+        assert after not in ("", before)
+        delivery = make_delivery(receiver.url(), started_by=ada)
+        received = send(receiver, delivery)
+        assert received.is_signed_with(before) and received.is_signed_with(after)
+        assert len(received.headers["webhook-signature"].split()) == 2
+
+        settings.SECRET_KEY_FALLBACKS = []
+        assert Run.objects.get(pk=delivery.run_id).webhook_deliveries.update(state="waiting") == 1
+        received = send(receiver, delivery)
+        assert received.is_signed_with(after) and not received.is_signed_with(before)
+
+
+class TestTheSetting:
+    def test_without_it_nothing_private_is_allowed(self, tmp_path: Path) -> None:
+        assert read_settings(tmp_path)["TOOLFLOW_WEBHOOK_ALLOW"] == []
+
+    def test_hosts_addresses_and_networks_are_allowed_with_their_ports(self, tmp_path: Path) -> None:
+        text = (
+            "localhost, *.internal.example.com:8080,10.20.0.0/16:*, 192.0.2.7:80, fd00::/8, [::1], [fd00::/8]:9000, "
+            "hooks_a.example.com.:443"
+        )
+        found = read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=text)
+        assert found["TOOLFLOW_WEBHOOK_ALLOW"] == [part.strip() for part in text.split(",")]
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "https://example.com", "example.com:", "example.com:22", "example.com:99999", "example.com:http", "*",
+            ":80", "ex*mple.com", "10.0.0.0/99", "10.0.0.0/8:22", "1.2.3", "1.2.3:80", "a b", "[::1", "[::1]8080",
+            "[10.0.0.1]:80",
+        ],
+    )  # fmt: skip
+    def test_what_is_no_target_is_refused(self, tmp_path: Path, target: str) -> None:
+        with pytest.raises(ImproperlyConfigured) as caught:
+            read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=f"localhost,{target}")
+        assert f"TOOLFLOW_WEBHOOK_ALLOW names “{target}”; it must list hosts" in str(caught.value)

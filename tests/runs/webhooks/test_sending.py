@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.utils import timezone
 from django_q.models import OrmQ
-from standardwebhooks import Webhook, WebhookVerificationError
+from standardwebhooks import WebhookVerificationError
 
 from runs.models import Run, WebhookDelivery, WebhookTry
 from runs.stop_flags import hurrying, stopping
@@ -23,7 +24,6 @@ from runs.webhooks.posting import Answer, read_retry_after
 from runs.webhooks.retries import DELAYS, MOST_TRIES, judge
 from runs.webhooks.sender_lock import SenderLock
 from runs.webhooks.sending import MOST_AT_A_TIME, MOST_TO_A_HOST, store_answer, take_due
-from runs.webhooks.signing import list_secrets
 from runs.webhooks.tasks import send_due
 from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_version
@@ -31,8 +31,6 @@ from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_r
 from tests.runs.webhooks.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.django_db
-
-OLD, NEW = "whsec_" + "b2xk" * 8, "whsec_" + "bmV3" * 8
 
 
 def read_tries(delivery: WebhookDelivery) -> list[tuple[int | None, str]]:
@@ -103,22 +101,13 @@ class TestWhatArrives:
         assert one.signature == receiver.received[0].headers["webhook-signature"]
         assert one.seconds is not None and one.seconds >= 0
 
-    def test_a_change_of_secrets_needs_no_moment_at_which_all_change(self, receiver: Receiver, settings: Any) -> None:
-        settings.TOOLFLOW_WEBHOOK_SECRET = [NEW, OLD]
-        make_delivery(receiver.url())
-        send_due()
-        (received,) = receiver.received
-        for secret in (NEW, OLD):
-            assert received.verify(secret)["type"] == "run.failed"
-        with pytest.raises(WebhookVerificationError):
-            received.verify("whsec_" + "b3RoZXI=" * 4)
-
     def test_what_somebody_changed_on_the_way_is_not_trusted(self, receiver: Receiver) -> None:
         make_delivery(receiver.url())
         send_due()
         (received,) = receiver.received
+        changed = replace(received, body=received.body.replace(b"failed", b"passed"))
         with pytest.raises(WebhookVerificationError):
-            Webhook(list_secrets()[0]).verify(received.body.replace(b"failed", b"passed"), received.headers)
+            changed.verify()
 
     def test_a_large_input_arrives(self, receiver: Receiver) -> None:
         make_delivery(receiver.url(), input={"text": "x" * 3_000_000})
@@ -356,7 +345,7 @@ class TestTogether:
         assert WebhookDelivery.objects.filter(state="delivered").count() == count
 
     def test_one_that_hangs_keeps_no_other_host_waiting(self, receiver: Receiver, settings: Any) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1", "localhost"]
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [f"127.0.0.1:{receiver.port}", f"localhost:{receiver.port}"]
         version = make_version()
         is_over = threading.Event()
         hanging = Reply(before=lambda: is_over.wait(20))

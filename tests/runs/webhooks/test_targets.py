@@ -17,9 +17,10 @@ import pytest
 from yarl import URL
 
 from flows.webhook_address import find_problem
+from flows.webhook_allowance import Allowance, Target, find_obstacle, is_public, read_allowance
 from runs.webhooks import posting, targets
 from runs.webhooks.posting import Answer, post
-from runs.webhooks.targets import RefusedTargetError, find_addresses, is_public, make_guard, read_allowance
+from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
 from tests.runs.webhooks.receiver import Receiver, Reply
 
 PUBLIC = "93.184.216.34"
@@ -98,6 +99,8 @@ class TestAddresses:
             ("https://example.com/\ud800", "spaces, line breaks or backslashes"),
             ("https://example.com/" + "ü" * 1_000, "longer than 2,000 bytes"),
             ("https://[::1", "This is no address"),
+            ("http://[E:]/", "This is no address: only one of IPv6 stands in brackets"),
+            ("https://[::1::]:8080/", "This is no address: only one of IPv6 stands in brackets"),
         ],
     )
     def test_each_mistake_has_its_sentence(self, url: str, sentence: str) -> None:
@@ -112,6 +115,45 @@ class TestAddresses:
     )  # fmt: skip
     def test_what_can_be_tried_has_none(self, url: str) -> None:
         assert find_problem(url) == ""
+
+
+class TestObstacles:
+    """What the settings and the address itself rule out is known before anything is sent."""
+
+    @pytest.mark.parametrize(
+        "host", [*HERE, *ODDLY_WRITTEN, "localhost.", "a.localhost", "169.254.169.254", "[fd00::1]"]
+    )
+    def test_addresses_of_inner_networks_however_they_are_written(self, settings: Any, host: str) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = []
+        for scheme in ("http", "https"):
+            obstacle = find_obstacle(f"{scheme}://{host}/")
+            assert "leads to an address that is not one of the internet; TOOLFLOW_WEBHOOK_ALLOW names" in obstacle
+
+    @pytest.mark.parametrize("host", ["example.com", PUBLIC, "[2606:4700::1111]"])
+    def test_plain_http_where_nothing_is_allowed(self, settings: Any, host: str) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["other.example.com:80"]
+        assert find_obstacle(f"http://{host}/").startswith("Plain http:// is only for hosts and networks that TOOL")
+        assert find_obstacle(f"https://{host}/") == ""
+
+    def test_mistakes_come_first(self) -> None:
+        assert "must begin with https://" in find_obstacle("ftp://127.0.0.1/")
+
+    def test_where_a_name_leads_is_asked_later(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = resolve_to(monkeypatch, ["10.0.0.1"])
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["10.0.0.0/8:80"]
+        for address in ("https://inside.example.com/", "http://inside.example.com/", "http://10.1.2.3/"):
+            assert find_obstacle(address) == ""
+        for address in ("http://inside.example.com:8080/", "http://11.1.2.3/"):
+            assert find_obstacle(address).startswith("Plain http://")
+        assert asked == []
+
+    def test_a_host_that_is_named_with_another_port_is_told_so(self, settings: Any) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["receiver", "10.0.0.7:9000"]
+        named = "TOOLFLOW_WEBHOOK_ALLOW names “{}”, but not its port {}."
+        assert find_obstacle("https://receiver/") == ""
+        assert find_obstacle("http://receiver/") == named.format("receiver", 80)
+        assert find_obstacle("http://receiver:8080/") == named.format("receiver", 8080)
+        assert find_obstacle("https://10.0.0.7/") == named.format("10.0.0.7", 443)
 
 
 class TestRefusals:
@@ -197,7 +239,7 @@ class TestRefusals:
     def test_a_proxy_of_the_environment_is_not_asked(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, settings: Any
     ) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = ["closed.example.com"]
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["closed.example.com:64999"]
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, receiver.url("/"))
         monkeypatch.setattr(targets, "_resolve", _resolve_to_closed_port)
@@ -209,7 +251,7 @@ class TestRefusals:
         ["http://127.0.0.1:{port}/inside", "http://169.254.169.254/latest/meta-data/", "//localhost:{port}/", "/here"],
     )
     def test_redirects_are_not_followed(self, receiver: Receiver, settings: Any, target: str) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1"]
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [f"127.0.0.1:{receiver.port}"]
         for status in (301, 302, 303, 307, 308):
             receiver.received.clear()
             receiver.reply(Reply(status, {"location": target.format(port=receiver.port)}))
@@ -227,18 +269,26 @@ class TestAllowance:
     @pytest.mark.parametrize(
         ("entry", "url"),
         [
-            ("127.0.0.1", "http://127.0.0.1:{port}/"),
-            ("127.0.0.0/8", "http://127.0.0.1:{port}/"),
-            ("127.0.0.0/8", "http://localhost:{port}/"),
-            ("localhost", "http://localhost:{port}/"),
-            ("LocalHost.", "http://LOCALHOST:{port}/"),
+            ("127.0.0.1:{port}", "http://127.0.0.1:{port}/"),
+            ("127.0.0.0/8:{port}", "http://127.0.0.1:{port}/"),
+            ("127.0.0.0/8:*", "http://localhost:{port}/"),
+            ("localhost:{port}", "http://localhost:{port}/"),
+            ("LocalHost.:*", "http://LOCALHOST:{port}/"),
         ],
     )
     def test_named_hosts_and_networks_are_reached_also_without_tls(
         self, receiver: Receiver, settings: Any, entry: str, url: str
     ) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry.format(port=receiver.port)]
         assert send(url.format(port=receiver.port)).status == 200
+
+    @pytest.mark.parametrize("entry", ["127.0.0.1", "127.0.0.0/8", "localhost", "localhost:64999", "127.0.0.1:80"])
+    def test_a_host_that_is_allowed_opens_no_other_port(self, receiver: Receiver, settings: Any, entry: str) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
+        for scheme, host in (("http", "127.0.0.1"), ("https", "127.0.0.1"), ("http", "localhost")):
+            answer = send(f"{scheme}://{host}:{receiver.port}/")
+            assert answer.is_refused and answer.status is None
+        assert receiver.received == []
 
     @pytest.mark.parametrize(
         ("entry", "host", "is_named"),
@@ -252,17 +302,14 @@ class TestAllowance:
             ("internal.example.com", "INTERNAL.example.com.", True),
         ],
     )
-    def test_a_name_means_that_host_and_a_star_all_below(
-        self, settings: Any, entry: str, host: str, is_named: bool
-    ) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
-        assert read_allowance().names_host(host) is is_named
+    def test_a_name_means_that_host_and_a_star_all_below(self, entry: str, host: str, is_named: bool) -> None:
+        assert Target.read(entry).is_host(host) is is_named
 
     @pytest.mark.parametrize("entry", ["bücher.example", "xn--bcher-kva.example"])
     def test_a_name_with_umlauts_is_known_in_both_spellings(
         self, receiver: Receiver, settings: Any, entry: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = [entry]
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [f"{entry}:{receiver.port}"]
         asked = resolve_to(monkeypatch, ["127.0.0.1"])
         assert send(f"http://bücher.example:{receiver.port}/").status == 200
         assert asked == ["xn--bcher-kva.example"]
@@ -342,9 +389,7 @@ def _talk_to(words: bytes, context: ssl.SSLContext | None = None) -> Answer:
         server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=context)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            allowance = targets._parse_allowance(("127.0.0.1",))
-            return await post(
-                f"http{'s' if context else ''}://127.0.0.1:{port}/", body="{}", headers={}, allowance=allowance
-            )
+            url = f"http{'s' if context else ''}://127.0.0.1:{port}/"
+            return await post(url, body="{}", headers={}, allowance=Allowance((Target.read(f"127.0.0.1:{port}"),)))
 
     return asyncio.run(ask())
