@@ -29,15 +29,22 @@ class Need:
 
 SEE_RUNS = Need("runs.view_run", TokenScope.READ)
 START_RUNS = Need("runs.add_run", TokenScope.RUN)
-CANCEL_RUNS = Need("runs.change_run", TokenScope.RUN)
+REPEAT_RUNS = Need("runs.add_run", TokenScope.RUN, ("runs.view_run",))
+"""Whoever starts a run knows its input, but not that of a run that is there. What answers a change shows all that
+reading does, so that each change takes the permission to read as well.
+"""
+CHANGE_AND_SEE_RUNS = Need("runs.change_run", TokenScope.RUN, ("runs.view_run",))
+CANCEL_RUNS = CHANGE_AND_SEE_RUNS
 ACT_ON_RUNS = Need("runs.view_run", TokenScope.RUN)
 """What is done to many runs; what exactly that takes depends on what it is."""
 KEEP_VIEWS = Need("runs.view_run", TokenScope.RUN)
-CHANGE_AND_SEE_RUNS = Need("runs.change_run", TokenScope.RUN, ("runs.view_run",))
 SEE_TRAIL = Need("runs.view_trailentry", TokenScope.READ)
 SEE_FLOWS = Need("flows.view_flow", TokenScope.READ)
-ADD_FLOWS = Need("flows.add_flow", TokenScope.EDIT)
-CHANGE_FLOWS = Need("flows.change_flow", TokenScope.EDIT)
+ADD_FLOWS = Need("flows.add_flow", TokenScope.EDIT, ("flows.view_flow",))
+CHANGE_FLOWS = Need("flows.change_flow", TokenScope.EDIT, ("flows.view_flow",))
+DELETE_FLOWS = Need("flows.delete_flow", TokenScope.EDIT, ("flows.delete_flowversion", "flows.view_flow"))
+"""Its versions go along."""
+DELETE_VERSIONS = Need("flows.delete_flowversion", TokenScope.EDIT, ("flows.view_flow",))
 
 
 class HasNeed(BasePermission):

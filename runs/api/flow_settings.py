@@ -8,18 +8,27 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.db import transaction
 from django.http import Http404
 from django.urls import URLPattern, path
+from django.utils.crypto import salted_hmac
+from django.utils.http import quote_etag
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
+from flows.engine.json_value import dump_json
 from flows.forms import OPERATIONAL_FIELDS, FlowForm
 from flows.models import Flow
 from flows.publishing import raise_revision
 from flows.webhook_address import hide_path
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
+from runs.api.flow_changes import Condition
 from runs.api.flow_reading import find_user
-from runs.api.flow_settings_schema import ChangedSettingsSerializer, FlowSettingsSerializer
+from runs.api.flow_settings_schema import (
+    SETTINGS_ETAG,
+    SETTINGS_IF_MATCH,
+    ChangedSettingsSerializer,
+    FlowSettingsSerializer,
+)
 from runs.api.flows_schema import NAME, TAGS
 from runs.api.problems import InvalidBody
 from runs.api.reading import read_body
@@ -28,6 +37,8 @@ from runs.api.schema_parts import problem_responses
 from runs.api.view import ApiView
 from runs.documents.attempt_document import write_amount
 from runs.retention.policy import read_policy
+
+_CHANGED = "The settings have changed since you read them. Read them again."
 
 
 class _SettingsForm(FlowForm):
@@ -52,7 +63,7 @@ class FlowSettingsView(ApiView):
         summary="Read how a flow is run here",
         description="Its webhook, the runs that may be in flight, budgets of all runs together, and how long runs are "
         "kept. None of that is in the definition, and no flow file holds it.",
-        parameters=[NAME],
+        parameters=[NAME, SETTINGS_ETAG],
         responses={200: OpenApiResponse(FlowSettingsSerializer, "The settings."), **problem_responses(404)},
     )
     def get(self, request: Request, name: str) -> Response:
@@ -60,7 +71,7 @@ class FlowSettingsView(ApiView):
         flow = Flow.objects.filter(name=name).first()
         if flow is None:
             raise Http404
-        return Response(_describe(flow, request))
+        return _answer(flow, request)
 
     @extend_schema(
         operation_id="changeFlowSettings",
@@ -68,7 +79,7 @@ class FlowSettingsView(ApiView):
         summary="Change how a flow is run here",
         description="What the body names is set, null takes it away, and all else stays. It holds at once, also for "
         "runs that are queued, and makes no version.",
-        parameters=[NAME],
+        parameters=[NAME, SETTINGS_IF_MATCH, SETTINGS_ETAG],
         request=ChangedSettingsSerializer,
         examples=[
             OpenApiExample(
@@ -77,20 +88,22 @@ class FlowSettingsView(ApiView):
                 request_only=True,
             )
         ],
-        responses={200: OpenApiResponse(FlowSettingsSerializer, "The settings now."), **problem_responses(404)},
+        responses={200: OpenApiResponse(FlowSettingsSerializer, "The settings now."), **problem_responses(404, 412)},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Set what the body names."""
+        condition = Condition(request.headers.get("If-Match"))
         values = read_body(ChangedSettingsSerializer, request)
         with transaction.atomic():
             # Whoever saves the flow meanwhile waits.
             flow = Flow.objects.select_for_update().filter(name=name).first()
             if flow is None:
                 raise Http404
+            condition.require_tag(_make_tag(flow), kind="settings-changed", sentence=_CHANGED)
             _change(flow, values, find_user(request).pk)
             # As it will be read: an amount has as many places as its column.
             flow.refresh_from_db()
-        return Response(_describe(flow, request))
+        return _answer(flow, request)
 
 
 def _change(flow: Flow, values: dict[str, Any], user_id: int) -> None:
@@ -121,6 +134,17 @@ def _tell(name: str, value: Any) -> str:
         return "none"
     # Others read the log than may know where a webhook leads.
     return hide_path(value) if name == "webhook_url" else str(value)
+
+
+def _answer(flow: Flow, request: Request) -> Response:
+    return Response(_describe(flow, request), headers={"ETag": _make_tag(flow)})
+
+
+def _make_tag(flow: Flow) -> str:
+    """The ETag of the settings. It has a secret in it: not everybody who may read it may know where a webhook leads."""
+    values = {name: getattr(flow, name) for name in OPERATIONAL_FIELDS}
+    said = dump_json({**values, "flow": flow.pk, "total_cost_budget": write_amount(flow.total_cost_budget)})
+    return quote_etag(salted_hmac("runs.api.flow_settings", said, algorithm="sha256").hexdigest())
 
 
 def _describe(flow: Flow, request: Request) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
 from flows.engine.spec import MAX_TOKEN_BUDGET
@@ -16,11 +17,29 @@ from runs.api.runs_schema import COST
 MOST_RUNS = 2**31 - 1
 """Runs in flight that a number can say."""
 
+SETTINGS_IF_MATCH = OpenApiParameter(
+    "If-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="The `ETag` of the settings as they were read: if somebody has changed them meanwhile, they are left "
+    "alone (412).",
+)
+SETTINGS_ETAG = OpenApiParameter(
+    "ETag",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    response=[200],
+    description="The same for the same settings, in double quotes: send it back as `If-Match`. What changes in the "
+    "definition of the flow does not change it.",
+)
+
 _RUNS = "Most runs at work at one time; others wait in the queue. null: no limit."
 _TOKENS = "Once all runs of the flow have used so many tokens, no more calls are made until the next period."
 _COST = "The same for what all runs of the flow cost, in USD."
 _PERIOD = "How long the two budgets last; days and months are those of UTC."
-_WEBHOOK = "Gets a signed POST whenever a run of the flow ends. null: nobody is told."
+_WEBHOOK = (
+    "Gets a POST whenever a run of the flow ends, signed with what `getFlowWebhookSecret` gives. null: nobody is told."
+)
 _DAYS = "Days from the end of a run until it is deleted. 0: never. null: as this installation keeps runs."
 _OUTPUT_DAYS = (
     "Days from the end of a run until what it read and wrote goes; its figures stay. At most `keep_days`. "

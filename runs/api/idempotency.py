@@ -3,21 +3,27 @@
 What a request makes and the answer to it are stored in one transaction: whoever asks again, because the answer never
 came, gets that answer, and nothing is made twice. Requests with the same key take turns: the second one waits in the
 database until the first has ended, and finds its answer, or, if that made nothing, does what is asked for.
+
+The answer is written once, at the end, and only one answer fits under a key. Whoever made something in vain, since
+another one came first after all, takes it back and gives the other's answer.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial, wraps
+from hashlib import blake2b
 from http import HTTPStatus
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from django.conf import settings
-from django.db import OperationalError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,10 +32,13 @@ from runs.api.problems import ApiProblem, Conflict
 from runs.api.view import ApiView
 from runs.models import IdempotentRequest
 from runs.models.run import in_future
+from runs.prepared_select import PreparedSelect
 
 KEPT_FOR = timedelta(hours=24)
-BATCH = 20
-"""Old answers that a new request deletes at most."""
+FORGET_EVERY = 10
+"""New answers of one process after which old ones are deleted."""
+BATCH = 200
+"""Old answers that are deleted at a time."""
 LONGEST_KEY = 255
 """Characters."""
 PATIENCE = "5s"
@@ -37,6 +46,7 @@ PATIENCE = "5s"
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _TRIES = 3
+_turns = itertools.count()
 
 Make = Callable[[], HttpResponseBase]
 
@@ -73,7 +83,24 @@ def answer_once(request: Request, prepare: Callable[[], Make]) -> HttpResponseBa
         return prepare()()
     note = _Note(request, key)
     stored = note.find()
-    return note.answer(prepare()) if stored is None else _replay(stored)
+    return note.answer(prepare) if stored is None else _replay(stored)
+
+
+class _Answer(NamedTuple):
+    """What was answered to a request, as it is stored."""
+
+    id: int
+    fingerprint: str
+    status: int
+    headers: dict[str, str]
+    body: str
+    created_at: datetime
+
+
+_STORED = PreparedSelect(
+    lambda who: IdempotentRequest.objects.filter(user=who[0], key=who[1]).order_by().values_list(*_Answer._fields),
+    kinds=(int, str),
+)
 
 
 class _NothingMadeError(Exception):
@@ -81,6 +108,10 @@ class _NothingMadeError(Exception):
 
     def __init__(self, response: HttpResponseBase) -> None:
         self.response = response
+
+
+class _CameSecondError(Exception):
+    """Another request with the key has been answered: whatever was written goes."""
 
 
 class _Note:
@@ -91,68 +122,69 @@ class _Note:
         self._user: Any = request.user
         self._key = key
         self._said = _read_request(request)
+        self._outdated: int | None = None
+        """The number of an answer that is too old, which is in the way of a new one."""
 
-    @property
-    def _rows(self) -> Any:
-        return IdempotentRequest.objects.filter(user=self._user, key=self._key)
-
-    def find(self) -> IdempotentRequest | None:
+    def find(self) -> _Answer | None:
         """The answer that the request got before. Raises ``Conflict`` if another one has its key."""
-        row: IdempotentRequest | None = self._rows.filter(created_at__gte=in_future(-KEPT_FOR)).first()
-        if row is not None and row.fingerprint not in _take_fingerprints(self._said):
+        answer = next((_Answer(*row) for row in _STORED.fetch([self._user.pk, self._key])), None)
+        self._outdated = None
+        if answer is not None and answer.created_at < timezone.now() - KEPT_FOR:
+            self._outdated = answer.id
+            return None
+        if answer is not None and answer.fingerprint not in _take_fingerprints(self._said):
             raise Conflict(
                 "idempotency-key-reused",
                 f"The Idempotency-Key “{self._key[:40]}” was sent with another request in the last 24 hours; "
                 "take a new key for each thing to be made.",
             )
-        return row
+        return answer
 
-    def answer(self, make: Make) -> HttpResponseBase:
-        """What ``make`` answers; or what somebody else was answered who came first after all."""
-        try:
-            with transaction.atomic():
-                claim = self._claim()
-                if claim.status is not None:
-                    return _replay(claim)
-                response = self._render(make())
-                if response.status_code >= HTTPStatus.BAD_REQUEST:
-                    raise _NothingMadeError(response)
-                self._rows.update(
-                    status=response.status_code,
-                    headers=dict(response.items()),
-                    body=response.content.decode(),
-                )
-                return response
-        except _NothingMadeError as nothing:
-            return nothing.response
-
-    def _claim(self) -> IdempotentRequest:
-        """The row of this key, which is locked: others see it only with its answer, so without one it is our own."""
-        _forget_old()
+    def answer(self, prepare: Callable[[], Make]) -> HttpResponseBase:
+        """What is made answers; or what somebody else was answered who came first after all."""
         for _ in range(_TRIES):
-            self._insert()
-            claim = self.find()
-            if claim is not None:
-                return claim
-            # It is old, and more than a batch were to be deleted before it.
-            self._rows.filter(created_at__lt=in_future(-KEPT_FOR)).delete()
+            try:
+                return self._make(prepare())
+            except _NothingMadeError as nothing:
+                return nothing.response
+            except _CameSecondError:
+                pass
+            except Exception:
+                # What the first one made may be what is in the way, such as a flow of that name.
+                if (answer := self.find()) is None:
+                    raise
+                return _replay(answer)
+            if (answer := self.find()) is not None:
+                return _replay(answer)
         raise _in_use()
 
-    def _insert(self) -> None:
-        fingerprint = next(_take_fingerprints(self._said))
-        row = IdempotentRequest(user=self._user, key=self._key, fingerprint=fingerprint)
-        if connection.vendor != "postgresql":
-            IdempotentRequest.objects.bulk_create([row], ignore_conflicts=True)
-            return
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
-            try:
-                IdempotentRequest.objects.bulk_create([row], ignore_conflicts=True)
-            except OperationalError as error:
-                if getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
-                    raise _in_use() from error
-                raise
-            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+    def _make(self, make: Make) -> HttpResponseBase:
+        with transaction.atomic():
+            if _had_to_wait(f"{self._user.pk} {self._key}") and self.find() is not None:
+                raise _CameSecondError
+            response = self._render(make())
+            if response.status_code >= HTTPStatus.BAD_REQUEST:
+                raise _NothingMadeError(response)
+            if self._outdated is not None:
+                IdempotentRequest.objects.filter(pk=self._outdated).delete()
+            self._store(response)
+            if next(_turns) % FORGET_EVERY == 0:
+                _forget_old()
+            return response
+
+    def _store(self, response: HttpResponse) -> None:
+        answer = IdempotentRequest(
+            user=self._user,
+            key=self._key,
+            fingerprint=next(_take_fingerprints(self._said)),
+            status=response.status_code,
+            headers=dict(response.items()),
+            body=response.content.decode(),
+        )
+        try:
+            answer.save(force_insert=True)
+        except IntegrityError as error:
+            raise _CameSecondError from error
 
     def _render(self, response: HttpResponseBase) -> HttpResponse:
         """The answer as it is sent, so that the same bytes are sent again."""
@@ -167,9 +199,32 @@ class _Note:
         return response
 
 
-def _replay(row: IdempotentRequest) -> HttpResponse:
-    headers = {**row.headers, "Idempotency-Replayed": "true"}
-    return HttpResponse(row.body, status=row.status, headers=headers)
+def _replay(answer: _Answer) -> HttpResponse:
+    headers = {**answer.headers, "Idempotency-Replayed": "true"}
+    return HttpResponse(answer.body, status=answer.status, headers=headers)
+
+
+def _had_to_wait(name: str) -> bool:
+    """Let requests of that name take turns until the transaction ends; tells whether this one had to wait for another.
+
+    SQLite lets all that write take turns anyhow. Raises ``ApiProblem`` after ``PATIENCE``.
+    """
+    if connection.vendor != "postgresql":
+        return False
+    number = int.from_bytes(blake2b(f"idempotency {name}".encode(), digest_size=8).digest(), "big", signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
+        if cursor.fetchone()[0]:
+            return False
+        try:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
+                raise _in_use() from error
+            raise
+    return True
 
 
 def _forget_old() -> None:

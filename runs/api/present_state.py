@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runs.models import Run
-from runs.queue_figures import QueueFigures, read_queue_figures
+from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
 
 MOST_RUNNING = 20
 MOST_COUNTED = 1_000
@@ -13,8 +13,27 @@ MOST_COUNTED = 1_000
 
 
 def describe_now() -> dict[str, Any]:
-    """Runs under way, queue and workers. Takes four queries."""
+    """Runs under way, queue and workers. Takes six queries."""
     return {"running": _describe_running(), **_describe_queue(read_queue_figures())}
+
+
+def describe_workers() -> dict[str, Any]:
+    """The worker processes one by one, and the queue. Takes four queries."""
+    found = read_queue_figures()
+    return {"items": [_describe_worker(worker) for worker in found.workers], "queue": _describe_queue(found)["queue"]}
+
+
+def _describe_worker(worker: WorkerFigures) -> dict[str, Any]:
+    return {
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "status": worker.state,
+        "slots": worker.slots,
+        "in_flight": worker.in_flight,
+        "running_for": round(max(worker.running_for.total_seconds(), 0.0), 3),
+        "silent_for": round(worker.silent_for.total_seconds(), 3),
+    }
 
 
 def _describe_running() -> dict[str, Any]:

@@ -11,16 +11,17 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from runs.api.access import HasNeed, Need
 from runs.api.authentication import ApiTokenAuthentication
-from runs.api.browsing import BrowserNegotiation
+from runs.api.browsing import BrowserNegotiation, PageRenderer
+from runs.api.conditions import leave_out_known
 from runs.api.problems import InvalidQuery, handle_exception
 from runs.api.reading import JSONBodyParser, prepare_body
+from runs.api.rendering import DocumentRenderer
 from runs.api.throttling import READ_METHODS, ThrottledView
 
 
@@ -39,7 +40,7 @@ class ApiView(ThrottledView):
     authentication_classes = (ApiTokenAuthentication, SessionAuthentication)
     permission_classes = (HasNeed,)
     parser_classes = (JSONBodyParser,)
-    renderer_classes = (JSONRenderer,)
+    renderer_classes = (DocumentRenderer,)
     content_negotiation_class = BrowserNegotiation
     # Also for what goes wrong before the framework sets it: else that would be JSON in browsers, too.
     format_kwarg = None
@@ -57,6 +58,10 @@ class ApiView(ThrottledView):
             response = super().dispatch(request, *args, **kwargs)
             if isinstance(response, Response):
                 response.render()
+                if isinstance(response.accepted_renderer, PageRenderer):
+                    # It stands for the document that the page shows.
+                    del response["ETag"]
+        response = leave_out_known(request, response)
         # History is for those who may see it now: nothing stays in caches on the way.
         patch_cache_control(response, private=True, no_store=True)
         return response

@@ -162,6 +162,47 @@ def test_whoever_may_not_start_runs_is_shown_the_host_of_the_webhook_only(groups
     assert read(script, PATH)["webhook_url"] == shown
 
 
+class TestCondition:
+    def test_settings_that_somebody_has_changed_meanwhile_are_left_alone(self, editor: Script) -> None:
+        read_tag = editor.get(PATH)["ETag"]
+        mine = editor.ask("PATCH", PATH, {"keep_days": 30}, If_Match=read_tag)
+        late = editor.ask("PATCH", PATH, {"keep_days": 60, "webhook_url": ADDRESS}, If_Match=read_tag)
+        problem = read_problem(late)
+        assert (mine.status_code, problem["status"], problem["type"]) == (
+            200,
+            412,
+            "urn:toolflow:problem:settings-changed",
+        )
+        assert late["ETag"] == mine["ETag"] == editor.get(PATH)["ETag"] != read_tag
+        assert (Flow.objects.get().keep_days, Flow.objects.get().webhook_url) == (30, "")
+        assert editor.ask("PATCH", PATH, {"keep_days": 60}, If_Match=late["ETag"]).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("header", "status"),
+        [("*", 200), ('"a", *', 412), ('"a"', 412), ('W/"a"', 412), ("nonsense", 400), ("", 400)],
+    )
+    def test_a_header_that_holds_none_of_it_is_refused(self, editor: Script, header: str, status: int) -> None:
+        answer = editor.ask("PATCH", PATH, {"keep_days": 30}, If_Match=header)
+        assert answer.status_code == status
+        assert Flow.objects.get().keep_days == (30 if status == 200 else None)
+
+    def test_what_changes_in_the_definition_changes_no_tag(self, editor: Script) -> None:
+        before = editor.get(PATH)["ETag"]
+        document = make_flow(title="Another title").to_document()
+        assert editor.put("flows/example?make_live=true", document).status_code == 200
+        assert editor.get(PATH)["ETag"] == before
+        # Whether an amount was typed with places or not makes no difference.
+        tags = {editor.ask("PATCH", PATH, {"total_cost_budget": text})["ETag"] for text in ("12", "12.00", 12)}
+        assert len(tags) == 1 and before not in tags
+
+    def test_the_tag_does_not_give_the_webhook_away(self, viewer: Script, settings: Any) -> None:
+        """Whoever sees its host only could try out what the rest may be."""
+        Flow.objects.update(webhook_url=ADDRESS)
+        before = viewer.get(PATH)["ETag"]
+        settings.SECRET_KEY = "another-secret-key-of-the-installation"
+        assert viewer.get(PATH)["ETag"] != before
+
+
 def test_there_are_none_of_a_flow_that_there_is_not(editor: Script) -> None:
     assert editor.get("flows/nowhere/settings").status_code == 404
     assert editor.ask("PATCH", "flows/nowhere/settings", {"keep_days": 1}).status_code == 404

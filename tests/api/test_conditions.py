@@ -1,0 +1,145 @@
+"""Requests that depend on what is there: nothing is overwritten unseen, and nothing is sent twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+from django.test import Client
+
+from flows.models import Flow, FlowVersion
+from flows.portability import load_flow
+from runs.api import flow_changes, flows
+from tests.api.asking import Script, make_user, read_problem
+from tests.engine.builders import make_flow, make_step
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+TEA = "flows/tea"
+
+
+def make_document(name: str = "tea", **step: Any) -> dict[str, Any]:
+    return make_flow(make_step(**step), title="Tea").model_copy(update={"name": name}).to_document()
+
+
+def store(retries: int = 3) -> FlowVersion:
+    return load_flow(document=make_document(max_retries=retries))
+
+
+def read(answer: HttpResponse, status: int = 200) -> dict[str, Any]:
+    assert answer.status_code == status, answer.content.decode()[:500]
+    document: dict[str, Any] = answer.json()  # type: ignore[attr-defined]  # answers to test clients have it
+    return document
+
+
+class TestAnswersOfChanges:
+    @pytest.mark.parametrize(
+        ("method", "path", "function"), [("PUT", TEA, "store_flow"), ("POST", "flows", "create_flow")]
+    )
+    def test_what_somebody_saves_a_moment_later_is_not_told_as_one_s_own(
+        self, editor: Script, monkeypatch: pytest.MonkeyPatch, method: str, path: str, function: str
+    ) -> None:
+        real = getattr(flow_changes, function)
+
+        def store_and_be_overtaken(**values: Any) -> flow_changes.Stored:
+            stored: flow_changes.Stored = real(**values)
+            store(retries=9)
+            return stored
+
+        monkeypatch.setattr(flows, function, store_and_be_overtaken)
+        mine = editor.ask(method, path, make_document(max_retries=1))
+        monkeypatch.undo()
+        document = read(mine, 201)
+        assert document["made_version"] == document["latest_version"] == document["latest"]["number"] == 1
+        assert document["latest"]["document"]["steps"][0]["max_retries"] == 1
+        # So that one who goes on from there is told of it.
+        assert editor.put(TEA, make_document(max_retries=2), If_Match=mine["ETag"]).status_code == 412
+        assert Flow.objects.get().versions.count() == 2
+
+    def test_the_tag_of_a_change_is_that_of_reading_afterwards(self, editor: Script) -> None:
+        made = editor.post("flows", make_document())
+        assert made["ETag"] == editor.get(TEA)["ETag"]
+        changed = editor.put(TEA, make_document(max_retries=1), If_Match=made["ETag"])
+        assert changed["ETag"] == editor.get(TEA)["ETag"] != made["ETag"]
+
+
+class TestOnlyIfThereIsNone:
+    def test_a_flow_is_created_but_none_that_is_there_is_changed(self, editor: Script) -> None:
+        assert read(editor.put(TEA, make_document(), If_None_Match="*"), 201)["made_version"] == 1
+        answer = editor.put(TEA, make_document(max_retries=1), If_None_Match="*")
+        problem = read_problem(answer)
+        assert (problem["status"], problem["type"]) == (412, "urn:toolflow:problem:flow-exists")
+        assert problem["detail"].startswith("There is a flow “tea” already")
+        assert answer["ETag"] == editor.get(TEA)["ETag"]
+        assert FlowVersion.objects.count() == 1
+
+    def test_a_draft_is_there_too(self, editor: Script) -> None:
+        Flow.objects.create(name="tea", title="Tea")
+        answer = editor.put(TEA, make_document(), If_None_Match="*")
+        assert (read_problem(answer)["status"], "ETag" in answer) == (412, False)
+
+    def test_what_is_no_tag_is_a_mistake(self, editor: Script) -> None:
+        assert "“If-None-Match” holds" in read_problem(editor.put(TEA, make_document(), If_None_Match="new"))["detail"]
+        assert not Flow.objects.exists()
+
+
+class TestOnlyIfItIsAsItWasRead:
+    @pytest.mark.parametrize("action", ["versions/1/make-live", "archive", "take-out"])
+    def test_what_somebody_else_did_meanwhile_is_left_alone(self, editor: Script, action: str) -> None:
+        store()
+        store(retries=1)
+        known = editor.get(TEA)["ETag"]
+        assert editor.post(f"{TEA}/versions/2/make-live", If_Match=known).status_code == 200
+        problem = read_problem(editor.post(f"{TEA}/{action}", If_Match=known))
+        assert (problem["status"], problem["type"]) == (412, "urn:toolflow:problem:flow-changed")
+        flow = Flow.objects.get()
+        assert (flow.live_version and flow.live_version.number, flow.is_archived) == (2, False)
+        assert editor.post(f"{TEA}/{action}", If_Match=editor.get(TEA)["ETag"]).status_code == 200
+
+    def test_the_digest_of_the_latest_version_will_do(self, editor: Script) -> None:
+        digest = store().digest
+        assert editor.put(TEA, make_document(max_retries=1), If_Match=f'"{digest}"').status_code == 200
+        assert editor.put(TEA, make_document(max_retries=2), If_Match=f'"{digest}"').status_code == 412
+
+
+class TestNotSentTwice:
+    @pytest.mark.parametrize("address", [TEA, f"{TEA}/versions/1", f"{TEA}/versions/1?format=yaml", f"{TEA}/settings"])
+    def test_who_has_it_already_is_told_so(self, viewer: Script, address: str) -> None:
+        store()
+        tag = viewer.get(address)["ETag"]
+        for known in (tag, f'"other", {tag}', f"W/{tag}", "*"):
+            for method in ("GET", "HEAD"):
+                answer = viewer.ask(method, address, If_None_Match=known)
+                assert (answer.status_code, answer.content, answer["ETag"]) == (304, b"", tag), known
+                assert answer["Cache-Control"] == "private, no-store" and "RateLimit" in answer
+        for unknown in ('"other"', "no-tag", ""):
+            assert viewer.get(address, If_None_Match=unknown).status_code == 200
+
+    def test_every_answer_has_a_tag_of_its_own(self, editor: Script) -> None:
+        store()
+        version = f"{TEA}/versions/1"
+        answers = {
+            "flow": editor.get(TEA),
+            "JSON": editor.get(version),
+            "YAML": editor.get(version, Accept="application/yaml"),
+        }
+        store(retries=1)
+        answers["flow with a second version"] = editor.get(TEA)
+        assert editor.get(version)["ETag"] == answers["JSON"]["ETag"]
+        editor.post(f"{TEA}/versions/2/make-live")
+        answers["flow with another live version"] = editor.get(TEA)
+        answers["JSON, no longer live"] = editor.get(version)
+        assert editor.get(version, Accept="application/yaml")["ETag"] == answers["YAML"]["ETag"]
+        assert len({answer["ETag"] for answer in answers.values()}) == len(answers)
+        assert len({answer.content for answer in answers.values()}) == len(answers)
+
+    def test_a_page_for_people_is_sent_as_it_is(self, editor: Script) -> None:
+        store()
+        tag = editor.get(TEA)["ETag"]
+        client = Client()
+        client.force_login(User.objects.get(pk=make_user("editor", "Editor").pk))
+        page = client.get(f"/api/v1/{TEA}", headers={"Accept": "text/html", "If-None-Match": tag})
+        assert (page.status_code, "ETag" in page) == (200, False)
+        assert tag.strip('"') in page.content.decode()
