@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.core.validators import DecimalValidator
+from django.db import connection, models
 from django.utils.dateparse import parse_datetime, parse_duration
 from django.utils.duration import duration_iso_string
 
@@ -20,39 +22,61 @@ class Columns:
     """The columns of a model that are kept in files."""
 
     def __init__(self, model: type[models.Model], *, without: Collection[str] = ()) -> None:
-        self._model = model
-        self._fields: dict[str, models.Field[Any, Any]] = {
-            field.name: field
+        self._columns = {
+            field.name: _Column(field)
             for field in model._meta.concrete_fields
             if not field.is_relation and not field.primary_key and field.name not in without
         }
 
     def write(self, row: models.Model) -> dict[str, Any]:
         """The values of a row as JSON types."""
-        return {name: _write(getattr(row, name)) for name in self._fields}
+        return {name: _write(getattr(row, name)) for name in self._columns}
 
     def read(self, values: Any) -> dict[str, Any]:
         """The values for a row. What is missing is left to the model. Raises ``ValueError`` with a sentence."""
         if not isinstance(values, Mapping):
             raise ValueError("an object was expected")
-        if unknown := values.keys() - self._fields.keys():
+        if unknown := values.keys() - self._columns.keys():
             raise ValueError(f"“{min(unknown)[:60]}” is not known to this version of ToolFlow")
-        return {name: self._read(self._fields[name], value) for name, value in values.items()}
+        return {name: self._columns[name].read(value) for name, value in values.items()}
 
-    def _read(self, field: models.Field[Any, Any], value: Any) -> Any:
+
+class _Column:
+    """One of them. What a form asks of new values is not asked again of stored ones: only that the column holds it."""
+
+    def __init__(self, field: models.Field[Any, Any]) -> None:
+        self._field = field
+        self._read: Callable[[Any], Any] = next(read for kind, read in _READERS.items() if isinstance(field, kind))
+        self._choices = {choice for choice, _ in field.flatchoices} | ({""} if field.blank else set())
+        self._most = field.max_length if isinstance(field, models.CharField) else None
+
+    def read(self, value: Any) -> Any:
+        """The value of a row. Raises ``ValueError`` with a sentence."""
         if value is None:
-            if field.null:
+            if self._field.null:
                 return None
-            raise ValueError(f"“{field.name}” is missing")
+            raise ValueError(f"“{self._field.name}” is missing")
         try:
-            read = _READERS[next(kind for kind in _READERS if isinstance(field, kind))](value)
-            if not isinstance(field, models.JSONField | PackedJSONField) and not (field.blank and read == ""):
-                field.run_validators(read)
-                if field.choices and read not in {choice for choice, _ in field.flatchoices}:
-                    raise ValueError
+            read = self._read(value)
+            self._check(read)
         except (ValueError, ArithmeticError, ValidationError):
-            raise ValueError(f"“{field.name}” has a value that can’t be: {str(value)[:60]!r}") from None
+            raise ValueError(f"“{self._field.name}” has a value that can’t be: {str(value)[:60]!r}") from None
         return read
+
+    def _check(self, value: Any) -> None:
+        if self._most is not None and len(value) > self._most:
+            raise ValueError
+        if self._range is not None and not self._range[0] <= value <= self._range[1]:
+            raise ValueError
+        if isinstance(self._field, models.DecimalField):
+            DecimalValidator(self._field.max_digits, self._field.decimal_places)(value)
+        if self._field.choices and value not in self._choices:
+            raise ValueError
+
+    @cached_property
+    def _range(self) -> tuple[int, int] | None:
+        is_integer = isinstance(self._field, models.IntegerField)
+        return connection.ops.integer_field_range(self._field.get_internal_type()) if is_integer else None
 
 
 def _write(value: Any) -> Any:

@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -32,6 +32,8 @@ class Contents:
     attempts: int = 0
     highest: int = 0
     """The highest number of a run."""
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    """The versions of flows, without what they define."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ def check_archive(path: Path, *, look: Callable[[Record], None] = lambda _record
     contents = Contents()
     for record in read_records(path):
         look(record)
-        if record.kind == "run":
+        if record.kind == "flow_version":
+            contents.versions.append({name: value for name, value in record.value.items() if name != "spec"})
+        else:
             contents.runs += 1
             contents.attempts += _count_attempts(record)
             contents.highest = max(contents.highest, record.value["id"])

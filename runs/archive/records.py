@@ -15,7 +15,7 @@ RUN = Columns(
     Run,
     without=(
         "owner", "epoch", "lease_until", "suspect_since", "record_number", "available_at", "deadline_at", "next_model",
-        "waiting_for", "waiting_since", "cancel_requested", "is_tallied",
+        "waiting_for", "waiting_since", "is_tallied",
     ),
 )  # fmt: skip
 STEP = Columns(Step)
@@ -25,7 +25,10 @@ USAGE = Columns(TokenUsage)
 
 
 def build_version_record(version: FlowVersion) -> dict[str, Any]:
-    """A version with all that it takes to make it anew. Its flow must be loaded."""
+    """A version with all that it takes to make it anew. Its flow must be loaded.
+
+    ``flow`` and ``title`` are those of now; the definition has the name that the flow had when it was published.
+    """
     return {
         "flow": version.flow.name,
         "title": version.flow.title,
@@ -38,20 +41,16 @@ def build_version_record(version: FlowVersion) -> dict[str, Any]:
 
 
 def read_run_records(run_ids: Collection[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The version and the record of each of the runs that have ended. Four queries."""
+    """The version and the record of each of the runs that have ended, which lacks flow and number of the version."""
     attempts: dict[int, list[Attempt]] = {}
     for attempt in list_attempts().filter(step__run__in=run_ids).order_by("step__run_id", "step__index", "number"):
         attempts.setdefault(attempt.step.run_id, []).append(attempt)
     rows = Run.objects.ended().filter(pk__in=run_ids).select_related("started_by").order_by("pk")
-    numbers = dict(FlowVersion.objects.filter(runs__in=run_ids).distinct().values_list("pk", "number"))
-    names = dict(FlowVersion.objects.filter(pk__in=numbers).values_list("pk", "flow__name"))
     for run in rows:
         yield (
             run.version_id,
             {
                 "id": run.pk,
-                "flow": names[run.version_id],
-                "version": numbers[run.version_id],
                 "started_by": run.started_by.get_username() if run.started_by else None,
                 **RUN.write(run),
                 "steps": _build_steps(attempts.pop(run.pk, [])),

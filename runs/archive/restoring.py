@@ -12,21 +12,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
-from django.contrib.auth import get_user_model
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
 from django.db.models import F, Q
 
-from flows.engine.spec import FlowSpec
-from flows.models import Flow, FlowVersion
+from runs.archive.building import Builder, Group, Misfits, RunRows
 from runs.archive.reading import BadArchiveError, Contents, Record, check_archive, read_records
-from runs.archive.records import ATTEMPT, ISSUE, RUN, STEP, USAGE, split
+from runs.archive.versions import Versions
 from runs.facets import Facet, add_facets, list_facets
 from runs.models import Attempt, DailyRuns, FacetKind, Issue, PurgedDay, Run, Step, TokenUsage
-from runs.models.run import ENDED
 from runs.models.run_levels import store_levels
-from runs.retention.removal import delete_runs, find_day
+from runs.retention.removal import delete_runs
 from runs.search import index_runs
 from runs.statistics import count_runs
 from runs.statistics.ended_runs import read_ended_runs
@@ -36,9 +32,6 @@ MOST_ATTEMPTS = 200
 """Attempts that are stored in one transaction, unless one run has more."""
 PATIENCE = 60.0
 """Seconds to wait for the turn to add to statistics."""
-
-Group = tuple[int, int, date, bool]
-"""Flow, version, day and whether simulated: what runs are counted by."""
 
 
 @dataclass(slots=True)
@@ -53,23 +46,16 @@ class Restored:
     """Runs that were there already."""
     taken: list[int] = field(default_factory=list)
     """Numbers that other runs have here; these of the file were left out."""
+    misfits: Misfits = field(default_factory=Misfits)
+    """Runs that can't be stored; they were left out, too."""
 
-
-@dataclass(slots=True)
-class _RunRows:
-    """A run of the file as rows that are not stored yet."""
-
-    line: int
-    run: Run
-    steps: list[Step] = field(default_factory=list)
-    attempts: list[Attempt] = field(default_factory=list)
-    issues: list[Issue] = field(default_factory=list)
-    usages: list[TokenUsage] = field(default_factory=list)
-
-    @property
-    def group(self) -> Group:
-        assert self.run.ended_at is not None
-        return self.run.flow_id, self.run.version_id, find_day(self.run.ended_at), self.run.is_simulated
+    def add(self, other: Restored) -> None:
+        """Add what became of further runs, all of which could be stored."""
+        self.runs += other.runs
+        self.attempts += other.attempts
+        self.counted += other.counted
+        self.present += other.present
+        self.taken += other.taken
 
 
 def restore_archive(
@@ -77,15 +63,18 @@ def restore_archive(
 ) -> Restored:
     """Put the runs of a file back. ``report`` is told after each portion.
 
-    The whole file is checked first, unless the caller has done so and gives its ``contents``. Raises
-    ``BadArchiveError`` with a sentence that says which line is wrong.
+    The whole file is checked first, unless the caller has done so and gives its ``contents``. A run that can't be
+    stored keeps no other from it. Raises ``BadArchiveError`` with a sentence that says which line is wrong if the file
+    is not whole.
     """
     contents = contents or check_archive(path)
     restored = Restored()
-    versions: dict[tuple[str, int], FlowVersion] = {}
+    versions = Versions(makes=True)
+    for version in contents.versions:
+        versions.expect(version)
     _leave_numbers(contents)
-    for portion in _collect(read_records(path), versions):
-        _restore(portion, restored)
+    for portion in _collect(read_records(path), versions, restored):
+        _restore(portion, versions, restored)
         report(restored)
     return restored
 
@@ -106,19 +95,19 @@ def _leave_numbers(contents: Contents) -> None:
             cursor.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('runs_run', %s)", [contents.highest])
 
 
-def _collect(records: Iterable[Record], versions: dict[tuple[str, int], FlowVersion]) -> Iterator[list[_RunRows]]:
+def _collect(records: Iterable[Record], versions: Versions, restored: Restored) -> Iterator[list[RunRows]]:
     """The runs of the file, in portions of few attempts; versions of flows are made as they come."""
-    users: dict[str, Any] = {}
-    portion: list[_RunRows] = []
+    builder = Builder(versions)
+    portion: list[RunRows] = []
     for record in records:
+        if record.kind == "flow_version":
+            versions.take(record.value)
+            continue
         try:
-            if record.kind == "flow_version":
-                version = _find_version(record.value)
-                versions[version.flow.name, version.number] = version
-                continue
-            rows = _build_rows(record, versions, users)
+            rows = builder.build(record)
         except ValueError as error:
-            raise BadArchiveError(f"Line {record.line}: {error}.") from error
+            restored.misfits.add(record, str(error))
+            continue
         if portion and sum(len(one.attempts) for one in portion) + len(rows.attempts) > MOST_ATTEMPTS:
             yield portion
             portion = []
@@ -127,98 +116,35 @@ def _collect(records: Iterable[Record], versions: dict[tuple[str, int], FlowVers
         yield portion
 
 
-def _find_version(record: dict[str, Any]) -> FlowVersion:
-    """The version as it is here, made if need be; it does not go live."""
+def _restore(portion: Sequence[RunRows], versions: Versions, restored: Restored) -> None:
+    """Store the portion in one transaction, or each run in its own if the database refuses some of them."""
     try:
-        spec = FlowSpec.from_document(record["spec"])
-        name, number, digest = str(record["flow"]), int(record["number"]), str(record["digest"])
-        made_at = datetime.fromisoformat(str(record["created_at"]))
-    except Exception as error:  # whatever a hostile file makes of it  # noqa: BLE001
-        raise ValueError(
-            f"the version of the flow can’t be read ({str(error)[:200] or type(error).__name__})"
-        ) from None
-    if spec.digest != digest or spec.name != name or number < 1 or made_at.tzinfo is None:
-        raise ValueError("the version of the flow was changed since it was written")
-    with transaction.atomic():
-        flow, _ = Flow.objects.get_or_create(name=name, defaults={"title": str(record.get("title") or name)[:200]})
-        version = FlowVersion.objects.select_related("flow").filter(flow=flow, number=number).first()
-        if version is None:
-            note = str(record.get("note") or "")[:500]
-            version = FlowVersion.objects.create(
-                flow=flow, number=number, spec=spec.to_document(), digest=digest, note=note, created_at=made_at
-            )
-        elif version.digest != digest:
-            raise ValueError(f"version {number} of the flow “{name}” is another one here")
-    return version
-
-
-def _build_rows(record: Record, versions: dict[tuple[str, int], FlowVersion], users: dict[str, Any]) -> _RunRows:
-    columns, (run_id, flow, number, user, steps) = split(record.value, "id", "flow", "version", "started_by", "steps")
-    version = versions.get((flow, number)) if isinstance(flow, str) and isinstance(number, int) else None
-    if version is None:
-        raise ValueError(f"run {run_id} is of a version that the file does not hold")
-    values = RUN.read(columns)
-    if values.get("status") not in ENDED or values.get("ended_at") is None or values.get("created_at") is None:
-        raise ValueError(f"run {run_id} has not ended")
-    run = Run(
-        pk=run_id,
-        flow=version.flow,
-        version=version,
-        started_by_id=_find_user(user, users),
-        available_at=values["created_at"],
-        is_tallied=True,
-        **values,
-    )
-    rows = _RunRows(record.line, run)
-    for step in steps:
-        _add_step(rows, step)
-    return rows
-
-
-def _add_step(rows: _RunRows, record: dict[str, Any]) -> None:
-    columns, (attempts,) = split(record, "attempts")
-    step = Step(run=rows.run, **STEP.read(columns))
-    if any(other.index == step.index for other in rows.steps):
-        raise ValueError(f"step {step.index} of run {rows.run.pk} stands there twice")
-    rows.steps.append(step)
-    numbers = set()
-    for values in attempts:
-        columns, (issues, usage) = split(values, "issues", "usage")
-        attempt = Attempt(step=step, **ATTEMPT.read(columns))
-        if not attempt.outcome or attempt.number in numbers:
-            raise ValueError(f"attempt {attempt.number} of step {step.index} of run {rows.run.pk} can’t be")
-        numbers.add(attempt.number)
-        rows.attempts.append(attempt)
-        if not isinstance(issues, list):
-            raise ValueError("the issues of an attempt are no list")
-        rows.issues += [Issue(attempt=attempt, **ISSUE.read(issue)) for issue in issues]
-        if usage is not None:
-            rows.usages.append(TokenUsage(attempt=attempt, **USAGE.read(usage)))
-
-
-def _find_user(name: Any, users: dict[str, Any]) -> Any:
-    """The account of that name here; None where there is none."""
-    if not isinstance(name, str):
-        return None
-    if name not in users:
-        model = get_user_model()
-        users[name] = model._default_manager.filter(**{model.USERNAME_FIELD: name}).values_list("pk", flat=True).first()
-    return users[name]
-
-
-def _restore(portion: Sequence[_RunRows], restored: Restored) -> None:
-    until = monotonic() + PATIENCE
-    lines = f"Lines {portion[0].line} to {portion[-1].line}" if len(portion) > 1 else f"Line {portion[0].line}"
-    while True:
-        try:
-            with transaction.atomic():
-                # One at a time adds to statistics; none does while they are rebuilt.
-                if take_turn():
-                    _store([rows for rows in portion if _is_free(rows.run, restored)], restored)
-                    return
-        except (DatabaseError, ValueError) as error:
+        restored.add(_store_in_turn(portion))
+    except (DataError, IntegrityError, ValueError, OverflowError) as error:
+        if len(portion) == 1:
             reason = str(error).strip().partition("\n")[0]
-            raise BadArchiveError(f"{lines}: the database refuses what is there: {reason[:200]}.") from error
+            restored.misfits.add(portion[0].record, f"the database refuses it ({reason[:200]})")
+            return
+        builder = Builder(versions)
+        for rows in portion:
+            # Made anew: these have the numbers of rows that are not there.
+            _restore([builder.build(rows.record)], versions, restored)
+    except DatabaseError as error:
+        reason = str(error).strip().partition("\n")[0]
+        first, last = portion[0].record.line, portion[-1].record.line
+        lines = f"Lines {first} to {last}" if first != last else f"Line {first}"
+        raise BadArchiveError(f"{lines}: the database fails: {reason[:200]}.") from error
+
+
+def _store_in_turn(portion: Sequence[RunRows]) -> Restored:
+    until = monotonic() + PATIENCE
+    while True:
+        with transaction.atomic():
+            # One at a time adds to statistics; none does while they are rebuilt.
+            if take_turn():
+                restored = Restored()
+                _store([rows for rows in portion if _is_free(rows.run, restored)], restored)
+                return restored
         if monotonic() > until:
             raise BadArchiveError("Statistics are being rebuilt. Try again when that is done; nothing is lost.")
         sleep(0.05)
@@ -240,7 +166,7 @@ def _is_free(run: Run, restored: Restored) -> bool:
     return True
 
 
-def _store(portion: Sequence[_RunRows], restored: Restored) -> None:
+def _store(portion: Sequence[RunRows], restored: Restored) -> None:
     if not portion:
         return
     held = {group: _count_held(group) for group in {rows.group for rows in portion}}
@@ -297,7 +223,7 @@ def _fill_days(back: Counter[tuple[int, date]]) -> None:
         PurgedDay.objects.filter(flow_id=flow_id, day=day, runs=count).delete()
 
 
-def _add_facets(portion: Sequence[_RunRows]) -> None:
+def _add_facets(portion: Sequence[RunRows]) -> None:
     facets: list[tuple[int, Facet]] = [
         (rows.run.pk, (FacetKind.LABEL, str(label))) for rows in portion for label in rows.run.labels
     ]

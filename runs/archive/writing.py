@@ -19,6 +19,7 @@ from django.utils import timezone
 from flows import __version__
 from flows.models import FlowVersion
 from runs.archive import FORMAT, VERSION
+from runs.archive.building import Misfits, Trial
 from runs.archive.reading import check_archive
 from runs.archive.records import build_version_record, read_run_records
 from runs.models import Run
@@ -35,14 +36,25 @@ class Archive:
     runs: int = 0
     attempts: int = 0
     run_ids: array[int] = field(default_factory=lambda: array("q"))
+    """Of these runs it is known that they can be restored."""
+    misfits: Misfits = field(default_factory=Misfits)
+    """Runs that are in the file, but could not be restored as they stand there."""
+
+    def leave_out(self, misfits: Misfits) -> None:
+        """Take note of runs that could not be restored."""
+        self.misfits = misfits
+        if misfits:
+            bad = set(misfits.run_ids)
+            self.run_ids = array("q", (run_id for run_id in self.run_ids if run_id not in bad))
 
 
 def write_archive(path: Path, *, run_ids: Iterable[int], report: Callable[[int], None] = lambda _runs: None) -> Archive:
     """Write those of the runs that have ended to a new file, and read it again to see that it is whole.
 
-    The file appears when it is complete, readable by its owner only. ``report`` is told now and then how many runs are
-    written. Raises ``OSError``, ``FileExistsError`` if the file is there already, and ``BadArchiveError`` if it can't
-    be read back.
+    Of each run in the file the rows are made that a restoration would make; which of them can't be made is told by
+    ``misfits``. The file appears when it is complete, readable by its owner only. ``report`` is told now and then how
+    many runs are written. Raises ``OSError``, ``FileExistsError`` if the file is there already, and ``BadArchiveError``
+    if it can't be read back.
     """
     if path.exists():
         raise FileExistsError("it exists already")
@@ -53,9 +65,11 @@ def write_archive(path: Path, *, run_ids: Iterable[int], report: Callable[[int],
                 archive = _Writer(packed, report).write(run_ids)
             raw.flush()
             os.fsync(raw.fileno())
-            found = check_archive(whole)
+            trial = Trial()
+            found = check_archive(whole, look=trial.look)
             if (found.runs, found.attempts) != (archive.runs, archive.attempts):
                 raise OSError("it does not hold what was written")
+            archive.leave_out(trial.misfits)
             # Fails if somebody else was faster.
             path.hardlink_to(whole)
         finally:
@@ -68,7 +82,7 @@ class _Writer:
         self._packed = packed
         self._report = report
         self._digest = hashlib.sha256()
-        self._versions: set[int] = set()
+        self._versions: dict[int, tuple[str, int]] = {}
         self._archive = Archive()
 
     def write(self, run_ids: Iterable[int]) -> Archive:
@@ -78,8 +92,9 @@ class _Writer:
         )
         for chunk in _chunk(run_ids):
             for version_id, record in read_run_records(chunk):
-                self._write_version(version_id)
-                self._write_line({"run": record})
+                flow, number = self._write_version(version_id)
+                # The flow may have been renamed since its version was written.
+                self._write_line({"run": {**record, "flow": flow, "version": number}})
                 archive.run_ids.append(record["id"])
                 archive.runs += 1
                 archive.attempts += sum(len(step["attempts"]) for step in record["steps"])
@@ -89,11 +104,13 @@ class _Writer:
         )
         return archive
 
-    def _write_version(self, version_id: int) -> None:
+    def _write_version(self, version_id: int) -> tuple[str, int]:
+        """Write a version once; gives by what the file knows it."""
         if version_id not in self._versions:
-            self._versions.add(version_id)
             version = FlowVersion.objects.select_related("flow").get(pk=version_id)
             self._write_line({"flow_version": build_version_record(version)})
+            self._versions[version_id] = version.flow.name, version.number
+        return self._versions[version_id]
 
     def _write_line(self, record: dict[str, Any]) -> None:
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"

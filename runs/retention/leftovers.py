@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import models, transaction
@@ -62,6 +63,8 @@ def list_leftovers() -> list[Leftover]:
         Leftover("exports", timedelta(days=90), _find_exports),
         Leftover("expired and revoked API tokens", timedelta(days=90), _find_tokens),
         Leftover("expired sign-ins", timedelta(0), partial(_before, _find_session_model(), "expire_date")),
+        # Lock-outs last for a day at most.
+        Leftover("failures to sign in", timedelta(days=1), partial(_before, AccessAttempt, "attempt_time")),
         Leftover("finished tasks of the queue", timedelta(days=30), partial(_before, Success, "stopped")),
         Leftover("failed tasks of the queue", timedelta(days=30), partial(_before, Failure, "stopped")),
     ]

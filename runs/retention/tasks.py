@@ -16,6 +16,7 @@ from runs.retention.pacing import Pace
 from runs.retention.purging import list_tasks, purge
 from runs.retention.telling import tell_of_purge
 from runs.retention.turns import end_turn, keep_turn, take_turn
+from runs.trail.acting import TOOLFLOW, acting_as
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def purge_due(number: int | None = None) -> str:
     for leftover in list_leftovers():
         if is_over():
             break
-        with _logged(leftover.name):
+        with _logged(leftover.name), acting_as(TOOLFLOW):
             for count in clear(leftover, now=now):
                 rows += count
                 if is_over():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from runs.models import TrailEntry
+from contextlib import nullcontext
+
 from runs.retention.policy import Part
 from runs.retention.purging import Purged, Task
+from runs.trail.acting import TOOLFLOW, acting_as
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
-
-WORKER = "ToolFlow"
-"""Who takes away what policies say, where nobody asked for it."""
 
 
 def tell_of_purge(task: Task, purged: Purged, *, by_worker: bool, archive: str = "") -> None:
@@ -26,14 +25,5 @@ def tell_of_purge(task: Task, purged: Purged, *, by_worker: bool, archive: str =
         **({"only": "outputs"} if task.part is Part.OUTPUTS else {}),
         **({"archive": archive} if archive else {}),
     }
-    if not by_worker:
+    with acting_as(TOOLFLOW) if by_worker else nullcontext():
         leave_trail(action=TrailAction.DATA_DELETED, about=task.flow, details=details)
-        return
-    TrailEntry.objects.create(
-        actor_name=WORKER,
-        action=TrailAction.DATA_DELETED,
-        object_kind="flow",
-        object_id=str(task.flow.pk),
-        object_label=str(task.flow),
-        details=details,
-    )

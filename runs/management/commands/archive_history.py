@@ -23,7 +23,8 @@ PROGRESS = 10_000
 class Command(BaseCommand):
     help = (
         "Write runs that have ended, with all that belongs to them, to a file of gzipped JSON Lines, and read it again "
-        "to see that it is whole. Nothing is taken away. restore_archive puts them back. Exit status: 0 written, 1 not."
+        "to see that it is whole and that each run could be restored. Nothing is taken away. restore_archive puts them "
+        "back. Exit status: 0 written, 1 not, or not all of them could be restored."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -65,3 +66,7 @@ class Command(BaseCommand):
         self.stdout.write(
             f"{path}: {archive.runs:,} runs with {archive.attempts:,} attempts, {path.stat().st_size:,} bytes."
         )
+        if archive.misfits:
+            raise CommandError(
+                f"{len(archive.misfits):,} of these runs could not be restored as they stand there. {archive.misfits}"
+            )

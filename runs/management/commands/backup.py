@@ -51,7 +51,7 @@ class Command(BaseCommand):
         if key.exists():
             self.stdout.write(
                 f"The secret key is not in it. Keep a copy of {key} in a safe place: without it everybody signs in "
-                "anew, and webhooks are signed with another secret unless TOOLFLOW_WEBHOOK_SECRET is set."
+                "anew, and webhooks are signed with other secrets."
             )
 
     def _tell(self, path: Path, backup: Backup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from runs.retention.pacing import Pace
 from runs.retention.policy import Part, read_policy
 from runs.retention.purging import Purged, Task, list_tasks, purge
 from runs.retention.telling import tell_of_purge
+
+logger = logging.getLogger(__name__)
 
 LOOK = 2.0
 """Seconds between two lines that say how far it has come."""
@@ -55,7 +58,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self._left: list[int] = []
+        self.left: list[int] = []
         now = timezone.now()
         flow = find_flow(options["flow"])
         tasks = self._list_tasks(flow, options["before"], only_outputs=options["outputs"], now=now)
@@ -69,9 +72,9 @@ class Command(BaseCommand):
                 self._purge(task, attempts, *_archive(self, task, options["archive"], now))
         if flow is None and options["before"] is None:
             self._clear_leftovers(now, is_dry=is_dry)
-        if self._left:
-            named = ", ".join(map(str, self._left[:_MOST_NAMED])) + (", …" if len(self._left) > _MOST_NAMED else "")
-            raise CommandError(f"It failed for {len(self._left):,} runs, which are left; the log says why: {named}")
+        if self.left:
+            named = ", ".join(map(str, self.left[:_MOST_NAMED])) + (", …" if len(self.left) > _MOST_NAMED else "")
+            raise CommandError(f"It failed for {len(self.left):,} runs, which are left; the log says why: {named}")
 
     def _list_tasks(self, flow: Flow | None, before: date | None, *, only_outputs: bool, now: datetime) -> list[Task]:
         if before is None:
@@ -97,7 +100,7 @@ class Command(BaseCommand):
 
         tell = partial(tell_of_purge, task, by_worker=False, archive=archive)
         purged = purge(task, pace=Pace(), only=only, report=report, tell=tell)
-        self._left += purged.left
+        self.left += purged.left
         taken = time.monotonic() - begin
         self.stdout.write(
             f"  Done in {taken:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the longest transaction "
@@ -111,7 +114,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"{leftover.name}: {count:,} {'would go' if is_dry else 'deleted'}.")
 
 
-def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetime) -> tuple[Sequence[int] | None, str]:
+def _archive(command: Command, task: Task, folder: Path | None, now: datetime) -> tuple[Sequence[int] | None, str]:
     """Write what goes to a file; gives the runs that are in it and its name. None and “” if nobody asked for one."""
     if folder is None:
         return None, ""
@@ -125,6 +128,9 @@ def _archive(command: BaseCommand, task: Task, folder: Path | None, now: datetim
             "nothing was taken away; what is told above is done, and flows after it are as they were."
         ) from error
     command.stdout.write(f"  Written to {path}: {archive.runs:,} runs, {path.stat().st_size:,} bytes.")
+    if archive.misfits:
+        logger.warning("Runs are left that could not be restored from %s: %s", path, archive.misfits)
+        command.left += archive.misfits.run_ids
     return archive.run_ids, path.name
 
 

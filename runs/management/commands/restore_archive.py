@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from runs.archive.building import Trial
 from runs.archive.doomed import Doomed
-from runs.archive.reading import BadArchiveError, check_archive
+from runs.archive.reading import BadArchiveError, Record, check_archive
 from runs.archive.restoring import Restored, restore_archive
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -23,7 +25,8 @@ _MOST_NAMED = 20
 class Command(BaseCommand):
     help = (
         "Put the runs of a file back, with their numbers. The file is checked as a whole first. Runs that are there "
-        "stay as they are, but those that lost their outputs get them back. Interrupted, it goes on when called again. "
+        "stay as they are, but those that lost their outputs get them back; one that can’t be stored keeps no other "
+        "from it, and is named at the end. Interrupted, it goes on when called again. "
         "If a policy would take them away again at once, nothing is restored without --force. "
         "Exit status: 0 all runs of the file are there, 1 not all of them."
     )
@@ -39,14 +42,22 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
-        doomed = Doomed(now=timezone.now())
+        doomed, trial = Doomed(now=timezone.now()), Trial()
+
+        def look(record: Record) -> None:
+            doomed.look(record)
+            if options["check"]:
+                trial.look(record)
+
         try:
-            contents = check_archive(path, look=doomed.look)
+            contents = check_archive(path, look=look)
             if options["check"]:
                 self.stdout.write(f"{path} is whole: {contents.runs:,} runs with {contents.attempts:,} attempts.")
             if warning := doomed.explain():
                 self.stderr.write(warning)
             if options["check"]:
+                if trial.misfits:
+                    raise CommandError(f"{len(trial.misfits):,} of them can’t be restored here. {trial.misfits}")
                 return
             if warning and not options["force"]:
                 raise CommandError("Nothing was restored. Let their flows keep runs for longer first, or give --force.")
@@ -60,13 +71,8 @@ class Command(BaseCommand):
             f"{restored.runs - restored.counted:,} of them still and count {restored.counted:,} anew. "
             f"{restored.present:,} were there already."
         )
-        if restored.taken:
-            named = ", ".join(map(str, restored.taken[:_MOST_NAMED])) + (
-                ", …" if len(restored.taken) > _MOST_NAMED else ""
-            )
-            raise CommandError(
-                f"{len(restored.taken):,} runs were left out, since other runs have their numbers here: {named}"
-            )
+        if problems := list(_list_problems(restored)):
+            raise CommandError(" ".join(problems))
 
     def _tell(self, path: Path) -> None:
         """Leave an entry for what was restored, also if the rest could not be."""
@@ -76,7 +82,7 @@ class Command(BaseCommand):
                 "runs": restored.runs,
                 "attempts": restored.attempts,
                 "were_there": restored.present,
-                "left_out": len(restored.taken),
+                "left_out": len(restored.taken) + len(restored.misfits),
             }
             leave_trail(action=TrailAction.HISTORY_RESTORED, label=path.name, details=details)
 
@@ -89,3 +95,11 @@ class Command(BaseCommand):
 
     _told = 0
     _restored: Restored | None = None
+
+
+def _list_problems(restored: Restored) -> Iterator[str]:
+    if restored.taken:
+        named = ", ".join(map(str, restored.taken[:_MOST_NAMED])) + (", …" if len(restored.taken) > _MOST_NAMED else "")
+        yield f"{len(restored.taken):,} runs were left out, since other runs have their numbers here: {named}"
+    if restored.misfits:
+        yield f"{len(restored.misfits):,} runs were left out, since they can’t be stored. {restored.misfits}"

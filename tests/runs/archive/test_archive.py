@@ -1,10 +1,7 @@
-"""History in files: all of it comes back, and a file that is not whole is refused with the line that is wrong."""
+"""History in files: all of it comes back."""
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +9,20 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from flows.models import Flow, FlowVersion
+from flows.models import Flow
 from runs.archive import restoring
-from runs.archive.reading import BadArchiveError, check_archive
+from runs.archive.reading import BadArchiveError
 from runs.archive.restoring import restore_archive
 from runs.archive.writing import write_archive
-from runs.documents import RunDocuments
 from runs.management.commands import purge_history
 from runs.models import DailyRuns, PurgedDay, Run, TrailEntry
-from runs.models.statistics import DailyCounts
-from runs.retention.pacing import Pace
 from runs.retention.policy import Part
-from runs.retention.purging import Task, purge
+from tests.runs.archive.archives import forget_everything, purge_all, read_documents
 from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics
-from tests.runs.retention.aged_runs import NOW, count_rows, keep, store_aged_runs
+from tests.runs.retention.aged_runs import count_rows, keep
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def runs() -> list[Run]:
-    return store_aged_runs(8)
-
-
-@pytest.fixture
-def archive(runs: list[Run], tmp_path: Path) -> Path:
-    path = tmp_path / "history.jsonl.gz"
-    write_archive(path, run_ids=[run.pk for run in runs])
-    return path
-
-
-def read_documents(runs: list[Run]) -> list[Any]:
-    return list(RunDocuments(has_address=True).read([run.pk for run in runs]))
-
-
-def purge_all(runs: list[Run], part: Part = Part.RUNS) -> None:
-    for flow in {run.flow for run in runs}:
-        purge(Task(flow, part, NOW), pace=Pace())
-
-
-def forget_everything(runs: list[Run]) -> None:
-    """Be another installation."""
-    purge_all(runs)
-    PurgedDay.objects.all().delete()
-    for model in DailyCounts.__subclasses__():
-        model._default_manager.all().delete()
-    Flow.objects.update(live_version=None)
-    for version in FlowVersion.objects.all():
-        version.delete()
-    Flow.objects.all().delete()
 
 
 class TestRoundTrip:
@@ -276,79 +237,3 @@ class TestPurgeWithArchive:
         lines = capsys.readouterr().out.splitlines()
         assert sum(int(line.split(": ")[1].split(" ")[0]) for line in lines if "would be deleted" in line) == len(runs)
         assert Run.objects.count() == len(runs)
-
-
-def _edit_lines(path: Path, edit: Callable[[list[Any]], Any]) -> None:
-    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    edit(lines)
-    path.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines)))
-
-
-def _run_line(lines: list[Any]) -> Any:
-    return next(line["run"] for line in lines if "run" in line)
-
-
-class TestBadFiles:
-    @pytest.mark.parametrize(
-        ("edit", "sentence"),
-        [
-            (lambda lines: lines.pop(), "The file is cut off after line "),
-            (lambda lines: lines.append({}), "the file goes on after its end."),
-            (lambda lines: lines[0].update(format="other"), "Line 1 does not say that this is an archive of ToolFlow."),
-            (lambda lines: lines[0].update(version=2), "Line 1: the file has version 2 of the format"),
-            (lambda lines: _run_line(lines).update(status="failed"), "The file was changed since it was written"),
-            (lambda lines: lines.insert(2, {"else": 1}), "Line 3 holds neither a run nor a version of a flow."),
-            (lambda lines: _run_line(lines).update(id="../../etc"), "the run has no number."),
-            (lambda lines: _run_line(lines).update(steps=[1]), "are no list of steps with attempts."),
-        ],
-    )
-    def test_they_are_refused_before_anything_is_stored(
-        self, archive: Path, runs: list[Run], edit: Any, sentence: str
-    ) -> None:
-        purge_all(runs)
-        _edit_lines(archive, edit)
-        with pytest.raises(BadArchiveError, match=sentence.replace("(", r"\(")):
-            restore_archive(archive)
-        assert not Run.objects.exists()
-
-    @pytest.mark.parametrize("content", [b"", b"\x1f\x8bnothing", b"=HYPERLINK()\n", b"[" * 100_000, b"\xff\xfe\n"])
-    def test_what_is_no_archive_gets_one_sentence(self, tmp_path: Path, content: bytes) -> None:
-        path = tmp_path / "file"
-        path.write_bytes(content)
-        with pytest.raises(BadArchiveError):
-            check_archive(path)
-
-    def test_half_of_a_file_is_refused(self, archive: Path) -> None:
-        archive.write_bytes(archive.read_bytes()[:-200])
-        with pytest.raises(BadArchiveError, match="cut off or damaged"):
-            check_archive(archive)
-
-    @pytest.mark.parametrize(
-        ("change", "sentence"),
-        [
-            ({"created_at": "yesterday"}, "“created_at” has a value that can’t be: 'yesterday'"),
-            ({"status": "queued"}, "has not ended"),
-            ({"total_tokens": "=1+1"}, "“total_tokens” has a value that can’t be: '=1\\+1'"),
-            ({"end_sentence": "a\0b"}, "“end_sentence” has a value that can’t be"),
-            ({"later": 1}, "“later” is not known to this version of ToolFlow"),
-            ({"flow": "unheard-of"}, "is of a version that the file does not hold"),
-            ({"attempt_count": None}, "“attempt_count” is missing"),
-        ],
-    )
-    def test_values_that_cannot_be_are_refused_with_their_line(
-        self, runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], sentence: str
-    ) -> None:
-        from runs.archive import writing
-
-        genuine = writing.read_run_records
-        monkeypatch.setattr(
-            writing,
-            "read_run_records",
-            lambda run_ids: ((version, {**record, **change}) for version, record in genuine(run_ids)),
-        )
-        path = tmp_path / "bad.jsonl.gz"
-        write_archive(path, run_ids=[runs[0].pk])
-        purge_all(runs)
-        with pytest.raises(BadArchiveError, match=f"Line 3: .*{sentence}"):
-            restore_archive(path)
-        assert not Run.objects.exists()

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
@@ -70,6 +71,14 @@ def test_an_input_as_it_was_before_redaction_goes_within_hours_also_if_nothing_c
         OriginalInput.objects.create(run=run, input={"name": "Ann"})
     assert clear_all() == {"inputs of ended runs as they were before redaction": 1}
     assert {row.run_id for row in OriginalInput.objects.all()} == {ended[1].pk, waiting.pk}
+
+
+def test_failures_to_sign_in_go_once_they_lock_out_nobody() -> None:
+    for hours in (23, 25):
+        attempt = AccessAttempt.objects.create(username="olga", ip_address=f"192.0.2.{hours}", failures_since_start=9)
+        AccessAttempt.objects.filter(pk=attempt.pk).update(attempt_time=timezone.now() - timedelta(hours=hours))
+    assert clear_all() == {"failures to sign in": 1}
+    assert AccessAttempt.objects.get().ip_address == "192.0.2.23"
 
 
 def test_sign_ins_that_expired_go() -> None:
