@@ -5,10 +5,13 @@ Nothing is loaded and nothing is measured where no setting asks for it.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+
+from runs.measuring.shared_folder import VARIABLE
 
 if TYPE_CHECKING:
     from runs.measuring.web_meter import WebMeter
@@ -35,6 +38,7 @@ def serve_worker_metrics() -> None:
 
     serve_metrics(
         meter.registry,
+        host=settings.TOOLFLOW_WORKER_METRICS_HOST,
         port=port,
         count=settings.TOOLFLOW_WORKERS,
         token=settings.TOOLFLOW_METRICS_TOKEN,
@@ -50,6 +54,8 @@ def _make_web_meter() -> WebMeter:
 
 @cache
 def _make_worker_meter() -> WorkerMeter:
+    # Each process of the worker has a port of its own, and counts for itself.
+    os.environ.pop(VARIABLE, None)
     from runs.measuring.worker_meter import WorkerMeter
 
     return WorkerMeter()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,16 +23,19 @@ PATIENCE = 5.0
 """Seconds that a client may take to say what it wants."""
 
 
-def serve_metrics(registry: CollectorRegistry, *, port: int, count: int, token: str) -> ThreadingHTTPServer | None:
+def serve_metrics(
+    registry: CollectorRegistry, *, host: str, port: int, count: int, token: str
+) -> ThreadingHTTPServer | None:
     """Serve ``registry`` in a daemon thread on the first free port of ``count`` from ``port`` on; gives the server.
+
+    ``host`` is an address of this machine; ``::`` and ``0.0.0.0`` stand for all of them.
 
     None, and a warning, if all are taken: the worker does its work all the same.
     """
     handler = _make_handler(registry, token)
     for candidate in range(port, port + count):
         try:
-            # On all addresses: Prometheus usually runs on another machine, and the token guards it.
-            server = ThreadingHTTPServer(("0.0.0.0", candidate), handler)  # noqa: S104
+            server = _make_server(host, candidate, handler)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 logger.warning("Metrics of this process can't be served on port %s: %s", candidate, error)
@@ -42,6 +46,13 @@ def serve_metrics(registry: CollectorRegistry, *, port: int, count: int, token: 
         return server
     logger.warning("Metrics of this process are not served: the ports %s to %s are taken.", port, port + count - 1)
     return None
+
+
+def _make_server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    class MetricsServer(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    return MetricsServer((host, port), handler)
 
 
 def _make_handler(registry: CollectorRegistry, token: str) -> type[BaseHTTPRequestHandler]:

@@ -1,14 +1,17 @@
-"""One answer to Prometheus: the installation's figures, and those of the requests that this process answered."""
+"""One answer to Prometheus: the installation's figures, and those of the requests that this server answered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
 
+from django.conf import settings
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from runs import health
 from runs.measuring import find_web_meter
 from runs.metrics.installation import Installation
 
@@ -21,9 +24,14 @@ class Everything(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
-        yield from self._installation.collect()
+        database, *others = self._installation.collect()
+        # A queue in the database is there with it. Redis may hang, and is looked at with a limit.
+        is_there = bool(others) if "orm" in settings.Q_CLUSTER else health.readiness.read()["broker"]
+        yield database
+        yield GaugeMetricFamily("toolflow_broker_up", "Whether the queue's broker answers.", value=int(is_there))
+        yield from others
         if (meter := find_web_meter()) is not None:
-            yield from meter.registry.collect()
+            yield from meter.collect()
 
 
 def write_metrics(*, accept: str) -> tuple[bytes, str]:

@@ -1,0 +1,115 @@
+"""What is written about metrics names those that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from django.test import Client
+from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families
+
+from runs.measuring.worker_meter import WorkerMeter
+from runs.models import DailyRuns, DailySteps
+from tests.runs.builders import make_version
+from tests.runs.metrics.scraping import ask
+from tests.test_docs import read_table, unquote
+
+pytestmark = pytest.mark.django_db
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+OWN = re.compile(r"\btoolflow_[a-z_]+")
+
+
+def list_metrics(client: Client) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """All metrics that there are, as they are exposed: kind and labels by name."""
+    worker = WorkerMeter()
+    worker.note_attempt(model="m", outcome="errored", seconds=1.0, error="timeout")
+    version = make_version()
+    DailyRuns.objects.create(flow=version.flow, version=version, day=timezone.now().date())
+    DailySteps.objects.create(flow=version.flow, version=version, day=timezone.now().date(), step=1, model="m")
+    client.get("/healthz")
+    families = [
+        *text_string_to_metric_families(ask(client).content.decode()),
+        *worker.registry.collect(),
+    ]
+    found = {}
+    for family in families:
+        labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        found[name] = (family.type, tuple(sorted(labels)))
+    return found
+
+
+def find_names(text: str) -> set[str]:
+    """The metrics that a text names; those of a histogram's parts count as the histogram."""
+    return {re.sub(r"_(bucket|count|sum)$", "", name) for name in OWN.findall(text)}
+
+
+def find_labels(expression: str) -> set[str]:
+    """The labels that an expression of Prometheus filters and groups by."""
+    filtered = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*[\"']", expression)
+    grouped = re.findall(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)", expression)
+    return {*filtered, *(name.strip() for names in grouped for name in names.split(",") if name.strip())}
+
+
+@pytest.mark.any_database
+class TestDocuments:
+    def test_the_guide_lists_all_metrics(self, client: Client) -> None:
+        rows = [
+            row
+            for heading in ("## Metrics of the installation", "## Metrics of a process")
+            for row in read_table("docs/observability.md", heading)
+        ]
+        told = {
+            unquote(name): (kind, tuple(sorted(re.findall(r"`([a-z_]+)`", labels)))) for name, kind, labels, *_ in rows
+        }
+        assert told == list_metrics(client)
+
+    @pytest.mark.parametrize("path", ["deploy/grafana/toolflow.json", "deploy/prometheus/rules.yaml"])
+    def test_what_is_ready_to_use_names_metrics_that_there_are(self, client: Client, path: str) -> None:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        names = find_names(text)
+        assert names
+        assert names <= list_metrics(client).keys()
+
+    def test_what_is_ready_to_use_asks_metrics_for_labels_that_they_have(self, client: Client) -> None:
+        metrics = list_metrics(client)
+        board = json.loads((ROOT / "deploy/grafana/toolflow.json").read_text(encoding="utf-8"))
+        rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text(encoding="utf-8"))
+        asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+        asked += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+        unknown = {}
+        for expression in asked:
+            # Each scrape adds the last ones.
+            known = {label for name in find_names(expression) for label in metrics[name][1]} | {"le", "job", "instance"}
+            if strange := find_labels(expression) - known:
+                unknown[expression] = strange
+            assert [expression.count(sign) for sign in "([{"] == [expression.count(sign) for sign in ")]}"]
+        assert unknown == {} and len(asked) > 20
+
+    def test_the_dashboard_is_one(self) -> None:
+        board = json.loads((ROOT / "deploy/grafana/toolflow.json").read_text(encoding="utf-8"))
+        panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+        variables = {variable["name"] for variable in board["templating"]["list"]}
+        named = set(re.findall(r"\$\{?([a-z_]\w*)", json.dumps(board["panels"])))
+        assert {name for name in named if not name.startswith("__")} <= variables
+        places = [
+            (panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
+            for panel in board["panels"]
+            for right in range(panel["gridPos"]["w"])
+            for down in range(panel["gridPos"]["h"])
+        ]
+        assert len(places) == len(set(places))
+        assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+        assert all(target["expr"] for panel in panels for target in panel["targets"])
+        assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in board["panels"])
+
+    def test_the_rules_are_alerts_that_say_what_to_do(self) -> None:
+        rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text(encoding="utf-8"))
+        alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+        assert all(rule["alert"] and rule["expr"] and rule["annotations"]["summary"] for rule in alerts)

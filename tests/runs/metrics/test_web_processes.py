@@ -1,0 +1,107 @@
+"""What Prometheus reads of a web server with several processes: the same, whichever of them answers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from runs.measuring.web_meter import WebMeter
+from tests.site.test_settings import make_environment
+from tests.waiting import wait_until
+
+TOKEN = "a-token-of-this-test"
+COUNT = "toolflow_http_requests_total"
+SCRAPES = 12
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number
+
+
+@pytest.fixture
+def start(tmp_path: Path, port: int) -> Iterator[Callable[..., None]]:
+    """Starts a server as operators do, with two processes, and stops it in the end."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*command: str, **variables: str) -> None:
+        environment = make_environment(tmp_path, {"TOOLFLOW_METRICS_TOKEN": TOKEN, **variables})
+        started.append(subprocess.Popen([sys.executable, *command], cwd=settings.BASE_DIR, env=environment))
+        wait_until(lambda: answers(port), within=60, what="the server answers")
+
+    yield start
+    for server in started:
+        server.terminate()
+        server.wait(30)
+
+
+def ask(port: int, path: str) -> str:
+    """An answer over a connection of its own, which any of the processes may take."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def answers(port: int) -> bool:
+    try:
+        return bool(ask(port, "/healthz"))
+    except OSError:
+        return False
+
+
+def count(text: str, route: str) -> int:
+    """The requests that are told of with that pattern."""
+    lines = [line for line in text.splitlines() if line.startswith(f"{COUNT}{{") and f'route="{route}"' in line]
+    return int(sum(float(line.rpartition(" ")[2]) for line in lines))
+
+
+def test_all_processes_count_together_and_a_new_server_begins_anew(
+    start: Callable[..., None], port: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "web-metrics" / str(port)
+    folder.mkdir(parents=True)
+    (folder / "counter_1.db").write_bytes(b"what an earlier server left" * 100)
+    start("manage.py", "serve", "--port", str(port), "--processes", "2")
+    for _ in range(SCRAPES):
+        ask(port, "/no/such/page")
+    found = [ask(port, "/metrics") for _ in range(SCRAPES)]
+    assert {count(text, "(none)") for text in found} == {SCRAPES}
+    scrapes = [count(text, "/metrics") for text in found]
+    assert scrapes == sorted(scrapes) and scrapes[-1] == SCRAPES - 1
+    assert 'toolflow_http_request_seconds_bucket{le="+Inf",route="(none)"} 12.0' in found[-1]
+    assert not (folder / "counter_1.db").exists() and any(folder.glob("counter_*.db"))
+
+
+def test_without_a_folder_several_processes_say_nothing_rather_than_something_else_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    meter = WebMeter()
+    meter.note_request(route="/", method="GET", status=200, seconds=0.1)
+    assert list(meter.collect())
+    # What a process that uvicorn started finds.
+    monkeypatch.setattr("multiprocessing.parent_process", object)
+    assert (list(meter.collect()), list(meter.collect())) == ([], [])
+    assert caplog.text.count("name a folder in PROMETHEUS_MULTIPROC_DIR") == 1
+
+
+def test_another_server_may_be_given_a_folder(start: Callable[..., None], port: int, tmp_path: Path) -> None:
+    folder = tmp_path / "together"
+    folder.mkdir()
+    command = ["-m", "uvicorn", "toolflow_site.asgi:application", "--port", str(port), "--workers", "2"]
+    start(*command, PROMETHEUS_MULTIPROC_DIR=str(folder))
+    for _ in range(SCRAPES):
+        ask(port, "/no/such/page")
+    assert {count(ask(port, "/metrics"), "(none)") for _ in range(SCRAPES)} == {SCRAPES}
