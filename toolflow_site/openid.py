@@ -1,8 +1,8 @@
 """Signing in through a provider of OpenID Connect: whom it lets in, and what they may do.
 
 The package ``mozilla-django-oidc`` does the protocol (code flow with PKCE, state and nonce). Here stands what it leaves
-open: where the provider’s addresses come from, that a token was issued by that provider for us, whose e-mail address
-is believed, and which groups follow from its claims. Nothing of this is imported while no provider is set.
+open: where the provider’s addresses come from, and that a token was issued by that provider for us. Whose account it
+is, and what follows from its claims, stands in ``openid_accounts``. Nothing of this is imported without a provider.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import requests
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AnonymousUser, Group, User
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import SuspiciousOperation
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -25,10 +25,9 @@ from django.urls import reverse
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
-from runs.models import BrowserSession
 from runs.signing_in import AccountBackend
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
+from runs.trail.ended_sessions import end_sessions
+from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
 
 TIMEOUT = 10
 """Seconds that the provider may take for one answer."""
@@ -43,18 +42,6 @@ UNREADABLE = (
 """What is raised where a provider does not answer, or not as it should."""
 
 logger = logging.getLogger(__name__)
-
-
-class NotLetInError(SuspiciousOperation):
-    """Somebody whom the provider knows may not sign in. The text says why, in a sentence."""
-
-
-class InNoGroupError(NotLetInError):
-    """Somebody is in no group that may sign in. If they have an account here, it loses what groups gave it."""
-
-    def __init__(self, user: User | None) -> None:
-        super().__init__("You are in none of the groups that may sign in here.")
-        self.user = user
 
 
 class Provider:
@@ -140,13 +127,13 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
         if not isinstance(claims, dict) or claims.get("sub") != payload["sub"]:
             raise ValueError("The claims are about somebody else than the token.")
         # Some providers tell groups only in the token.
-        claims = {**payload, **claims}
+        claims = {**payload, **claims, "iss": payload["iss"]}
         try:
             try:
-                return _let_in(claims)
+                return let_in(claims)
             except IntegrityError:
                 # Somebody signed in for the first time twice at once: now the account is there.
-                return _let_in(claims)
+                return let_in(claims)
         except NotLetInError as refusal:
             self.request.openid_problem = str(refusal)
             if isinstance(refusal, InNoGroupError) and refusal.user is not None:
@@ -159,73 +146,11 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
         is_here = getattr(self.request, "user", None) == user
         with transaction.atomic():
             for account in User.objects.select_for_update().filter(pk=user.pk):
-                _put_into_groups(account, set())
-            count, _ = BrowserSession.objects.filter(user=user.pk).delete()
-            if count:
-                leave_trail(action=TrailAction.SESSIONS_ENDED, about=user, details={"sessions": count})
+                put_into_groups(account, set())
+            end_sessions(user=user)
         if is_here:
             self.request.session.flush()
             self.request.user = AnonymousUser()
-
-
-@transaction.atomic
-def _let_in(claims: Mapping[str, Any]) -> User:
-    email = _read_email(claims)
-    groups = _read_groups(claims)
-    users = list(User.objects.select_for_update().filter(email__iexact=email)[:2])
-    if len(users) > 1:
-        raise NotLetInError("Several accounts here have your e-mail address; an administrator can mend that.")
-    if users and users[0].is_superuser:
-        # Whoever rules the provider must not rule everything here.
-        raise NotLetInError("Superusers sign in with their password.")
-    if settings.TOOLFLOW_OIDC_GROUPS and not groups:
-        raise InNoGroupError(users[0] if users else None)
-    user = users[0] if users else User.objects.create_user(_choose_name(email), email=email)
-    _put_into_groups(user, groups)
-    return user
-
-
-def _choose_name(email: str) -> str:
-    if User.objects.filter(username=email).exists() or len(email) > 150:
-        raise NotLetInError("Your e-mail address can’t be a user name here; an administrator can mend that.")
-    return email
-
-
-def _read_email(claims: Mapping[str, Any]) -> str:
-    email = str(claims.get("email") or "").strip().lower()
-    if not email or claims.get("email_verified") is not True:
-        raise NotLetInError(f"{settings.TOOLFLOW_OIDC_NAME} has not verified your e-mail address.")
-    domains: list[str] = settings.TOOLFLOW_OIDC_DOMAINS
-    if domains and email.rpartition("@")[2] not in {domain.lower() for domain in domains}:
-        raise NotLetInError("Your e-mail address is not one of those that may sign in here.")
-    return email
-
-
-def _read_groups(claims: Mapping[str, Any]) -> set[str]:
-    """The groups here that follow from those of the provider. Raises ``ValueError`` if they are no list."""
-    told = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
-    names = [told] if isinstance(told, str) else [] if told is None else told
-    if not isinstance(names, list):
-        raise ValueError("The claim with the groups is no list.")
-    return {group for name, group in settings.TOOLFLOW_OIDC_GROUPS.items() if name in names}
-
-
-def _put_into_groups(user: User, wanted: set[str]) -> None:
-    """Make ``user`` a member of these of the groups that are told by the provider; others are ours to give."""
-    if not settings.TOOLFLOW_OIDC_GROUPS:
-        return
-    told = Group.objects.filter(name__in=set(settings.TOOLFLOW_OIDC_GROUPS.values()))
-    present = set(user.groups.values_list("name", flat=True))
-    for group in told:
-        if group.name in wanted and group.name not in present:
-            user.groups.add(group)
-        elif group.name not in wanted and group.name in present:
-            user.groups.remove(group)
-    # Flows are changed in the admin, which is for staff.
-    may_edit = User.objects.get(pk=user.pk).has_perm("flows.change_flow")
-    if user.is_staff != may_edit:
-        user.is_staff = may_edit
-        user.save(update_fields=["is_staff"])
 
 
 class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the package ships no types
@@ -253,12 +178,24 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Let somebody in, or say why not."""
+        if request.GET.get("error"):
+            return self._refuse(request)
         try:
             answer: HttpResponse = super().get(request)
         except SuspiciousOperation:
             # The state is not one that this browser was given.
             return self.login_failure()
         return answer
+
+    def _refuse(self, request: HttpRequest) -> HttpResponse:
+        """Tell of the provider’s refusal whoever was sent there. Anybody can lead others to this address: nobody is
+        signed out by it, as they would be by the package."""
+        states = request.session.get("oidc_states", {})
+        if request.GET.get("state") not in states:
+            return HttpResponseRedirect(reverse("login"))
+        del states[request.GET["state"]]
+        request.session.modified = True
+        return self.login_failure()
 
     def login_failure(self) -> HttpResponse:
         """Lead back to the sign-in page, with a sentence."""

@@ -6,6 +6,7 @@ what they come to by day; ``spending`` what flows with a budget have used; ``lim
 for; ``long_work`` what is done to many runs at once; ``api_token`` by what scripts
 sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told; ``trail_entry`` who did
 what, ``original_input`` what runs work on whose input is redacted, ``browser_session`` who is signed in,
+``provider_identity`` who signs in through a provider,
 ``purged_day`` which days lack runs that retention deleted, ``purge_turn`` by which message it goes on.
 """
 
@@ -17,6 +18,7 @@ from runs.models.idempotent_request import IdempotentRequest
 from runs.models.limit import LimitLedger, RateLimit
 from runs.models.long_work import BulkAction, BulkKind, RunExport, WorkState
 from runs.models.original_input import OriginalInput
+from runs.models.provider_identity import ProviderIdentity
 from runs.models.purge_turn import PurgeTurn
 from runs.models.purged_day import PurgedDay
 from runs.models.run import EndReason, Priority, Run, RunStatus
@@ -47,6 +49,7 @@ __all__ = [
     "LimitLedger",
     "OriginalInput",
     "Priority",
+    "ProviderIdentity",
     "PurgeTurn",
     "PurgedDay",
     "RateLimit",

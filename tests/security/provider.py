@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -88,7 +89,17 @@ def run_provider() -> Iterator[FakeProvider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer({})
+            if self.path.startswith("/authorize?"):
+                self._show_page()
+            else:
+                self._answer({})
+
+        def _show_page(self) -> None:
+            """What somebody sees who was sent there with a browser."""
+            asked = provider.issuer + self.path
+            (back,) = parse_qs(urlsplit(asked).query)["redirect_uri"]
+            address = urljoin(back, provider.sign_in(asked))
+            self._send(200, "text/html", f'<a href="{escape(address)}">Yes, that is me</a>'.encode())
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -96,9 +107,11 @@ def run_provider() -> Iterator[FakeProvider]:
 
         def _answer(self, form: dict[str, str]) -> None:
             status, document = provider.answer(self.path, form)
-            body = json.dumps(document).encode()
+            self._send(status, "application/json", json.dumps(document).encode())
+
+        def _send(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

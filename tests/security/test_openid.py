@@ -15,7 +15,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import path
 
-from runs.models import TrailEntry
+from runs.models import BrowserSession, TrailEntry
 from tests.runs.pages.reading import read_words
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, make_key, run_provider
 from toolflow_site.openid import BeginView, ReturnView
@@ -68,8 +68,17 @@ def test_the_page_has_a_button_and_whoever_comes_back_is_in(provider: FakeProvid
     assert "you sign in through your organisation" in read_words(client.get("/account/").content.decode())
 
 
+def test_a_session_that_was_planted_before_is_another_one_after(provider: FakeProvider) -> None:
+    client = Client()
+    begun = client.get("/accounts/oidc/")["Location"]
+    before = client.session.session_key
+    client.get(provider.sign_in(begun))
+    assert client.session["_auth_user_id"] and client.session.session_key != before
+    assert not BrowserSession.objects.filter(session_key=before).exists()
+
+
 def test_an_account_that_there_is_gets_no_twin(provider: FakeProvider) -> None:
-    olga = User.objects.create_user("olga", email="Olga@Example.com", password="correct horse")
+    olga = User.objects.create_user("olga", email="Olga@Example.com")
     client = Client()
     sign_in(provider, client)
     assert client.session["_auth_user_id"] == str(olga.pk)
@@ -96,7 +105,8 @@ def test_groups_follow_from_those_of_the_provider_at_every_sign_in(provider: Fak
     ("claims", "sentence"),
     [
         ({"email_verified": False}, "Example ID has not verified your e-mail address."),
-        ({"email_verified": "true"}, "Example ID has not verified your e-mail address."),
+        ({"email_verified": "false"}, "Example ID has not verified your e-mail address."),
+        ({"email_verified": 1}, "Example ID has not verified your e-mail address."),
         ({"email": None}, "Example ID has not verified your e-mail address."),
         ({"email": "olga@evil.example"}, "Your e-mail address is not one of those that may sign in here."),
         ({"email": "olga@example.com@evil.example"}, "Your e-mail address is not one of those"),

@@ -21,7 +21,7 @@ from tests.security.provider import FakeProvider
 from tests.security.test_openid import provider, read_refusal, sign_in
 from tests.site.conftest import PRODUCTION
 from tests.site.test_settings import read_settings
-from toolflow_site import openid
+from toolflow_site import openid, openid_accounts
 
 __all__ = ["provider"]
 
@@ -94,7 +94,11 @@ def test_nothing_is_taken_from_others(provider: FakeProvider, groups: None) -> N
     # Whoever has not verified an address may not put out its owner.
     provider.claims |= {"groups": [], "email_verified": False}
     sign_in(provider)
-    provider.claims |= {"email": "nina@example.com", "email_verified": True}
+    # Nor somebody else who has the same address, or another.
+    provider.token |= {"sub": "2"}
+    provider.claims |= {"sub": "2", "email_verified": True}
+    sign_in(provider)
+    provider.claims |= {"email": "nina@example.com"}
     sign_in(provider)
     user.refresh_from_db()
     assert user.is_staff and user.groups.exists() and client.get("/flows/").status_code == 200
@@ -124,7 +128,7 @@ def test_claims_that_are_no_object_are_no_server_error(provider: FakeProvider, c
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite lets all writers wait for each other")
 def test_two_first_sign_ins_at_once_make_one_account(provider: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    clients, choose = [Client(), Client()], openid._choose_name
+    clients, choose = [Client(), Client()], openid_accounts.choose_name
 
     def sign_in_elsewhere() -> None:
         try:
@@ -134,13 +138,13 @@ def test_two_first_sign_ins_at_once_make_one_account(provider: FakeProvider, mon
 
     def choose_meanwhile(email: str) -> str:
         # Both have seen that there is no such account; the other one is faster.
-        monkeypatch.setattr(openid, "_choose_name", choose)
+        monkeypatch.setattr(openid_accounts, "choose_name", choose)
         thread = threading.Thread(target=sign_in_elsewhere)
         thread.start()
         thread.join(timeout=30)
         return email
 
-    monkeypatch.setattr(openid, "_choose_name", choose_meanwhile)
+    monkeypatch.setattr(openid_accounts, "choose_name", choose_meanwhile)
     sign_in(provider, clients[0])
     user = User.objects.get()
     assert [client.session["_auth_user_id"] for client in clients] == [str(user.pk)] * 2
