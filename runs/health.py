@@ -1,6 +1,7 @@
 """What load balancers and orchestrators ask: is the process alive, and can the installation do its work?
 
-Anybody may ask: the answers say which part is away, and nothing else. They need no session, and are for nobody's cache.
+Anybody may ask: the answers say that, and nothing else; which part is away is for the log and the metrics. They need no
+session, and are for nobody's cache.
 """
 
 from __future__ import annotations
@@ -39,19 +40,13 @@ def show_alive(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def show_ready(request: HttpRequest) -> JsonResponse:
-    """200 if the database and the broker answer and a worker was heard of lately, else 503; and which of them."""
-    found = readiness.read()
-    is_ready = all(found.values())
-    document = {name: _name_state(is_well) for name, is_well in {"status": is_ready, **found}.items()}
-    response = JsonResponse(document, status=200 if is_ready else 503)
+    """200 if the database and the broker answer and a worker was heard of lately, else 503."""
+    is_ready = all(readiness.read().values())
+    response = JsonResponse({"status": "ok" if is_ready else "unavailable"}, status=200 if is_ready else 503)
     if not is_ready:
         # Else each probe would be an error in the log, every few seconds. What is away is told once, below.
         log_response("Not ready.", response=response, request=request, logger=logger, level="debug")
     return response
-
-
-def _name_state(is_well: bool) -> str:
-    return "ok" if is_well else "unavailable"
 
 
 def look_at_database() -> bool:

@@ -39,7 +39,7 @@ def note_requests(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Ca
             response = get_response(request)
             response[HEADER] = request_id
             seconds = time.perf_counter() - began_at
-            _tell(request, response.status_code, seconds)
+            _tell(request, response.status_code, seconds, has_waited="Preference-Applied" in response)
             if request.method == "POST":
                 route = request.resolver_match.route if request.resolver_match is not None else ""
                 trace_request(
@@ -61,7 +61,7 @@ def note_refusal(*, method: str, path: str, status: int) -> None:
     _note(method=method, path=path, status=status, seconds=0.0)
 
 
-def _tell(request: HttpRequest, status: int, seconds: float) -> None:
+def _tell(request: HttpRequest, status: int, seconds: float, *, has_waited: bool) -> None:
     is_probe = request.path_info in PROBES
     match = request.resolver_match
     _note(
@@ -71,6 +71,7 @@ def _tell(request: HttpRequest, status: int, seconds: float) -> None:
         seconds=seconds,
         route=request.path_info if is_probe else f"/{match.route}" if match is not None else None,
         is_probe=is_probe,
+        has_waited=has_waited,
         find_user=lambda: _find_user(request),
     )
 
@@ -83,10 +84,12 @@ def _note(
     seconds: float,
     route: str | None = None,
     is_probe: bool = False,
+    has_waited: bool = False,
     find_user: Callable[[], str | None] = lambda: None,
 ) -> None:
     if (meter := find_web_meter()) is not None:
-        meter.note_request(route=route, method=method, status=status, seconds=seconds)
+        # How long a client let its run take says nothing of the website.
+        meter.note_request(route=route, method=method, status=status, seconds=None if has_waited else seconds)
     told = settings.TOOLFLOW_ACCESS_LOG
     if told == "none" or (told == "without-probes" and is_probe):
         return

@@ -27,6 +27,7 @@ OPENAPI: dict[str, Any] = {
         {"name": "Saved views", "description": "Filters of the list of runs that users keep under a name."},
         {"name": "Trail", "description": "Who did what, when and from where."},
         {"name": "Statistics", "description": "Figures of flows and audits, and what models used."},
+        {"name": "Installation", "description": "Worker processes, and the plug-ins that flows can name."},
         {"name": "Documentation", "description": "This description."},
     ],
     "SCHEMA_PATH_PREFIX": "/api/v1",

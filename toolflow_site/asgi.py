@@ -44,6 +44,7 @@ application = build_edge(
     trusted_proxies=settings.TOOLFLOW_TRUSTED_PROXIES,
     url_prefix=settings.TOOLFLOW_URL_PREFIX,
     most_bytes=settings.TOOLFLOW_MAX_BODY,
+    session_cookie=settings.SESSION_COOKIE_NAME,
 )
 
 # Addresses lead to all of our modules. What is loaded now stays to the end: looking through it for garbage again and

@@ -11,6 +11,8 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 
+from runs.trail.acting import act_as_command
+from toolflow_site.environment import read_text
 from toolflow_site.production import find_static_problem
 
 
@@ -24,6 +26,7 @@ def check_static_files(**kwargs: Any) -> list[CheckMessage]:
 def main() -> None:
     """Run the command that the arguments name. A wrong setting is one sentence and exit status 2."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolflow_site.settings")
+    act_as_command(sys.argv[1] if len(sys.argv) > 1 else "", caller=read_text("SUDO_USER"))
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:

@@ -9,7 +9,6 @@ a password or a key are never part of such a sentence.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import ipaddress
 import math
@@ -19,43 +18,21 @@ import secrets
 import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
+
+from flows.webhook_allowance import Target
+from toolflow_site.metadata_services import is_metadata_service
+from toolflow_site.servers import build_broker, build_database
 
 _Integer = TypeVar("_Integer", bound=int | None)
 _Number = TypeVar("_Number", bound=float | None)
 
 FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 MIN_SECRET_KEY_LENGTH = 32
-MIN_WEBHOOK_KEY, MAX_WEBHOOK_KEY = 24, 64
-
-_POSTGRES_OPTIONS = {
-    # Seconds, and milliseconds for the one that counts unanswered data. Without them a host that vanished is waited
-    # for a quarter of an hour, and what it locked stays locked for two.
-    "connect_timeout": 10,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-    # The same for the server's end, and a bound on the locks of a process that is frozen in a transaction.
-    "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
-    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=30000",
-}
-_REDIS_OPTIONS = {
-    # Seconds. Whoever starts a run must not wait long for a broker that is away; the longest wait of the queue's own
-    # is one second.
-    "socket_connect_timeout": 5,
-    "socket_timeout": 10,
-    "socket_keepalive": True,
-    "health_check_interval": 30,
-    # Tried once more at once, for a connection that was closed while idle. The client's own policy is to try for
-    # several seconds.
-    "retry": None,
-    "retry_on_error": [OSError],
-}
 
 
 def load_env_file(path: Path) -> None:
@@ -210,6 +187,15 @@ def read_networks(name: str) -> list[str]:
     return networks
 
 
+def read_address(name: str, default: str) -> str:
+    """The variable as an address of this machine, such as ``127.0.0.1`` or ``::``."""
+    text = read_text(name, default)
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} is “{text}”, which is no address; write one such as 127.0.0.1.") from None
+
+
 def read_url_prefix(name: str) -> str:
     """The path below which everything lies (``/toolflow``), without a slash at its end; nothing for the whole host."""
     prefix = read_text(name).rstrip("/")
@@ -221,43 +207,32 @@ def read_url_prefix(name: str) -> str:
 
 
 def read_targets(name: str) -> list[str]:
-    """Host names, IP addresses and networks, between commas. ``*.example.com`` stands for all hosts below it."""
+    """Host names, IP addresses and networks that webhooks may reach, each with its port, between commas."""
     targets = read_list(name, [])
     for target in targets:
         try:
-            ipaddress.ip_network(target.strip("[]"), strict=False)
+            Target.read(target)
         except ValueError:
-            if not re.fullmatch(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?", target) or re.fullmatch(r"[\d.]+", target):
-                raise ImproperlyConfigured(
-                    f"{name} names “{target}”; it must list hosts (hooks.example.com, *.example.com), addresses "
-                    "(192.0.2.7) or networks (10.0.0.0/8), between commas."
-                ) from None
+            raise ImproperlyConfigured(
+                f"{name} names “{target}”; it must list hosts (hooks.example.com, *.example.com), addresses "
+                "(192.0.2.7, [fd00::7]) or networks (10.0.0.0/8) between commas, each with a colon and its port "
+                "(80, 443, one above 1024, or * for all of them) unless that is 443."
+            ) from None
     return targets
 
 
-def read_webhook_secrets(name: str) -> list[str]:
-    """Secrets of the Standard Webhooks scheme, between spaces: ``whsec_`` and 24 to 64 bytes in base64."""
-    found = read_secret(name).split()
-    for secret in found:
-        prefix, _, encoded = secret.partition("_")
-        try:
-            length = len(base64.b64decode(encoded, validate=True)) if prefix == "whsec" else 0
-        except ValueError:
-            length = 0
-        if not MIN_WEBHOOK_KEY <= length <= MAX_WEBHOOK_KEY:
-            raise ImproperlyConfigured(
-                f"{name} must be whsec_ and {MIN_WEBHOOK_KEY} to {MAX_WEBHOOK_KEY} random bytes in base64, several of "
-                "them with spaces between. “manage.py webhook_secret --new” prints one."
-            )
-    return found
-
-
 def read_base_url(name: str) -> str:
-    """An HTTP address, or nothing."""
+    """An HTTP address, or nothing. It may be one of an inner network, but of no service that hands out secrets."""
     text = read_text(name)
-    parts = urlsplit(text)
-    if text and (parts.scheme not in {"http", "https"} or not parts.netloc):
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    if text and (not host or parts.scheme not in {"http", "https"}):
         raise ImproperlyConfigured(f"{name} must be an address such as http://localhost:8080/v1.")
+    if is_metadata_service(host):
+        raise ImproperlyConfigured(f"{name} names “{host}”, where clouds keep secrets of a machine; name another.")
     return text
 
 
@@ -318,65 +293,12 @@ def read_old_secret_keys(name: str) -> list[str]:
 
 def read_database(name: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]:
     """The database as an entry of ``DATABASES``: SQLite in ``sqlite_path`` unless the variable names another."""
-    text = read_secret(name)
-    expected = (
-        f"{name} must be sqlite:///path/to/file (four slashes before an absolute path) "
-        "or postgres://user:password@host:5432/database"
-    )
-    scheme = text.partition(":")[0]
-    if scheme not in {"", "sqlite", "postgres", "postgresql"}:
-        raise ImproperlyConfigured(f"{expected}; “{scheme}” is neither.")
-    try:
-        entry: dict[str, Any] = Env.db_url_config(text) if text else {"NAME": str(sqlite_path)}
-    except ValueError as error:
-        raise ImproperlyConfigured(f"{expected}; it can't be read as an address.") from error
-    if not entry["NAME"] or entry["NAME"] == ":memory:":
-        # One in memory would be another one in every process.
-        raise ImproperlyConfigured(f"{expected}; it names no database.")
-    if scheme in {"postgres", "postgresql"}:
-        options = {**_POSTGRES_OPTIONS, **entry.get("OPTIONS", {})}
-        return {"CONN_MAX_AGE": 600, "CONN_HEALTH_CHECKS": True, **entry, "OPTIONS": options}
-    if entry.get("HOST"):
-        raise ImproperlyConfigured(f"{expected}; SQLite takes no host.")
-    return {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": str(base / entry["NAME"]),
-        "CONN_MAX_AGE": None,
-        "OPTIONS": {
-            # A deferred transaction that reads first and writes then fails at once when another process has written
-            # in between; an immediate one waits for its turn.
-            "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
-        },
-    }
+    return build_database(name, read_secret(name), sqlite_path=sqlite_path, base=base)
 
 
 def read_broker(name: str) -> dict[str, Any]:
     """Where the queue keeps its messages, as part of ``Q_CLUSTER``: the database unless the variable names a Redis."""
-    text = read_secret(name)
-    if not text:
-        return {"orm": "default"}
-    parts = urlsplit(text)
-    database = parts.path.strip("/") or "0"
-    try:
-        port = parts.port or 6379
-    except ValueError:
-        port = 0
-    if parts.scheme not in {"redis", "rediss"} or not parts.hostname or not port or not database.isdigit():
-        raise ImproperlyConfigured(f"{name} must be redis://user:password@host:6379/0, or rediss:// with TLS.")
-    # Taken apart so that the password stands under a name that Django hides on its debug pages.
-    return {
-        "redis": {
-            "host": parts.hostname,
-            "port": port,
-            "db": int(database),
-            "username": unquote(parts.username) if parts.username else None,
-            "password": unquote(parts.password) if parts.password else None,
-            "ssl": parts.scheme == "rediss",
-            **_REDIS_OPTIONS,
-        }
-    }
+    return build_broker(name, read_secret(name))
 
 
 def _write_once(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from http import HTTPStatus
 
 from django.conf import settings
@@ -14,9 +15,10 @@ from django.core.exceptions import (
     TooManyFieldsSent,
     TooManyFilesSent,
 )
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.views.defaults import bad_request, permission_denied
+from django.views.defaults import bad_request, page_not_found, permission_denied, server_error
 
 _API = "/api/"
 _ACTIONS = {
@@ -53,9 +55,6 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
 
 
 def _describe_bad_request(exception: Exception) -> HttpResponse:
-    # Logging is set up by this module, in every command, and none of those needs the API.
-    from runs.api.problems import MEDIA_TYPE, build_document
-
     status = HTTPStatus.BAD_REQUEST
     sentence = "ToolFlow can’t read this request: its headers or its address make no sense."
     match exception:
@@ -66,14 +65,44 @@ def _describe_bad_request(exception: Exception) -> HttpResponse:
             )
         case RequestDataTooBig() | TooManyFieldsSent() | TooManyFilesSent():
             status, sentence = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
+    return _answer_script(status, sentence)
+
+
+def _answer_script(status: HTTPStatus, sentence: str) -> HttpResponse:
+    """A problem document, for what fails before an endpoint of the API is asked, or after it has answered."""
+    # Logging is set up by this module, in every command, and none of those needs the API.
+    from runs.api.problems import MEDIA_TYPE, build_document
+
     document = build_document(status, sentence)
     return JsonResponse(
         document, status=status, content_type=MEDIA_TYPE, headers={"Cache-Control": "private, no-store"}
     )
 
 
+def show_missing(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The page for an address that leads nowhere; for scripts a problem document."""
+    if request.path_info.startswith(_API):
+        return _answer_script(HTTPStatus.NOT_FOUND, "There is nothing here.")
+    return page_not_found(request, exception)
+
+
+def show_fault(request: HttpRequest) -> HttpResponse:
+    """The page for a fault of ours; for scripts a problem document, with 503 if the database is what is away.
+
+    Endpoints answer for themselves: this is for what fails around them.
+    """
+    if not request.path_info.startswith(_API):
+        return server_error(request)
+    if isinstance(sys.exception(), OperationalError | InterfaceError):
+        sentence = "The database is not available. Try again soon."
+        return _answer_script(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
+    return _answer_script(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
+
+
 def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for something that somebody may not do; it names the permission that is missing."""
+    if request.path_info.startswith(_API):
+        return _answer_script(HTTPStatus.FORBIDDEN, str(exception) or "You may not do that.")
     if not exception.args and (sentence := _explain(request)):
         exception = PermissionDenied(sentence)
     return permission_denied(request, exception)

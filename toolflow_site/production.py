@@ -5,6 +5,7 @@ All that is wrong is said at once, a sentence each, before anything is served or
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,12 +14,19 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from flows.webhook_allowance import Target
+
 MIN_KEY_LENGTH = 50
 MIN_KEY_CHARACTERS = 5
 """Different ones that a secret key must have, as Django asks for."""
 
-EVERYWHERE = {"0.0.0.0/0", "::/0"}
+MIN_TOKEN_LENGTH = 24
+
+WIDEST = {4: 8, 6: 16}
+"""Bits that a network must fix at least, by the version of its addresses: one that fixes fewer is nearly everything."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+INNER_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".svc", ".cluster.local")
+"""Ends of names that no host of the internet has."""
 
 MANIFEST = "staticfiles.json"
 
@@ -58,6 +66,50 @@ def find_unsafe(settings: Mapping[str, Any]) -> Iterator[str]:
             "TOOLFLOW_OIDC_ISSUER begins with http://, so that whoever is on the way decides who signs in; its address "
             "must begin with https://."
         )
+    if 0 < len(settings["TOOLFLOW_METRICS_TOKEN"]) < MIN_TOKEN_LENGTH:
+        yield f"TOOLFLOW_METRICS_TOKEN can be guessed; it must have at least {MIN_TOKEN_LENGTH} random characters."
+    yield from _look_at_addresses(settings)
+    wide = [text for text in settings["TOOLFLOW_WEBHOOK_ALLOW"] if _is_wide(Target.read(text).network)]
+    if wide:
+        yield (
+            f"TOOLFLOW_WEBHOOK_ALLOW names {wide[0]}, so that webhooks may reach nearly all addresses, inner ones too; "
+            "name the networks of your receivers only."
+        )
+
+
+def _look_at_addresses(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What is sent in the clear to the internet."""
+    sent = {"OPENAI_BASE_URL": (settings["TOOLFLOW_OPENAI_BASE_URL"], "the key and everything that models read")}
+    if settings["TOOLFLOW_TRACE_CONTENT"]:
+        sent["TOOLFLOW_TRACES"] = (settings["TOOLFLOW_TRACES"], "what models read and wrote (TOOLFLOW_TRACE_CONTENT)")
+    for name, (address, what) in sent.items():
+        parts = urlsplit(address)
+        host = (parts.hostname or "").rstrip(".")
+        if parts.scheme == "http" and not _is_inner(host) and host not in settings["TOOLFLOW_PLAIN_HTTP_HOSTS"]:
+            yield (
+                f"{name} begins with http://, so that whoever is on the way to “{host}” reads {what}; its address must "
+                "begin with https://, or TOOLFLOW_PLAIN_HTTP_HOSTS name the host if the way to it is yours."
+            )
+
+
+def _is_inner(host: str) -> bool:
+    """Whether a host is this one, or one of an inner network by its address or its name. Names are not resolved."""
+    if host in LOOPBACK or ("." not in host and ":" not in host):
+        # A name without a dot is one of a container, or of the local network.
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host.endswith(INNER_NAMES)
+
+
+def _is_wide(network: ipaddress.IPv4Network | ipaddress.IPv6Network | None) -> bool:
+    """Whether a network has so many addresses that naming it means nothing."""
+    if network is None:
+        return False
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
+        return network.prefixlen - 96 < WIDEST[4]
+    return network.prefixlen < WIDEST[network.version]
 
 
 def _look_at_key(key: str, *, name: str = "TOOLFLOW_SECRET_KEY") -> Iterator[str]:
@@ -71,10 +123,11 @@ def _look_at_key(key: str, *, name: str = "TOOLFLOW_SECRET_KEY") -> Iterator[str
 
 
 def _look_at_proxies(proxies: list[str], *, is_https: bool) -> Iterator[str]:
-    if EVERYWHERE & set(proxies):
+    wide = [text for text in proxies if _is_wide(ipaddress.ip_network(text))]
+    if wide:
         yield (
-            "TOOLFLOW_TRUSTED_PROXIES names all addresses, so that every client may say who it is; name the addresses "
-            "of your proxies only."
+            f"TOOLFLOW_TRUSTED_PROXIES names {wide[0]}, so that nearly every client may say who it is; name the "
+            "addresses of your proxies only."
         )
     elif is_https and not proxies:
         # Without one every page would be redirected to itself for ever.

@@ -86,10 +86,8 @@ TOOLFLOW_API_WRITES_PER_MINUTE = environment.read_integer("TOOLFLOW_API_WRITES_P
 TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
 """Requests to the API that one address may make without a token that lets it in."""
 
-TOOLFLOW_WEBHOOK_SECRET = environment.read_webhook_secrets("TOOLFLOW_WEBHOOK_SECRET")
-"""What webhooks are signed with, the newest first; without any it follows from the secret key."""
 TOOLFLOW_WEBHOOK_ALLOW = environment.read_targets("TOOLFLOW_WEBHOOK_ALLOW")
-"""Hosts and networks that webhooks may reach besides the internet, and without TLS."""
+"""Hosts and networks, with their ports, that webhooks may reach besides the internet, and without TLS."""
 
 TOOLFLOW_ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS", [])
 TOOLFLOW_URL_PREFIX = environment.read_url_prefix("TOOLFLOW_URL_PREFIX")
@@ -116,14 +114,20 @@ TOOLFLOW_ACCESS_LOG = environment.read_choice(
 """Which requests have a line in the log."""
 TOOLFLOW_METRICS_TOKEN = environment.read_secret("TOOLFLOW_METRICS_TOKEN")
 """Whoever knows it may read metrics; without it nobody may, and the address doesn't exist."""
+TOOLFLOW_WEB_METRICS_DIR = environment.read_text("PROMETHEUS_MULTIPROC_DIR")
+"""Where the processes of one web server count requests together; "manage.py serve" sees to it."""
 TOOLFLOW_WORKER_METRICS_PORT = environment.read_integer("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
 """The first of the ports on which the processes of the worker serve what they measure."""
+TOOLFLOW_WORKER_METRICS_HOST = environment.read_address("TOOLFLOW_WORKER_METRICS_HOST", "127.0.0.1")
+"""The address of this host on which they do."""
 if TOOLFLOW_WORKER_METRICS_PORT and not TOOLFLOW_METRICS_TOKEN:
     raise ImproperlyConfigured("TOOLFLOW_WORKER_METRICS_PORT is set, but TOOLFLOW_METRICS_TOKEN is not: set both.")
 TOOLFLOW_TRACES = environment.read_base_url("TOOLFLOW_TRACES")
 """The collector that traces of runs go to, as OTLP over HTTP; without it none are made."""
 TOOLFLOW_TRACE_CONTENT = environment.read_flag("TOOLFLOW_TRACE_CONTENT", default=False)
 """Whether traces hold what was sent to the model and what came back."""
+TOOLFLOW_PLAIN_HTTP_HOSTS = environment.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS", [])
+"""Hosts that production may send keys and content to without TLS."""
 
 # Django
 
@@ -285,6 +289,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=environment.read_integer("TOOLFLOW_LOCKOUT
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
 AXES_CLIENT_IP_CALLABLE = "toolflow_site.sign_in.read_address"
+AXES_USERNAME_CALLABLE = "toolflow_site.sign_in.name_attempt"
 # The trail tells of it, without what may be a password in the wrong field.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_ENABLE_ADMIN = False
@@ -303,6 +308,10 @@ TOOLFLOW_OIDC_NAME = environment.read_text("TOOLFLOW_OIDC_NAME", "Your organisat
 TOOLFLOW_OIDC_DOMAINS = environment.read_list("TOOLFLOW_OIDC_DOMAINS", [])
 TOOLFLOW_OIDC_GROUPS = environment.read_pairs("TOOLFLOW_OIDC_GROUPS")
 TOOLFLOW_OIDC_GROUPS_CLAIM = environment.read_text("TOOLFLOW_OIDC_GROUPS_CLAIM", "groups")
+TOOLFLOW_OIDC_LINK = environment.read_list("TOOLFLOW_OIDC_LINK", [])
+"""Names of accounts with a password that are linked to whoever comes first with their e-mail address."""
+TOOLFLOW_OIDC_EMAILS_VERIFIED = environment.read_flag("TOOLFLOW_OIDC_EMAILS_VERIFIED", default=False)
+"""Whether addresses are believed of a provider that doesn't say whether it verified them."""
 OIDC_RP_CLIENT_ID = environment.read_text("TOOLFLOW_OIDC_CLIENT_ID")
 OIDC_RP_CLIENT_SECRET = environment.read_secret("TOOLFLOW_OIDC_CLIENT_SECRET")
 OIDC_RP_SCOPES = environment.read_text("TOOLFLOW_OIDC_SCOPES", "openid email profile")

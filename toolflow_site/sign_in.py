@@ -11,9 +11,10 @@ addresses, and its limit is high, since whoever reaches it keeps somebody out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import wraps
+from threading import Lock
 from typing import Any
 
 from axes.handlers.database import AxesDatabaseHandler
@@ -21,17 +22,26 @@ from axes.helpers import get_cool_off
 from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
+from django.db import transaction
 from django.db.models import Max, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
+from runs.trail.actions import TrailAction
 from runs.trail.asking import find_address
+from runs.trail.entries import leave_trail
 
 SCALE = (1, 10, 20)
 """How many times as many failures an address, and a name, may have as a name from one address; in the order of
 ``AXES_LOCKOUT_PARAMETERS``."""
+
+LONGEST_TURN = 5
+"""Seconds that somebody waits at most until others from the same address have been told whether they were right."""
+_TURNS = [Lock() for _ in range(64)]
 
 OLD_PASSWORD_FORMS = frozenset({"runs:account", "admin:password_change"})
 """Where people set a new password and give the old one."""
@@ -53,6 +63,17 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
         count, _ = own.delete()
         return count
 
+    def reset_attempts(self, **which: Any) -> int:
+        """Lift lock-outs, as somebody asks by a command: all of them, or those of ``ip_address`` and ``username``."""
+        with transaction.atomic():
+            count: int = super().reset_attempts(**which)
+            if count:
+                name, address = which.get("username"), which.get("ip_address")
+                user = User.objects.filter(username=name).first() if name else None
+                details = {"counters": count, **({"of_address": str(address)} if address else {})}
+                leave_trail(action=TrailAction.LOCKOUT_LIFTED, about=user, details=details)
+        return count
+
     def find_wait(self, request: HttpRequest, credentials: dict[str, Any] | None) -> int:
         """Minutes until somebody who is locked out may try again; at least 1."""
         found = [
@@ -71,18 +92,45 @@ def read_address(request: HttpRequest) -> str | None:
     return find_address(request) or None
 
 
+def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:
+    """The name under which ``axes`` counts a failure: a user’s own, and of any other only what it can be told again by.
+
+    What is no user’s name may be a password in the wrong field.
+    """
+    name = (request.POST if credentials is None else credentials).get("username")
+    if not name:
+        return None
+    known: dict[str, str] = vars(request).setdefault("_attempt_names", {})
+    if name not in known:
+        is_user = "\0" not in name and User.objects.filter(username=name).exists()
+        known[name] = name if is_user else f"unknown-{salted_hmac(__name__, name, algorithm='sha256').hexdigest()}"
+    return known[name]
+
+
 def is_by_provider(request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
     """Whether somebody comes back from a provider of OpenID Connect: then there is no password to guess."""
     return credentials is not None and "nonce" in credentials
 
 
 def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer 429, with the minutes to wait, where ``view`` met somebody who is locked out."""
+    """Answer 429, with the minutes to wait, where ``view`` met somebody who is locked out.
+
+    An address tries one password at a time in each process: those that are sent at once would all be looked at before
+    the first is counted.
+    """
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        response = view(request, *args, **kwargs)
-        return _show_lockout(request) if getattr(request, "axes_locked_out", False) else response
+        if request.method != "POST":
+            return view(request, *args, **kwargs)
+        turn = _TURNS[hash(read_address(request)) % len(_TURNS)]
+        if not turn.acquire(timeout=LONGEST_TURN):
+            return _refuse(request, minutes=1)
+        try:
+            response = view(request, *args, **kwargs)
+            return _show_lockout(request) if getattr(request, "axes_locked_out", False) else response
+        finally:
+            turn.release()
 
     return guarded
 
@@ -119,7 +167,10 @@ class OldPasswordGuard:
 
 def _show_lockout(request: HttpRequest) -> HttpResponse:
     credentials = getattr(request, "axes_credentials", None)
-    minutes = SignInThrottle().find_wait(request, credentials)
+    return _refuse(request, minutes=SignInThrottle().find_wait(request, credentials))
+
+
+def _refuse(request: HttpRequest, *, minutes: int) -> HttpResponse:
     response = render(request, "registration/locked_out.html", {"minutes": minutes}, status=429)
     response.headers["Retry-After"] = str(minutes * 60)
     return response

@@ -33,3 +33,5 @@ if settings.TOOLFLOW_OIDC_ISSUER:
 
 handler400 = "toolflow_site.errors.show_bad_request"
 handler403 = "toolflow_site.errors.show_refusal"
+handler404 = "toolflow_site.errors.show_missing"
+handler500 = "toolflow_site.errors.show_fault"

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
-from django.db.models import ManyToManyField
+from django.db import transaction
+from django.db.models import ManyToManyField, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
+
+from runs.models import ProviderIdentity
+from runs.trail.actions import TrailAction
+from runs.trail.ended_sessions import end_sessions
+from runs.trail.entries import leave_trail
 
 ADMIN_APPS = ("flows", "auth")
 """Whose permissions serve for the admin only."""
@@ -41,6 +47,7 @@ class AccountAdmin(_UserAdmin):
     list_display = ("username", "email", "member_of", "is_staff", "is_active", "last_login")
     filter_horizontal = ("user_permissions",)
     readonly_fields = ("last_login", "date_joined")
+    actions = ("end_all_sessions", "unlink_from_provider")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Users with their groups."""
@@ -77,6 +84,33 @@ class AccountAdmin(_UserAdmin):
         if obj is not None:
             kwargs["help_texts"] = HELP_TEXTS
         return super().get_form(request, obj, change=change, **kwargs)
+
+    @admin.action(description="End all sessions", permissions=["change"])
+    def end_all_sessions(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Sign the chosen users out of all browsers."""
+        count = sum(end_sessions(user=user) for user in self._list_changeable(request, users))
+        messages.success(request, "1 session ended." if count == 1 else f"{count} sessions ended.")
+
+    @admin.action(description="Unlink from the sign-in provider", permissions=["change"])
+    @transaction.atomic
+    def unlink_from_provider(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Let accounts be linked anew, to whoever comes next with their address; whoever is in them is signed out."""
+        unlinked = 0
+        for user in self._list_changeable(request, users):
+            if ProviderIdentity.objects.filter(user=user).delete()[0]:
+                unlinked += 1
+                leave_trail(action=TrailAction.ACCOUNT_UNLINKED, about=user)
+                end_sessions(user=user)
+        messages.success(request, "1 account unlinked." if unlinked == 1 else f"{unlinked} accounts unlinked.")
+
+    def _list_changeable(self, request: HttpRequest, users: QuerySet[User]) -> list[User]:
+        """Those of the chosen ones that this administrator may change; the others are named to them."""
+        chosen = list(users)
+        kept = [user for user in chosen if not self.has_change_permission(request, user)]
+        if kept:
+            names = ", ".join(user.get_username() for user in kept)
+            messages.warning(request, f"Superusers are for superusers: {names} stayed as before.")
+        return [user for user in chosen if user not in kept]
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save, and say so if what the user may do can't be reached."""

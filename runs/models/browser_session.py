@@ -13,6 +13,9 @@ from django.contrib.sessions.backends.db import SessionStore as DatabaseSessions
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 
+ANONYMOUS_AGE = 600
+"""Seconds that a session lasts before somebody has signed in: on the way to a provider, and back."""
+
 
 class BrowserSession(AbstractBaseSession):
     """Somebody’s visit with one browser; without a user before they have signed in."""
@@ -42,6 +45,10 @@ class SessionStore(DatabaseSessions):
     def get_model_class(cls) -> type[BrowserSession]:
         """The model of the rows."""
         return BrowserSession
+
+    def get_session_cookie_age(self) -> int:
+        """Seconds from its last change that the session lasts: anybody may begin any number of those without a user."""
+        return settings.SESSION_COOKIE_AGE if SESSION_KEY in self else min(ANONYMOUS_AGE, settings.SESSION_COOKIE_AGE)
 
     def create_model_instance(self, data: dict[str, Any]) -> BrowserSession:
         """The row for the session as it is now."""

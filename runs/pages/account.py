@@ -1,4 +1,4 @@
-"""One's own account: the password, and the browsers that are signed in."""
+"""One's own account: the password, the browsers that are signed in, and the secret of one's own webhooks."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from flows.webhook_secret import WebhookSigner
 from runs.models import ApiToken, BrowserSession
 from runs.pages.access import require_sign_in
 from runs.pages.figures import format_plural
@@ -65,6 +66,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
         "form": form,
         "sessions": _list_sessions(request, user),
         "token_count": ApiToken.objects.filter(user=user).active(timezone.now()).count(),
+        "webhook_secret": WebhookSigner.of_user(user.pk).secret if user.has_perm("runs.add_run") else "",
         "now": timezone.now(),
     }
     return render(request, "runs/account.html", context, status=422 if request.method == "POST" else 200)

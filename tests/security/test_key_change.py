@@ -8,8 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from flows.webhook_secret import WebhookSigner
 from runs.tokens import make_token
-from runs.webhooks.signing import list_secrets
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -51,10 +51,10 @@ def test_api_tokens_dont_depend_on_the_key(ada: User, settings: Any) -> None:
     assert client.get("/api/v1/runs").status_code == 403
 
 
-def test_the_secret_of_webhooks_follows_from_the_new_key_alone_unless_it_is_set(ada: User, settings: Any) -> None:
-    before = list(list_secrets())
+def test_webhooks_are_signed_with_both_while_the_old_key_still_counts(ada: User, settings: Any) -> None:
+    signer = WebhookSigner.of_user(ada.pk)
+    before = signer.secret
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW, [OLD]
-    after = list(list_secrets())
-    assert len(before) == len(after) == 1 and before != after
-    settings.TOOLFLOW_WEBHOOK_SECRET = before
-    assert list_secrets() == before
+    assert signer.list_secrets() == [signer.secret, before] and signer.secret != before
+    settings.SECRET_KEY_FALLBACKS = []
+    assert before not in signer.list_secrets()

@@ -7,7 +7,7 @@ import html
 import io
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
+from flows.webhook_secret import WebhookSigner
 from runs import backup
 from runs.access_groups import create_groups
 from runs.archive.writing import write_archive
@@ -48,7 +49,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database,
 SECRETS: Mapping[str, str] = {
     "the provider's key": "sk-planted-7Qm3xVnE4rT9yUiO2pLk",
     "a key that doesn't look like one": "planted+Zx8/Wq==N5tB2hGf",
-    "the webhook secret": "cGxhbnRlZC13ZWJob29rLXNlY3JldC1rZXk=",
     "the secret key": "planted-secret-key-of-django-0123456789-abcdefghijklmnop",
     "the database's password": "planted-database-password",
     "the token of the metrics": "planted-token-of-the-metrics",
@@ -86,7 +86,6 @@ def log() -> Iterator[io.StringIO]:
 @pytest.fixture
 def planted(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.SECRET_KEY = SECRETS["the secret key"]
-    settings.TOOLFLOW_WEBHOOK_SECRET = [f"whsec_{SECRETS['the webhook secret']}"]
     settings.TOOLFLOW_METRICS_TOKEN = SECRETS["the token of the metrics"]
     if connection.vendor == "sqlite":
         # Which needs none, and gets in with any.
@@ -107,6 +106,13 @@ def find_secrets(place: str, text: str) -> list[str]:
         for name, secret in SECRETS.items()
         if any(form in text for form in (secret, quote(secret, safe=""), html.escape(secret), json.dumps(secret)[1:-1]))
     ]
+
+
+def find_webhook_secrets(texts: Iterable[tuple[str, str]], run: Run, user: User) -> set[str]:
+    """Where the secrets stand by which receivers know messages, whoever signs them."""
+    signers = (WebhookSigner.of_flow(run.flow_id), WebhookSigner.of_user(user.pk), WebhookSigner.of_user(None))
+    keys = [signer.secret.removeprefix("whsec_") for signer in signers]
+    return {place for place, text in texts if any(key in text or html.escape(key) in text for key in keys)}
 
 
 def read_rows() -> Iterator[tuple[str, str]]:
@@ -217,7 +223,8 @@ def test_a_planted_secret_is_nowhere(
     assert Sender().run() == len(receiver.received) == ANSWERS
     fail_to_sign_in(settings)
     client = Client(raise_request_exception=False)
-    client.force_login(User.objects.create_superuser("root"))
+    root = User.objects.create_superuser("root")
+    client.force_login(root)
     runs = list(Run.objects.order_by("pk"))
     texts = [
         *read_pages(client, runs[-1]),
@@ -231,6 +238,13 @@ def test_a_planted_secret_is_nowhere(
     ]
     found = {secret for place, text in texts for secret in find_secrets(place, text)}
     assert not found, "\n".join(sorted(found))
+    # These are stored nowhere, and shown to those whose they are.
+    assert find_webhook_secrets(texts, runs[-1], root) == {
+        "/account/",
+        "/api/v1/webhook-secret",
+        f"/api/v1/flows/{version.flow.name}/webhook-secret",
+        f"/admin/flows/flow/{version.flow_id}/change/",
+    }
     # The places were really looked at, and hold what the provider said.
     assert [run.status for run in runs].count("succeeded") == USABLE
     for place in ("an archive", "rows of Attempt", "a trace", "/api/v1/runs/"):
@@ -240,4 +254,5 @@ def test_a_planted_secret_is_nowhere(
 
 
 def list_pages(run: Run) -> list[str]:
-    return [f"/runs/{run.pk}/", f"/runs/{run.pk}.json", f"/api/v1/runs/{run.pk}/attempts"]
+    flow = f"/admin/flows/flow/{run.flow_id}/change/"
+    return [f"/runs/{run.pk}/", f"/runs/{run.pk}.json", f"/api/v1/runs/{run.pk}/attempts", flow]

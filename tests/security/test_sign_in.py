@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
@@ -49,6 +52,27 @@ def test_after_five_wrong_passwords_one_is_told_when_to_try_again(form: str) -> 
     assert answer["Retry-After"] == str(15 * 60)
     assert "You can try again in 15 minutes" in read_words(answer.content.decode())
     assert "no-store" in answer["Cache-Control"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_passwords_that_are_sent_at_once_are_counted_one_by_one() -> None:
+    looks: list[None] = []
+
+    def look(*_: Any) -> bool:
+        looks.append(None)
+        return False
+
+    with patch.object(User, "check_password", side_effect=look), ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda _: guess_once(), range(24)))
+    assert len(looks) == 5
+    assert sorted(answers) == [200] * 4 + [429] * 20
+
+
+def guess_once() -> int:
+    try:
+        return int(sign_in().status_code)
+    finally:
+        connections.close_all()
 
 
 def test_it_ends_after_a_quarter_of_an_hour() -> None:
@@ -192,3 +216,14 @@ def test_signing_in_leads_to_no_other_site(form: str, place: str) -> None:
         # Browsers take a backslash for a slash, and leave white space out.
         read = re.sub(r"\s", "", location.replace("\\", "/"))
         assert urlsplit(urljoin(f"http://testserver{form}", read))[:2] == ("http", "testserver")
+
+
+def test_a_name_that_nobody_has_is_counted_but_stored_nowhere() -> None:
+    answers = [sign_in("correct horse battery", client=Client(), address=f"192.0.2.{n % 3}") for n in range(6)]
+    assert {answer.status_code for answer in answers} == {200}
+    (kept,) = set(AccessAttempt.objects.values_list("username", flat=True))
+    assert kept is not None and kept.startswith("unknown-") and "battery" not in kept
+    assert "battery" not in str(list(AccessAttempt.objects.values_list()))
+    # A user’s own stands there as it is: administrators lift lock-outs by it.
+    sign_in()
+    assert AccessAttempt.objects.filter(username="ada").exists()

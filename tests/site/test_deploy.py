@@ -20,6 +20,7 @@ from runs.api import event_stream, waiting
 from runs.management.commands.serve import GRACE, KEEP_ALIVE
 from runs.queue_processes.process_tree import DEATH_PATIENCE, find_stop_patience
 from tests.site.test_settings import read_settings, start_command
+from toolflow_site.edge import FULL_BODIES
 
 ROOT = Path(settings.BASE_DIR)
 DEPLOY = ROOT / "deploy"
@@ -74,6 +75,15 @@ def to_bytes(text: str) -> int:
     return int(number) * {"": 1, "k": 1024, "m": 1024**2}[unit]
 
 
+@pytest.mark.parametrize(
+    "path", sorted(path for path in DEPLOY.rglob("*") if path.is_file()), ids=lambda path: path.name
+)
+def test_no_file_names_a_variable_or_a_command_that_there_is_not(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert set(re.findall(r"\b(?:TOOLFLOW|OPENAI|DATABASE)_[A-Z_]*[A-Z]\b", text)) <= known_variables()
+    assert find_commands(text) <= set(get_commands())
+
+
 class TestUnits:
     def test_there_is_one_for_the_website_one_for_the_worker_and_one_for_the_night(self) -> None:
         assert [path.stem for path in UNITS] == ["toolflow-nightly", "toolflow-web", "toolflow-worker"]
@@ -103,7 +113,7 @@ class TestUnits:
         assert (unit["Service"]["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
 
     @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="There is no systemd here.")
-    @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+    @pytest.mark.parametrize("path", [*UNITS, DEPLOY / "systemd/toolflow-nightly.timer"], ids=lambda path: path.name)
     def test_systemd_understands_every_line(self, path: Path) -> None:
         done = subprocess.run(
             ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False, timeout=60
@@ -184,6 +194,16 @@ class TestCompose:
             # The locks in the data folder are those of one host: no two containers share it.
             assert "volumes" not in service
             assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+    def test_what_they_write_to_memory_is_bounded_and_bodies_have_room_there(self, tmp_path: Path) -> None:
+        most_bytes = read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
+        for service in our_services().values():
+            found = [re.fullmatch(r"(/[^:]+):size=(\d+)m(,.*)?", line) for line in service["tmpfs"]]
+            rooms = {match[1]: int(match[2]) * 2**20 for match in found if match}
+            assert len(rooms) == len(found)
+            processes = int(re.sub(r"\D", "", service["environment"]["TOOLFLOW_WEB_PROCESSES"]))
+            # Where bodies are kept that don't fit into memory.
+            assert rooms["/" + "tmp"] > processes * FULL_BODIES * most_bytes
 
     def test_images_are_named_without_a_host(self) -> None:
         assert all("/" not in service["image"] for service in read_compose()["services"].values())
@@ -267,3 +287,38 @@ class TestNginx:
     @pytest.mark.parametrize("name", ["toolflow", "toolflow-below-a-path"])
     def test_addresses_are_handed_on_as_they_are(self, name: str) -> None:
         assert re.findall(r"proxy_pass (\S+);", self.read(name)) == ["http://toolflow"]
+
+    @pytest.mark.skipif(shutil.which("nginx") is None, reason="There is no nginx here.")
+    @pytest.mark.skipif(shutil.which("openssl") is None, reason="Certificates are made with openssl.")
+    @pytest.mark.parametrize("name", ["toolflow", "toolflow-below-a-path"])
+    def test_nginx_understands_every_line(self, tmp_path: Path, name: str) -> None:
+        """Of the files as they are, but for the places that a guest of this machine can't have."""
+        key, certificate = tmp_path / "privkey.pem", tmp_path / "fullchain.pem"
+        making = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=flows.example.com", "-days", "1"]
+        subprocess.run(
+            ["openssl", *making, "-keyout", str(key), "-out", str(certificate)],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        whole = self.read("toolflow")
+        if name != "toolflow":
+            # What it says: its lines belong into a server, the upstream beside that.
+            upstream = whole[: whole.index("server {\n    listen 80;")]
+            whole = f"{upstream}\nserver {{\n    listen 80;\n{self.read(name)}\n}}\n"
+        for place in (key, certificate):
+            whole = whole.replace(f"/etc/ssl/flows.example.com/{place.name}", str(place))
+        whole = whole.replace("/etc/nginx/toolflow-proxy.conf", str(DEPLOY / "nginx/toolflow-proxy.conf"))
+        listens = iter(range(9))
+        whole = re.sub(r"listen \S*?\d+( ssl)?;", lambda found: f"listen unix:{next(listens)}{found[1] or ''};", whole)
+        own = "".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        main = tmp_path / "nginx.conf"
+        main.write_text(f"pid pid; error_log stderr; events {{}} http {{ access_log off; {own}\n{whole} }}")
+        done = subprocess.run(
+            ["nginx", "-t", "-p", str(tmp_path), "-c", str(main)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, "test is successful" in done.stderr, "[warn]" in done.stderr) == (0, True, False), (
+            done.stderr
+        )

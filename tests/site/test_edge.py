@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ from django.test import Client
 from django.urls import resolve
 
 from runs.logs.formatting import JsonLines
+from toolflow_site import edge
 from toolflow_site.edge import build_edge
 from toolflow_site.probes import PROBES
 
@@ -95,10 +97,15 @@ class TestBodies:
 
     @pytest.mark.parametrize("offered", [None, "from-the-proxy-1", "no\tgood"])
     async def test_a_refusal_names_the_request_as_the_log_does(
-        self, settings: Any, caplog: pytest.LogCaptureFixture, offered: str | None
+        self,
+        settings: Any,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+        offered: str | None,
     ) -> None:
         settings.TOOLFLOW_ACCESS_LOG = "all"
-        caplog.handler.setFormatter(JsonLines())
+        # All tests of a process share this handler.
+        monkeypatch.setattr(caplog.handler, "formatter", JsonLines())
         caplog.set_level("INFO")
         transport = httpx2.ASGITransport(build_edge(tell, most_bytes=10))
         headers = {"X-Request-ID": offered} if offered else {}
@@ -110,6 +117,77 @@ class TestBodies:
         (line,) = map(json.loads, caplog.text.splitlines())
         told = [line[name] for name in ("event", "method", "path", "status", "request_id")]
         assert told == ["request.answered", "POST", "/api/v1/runs", 413, request_id]
+
+
+class TestStrangers:
+    """Those who name no session and no token; nobody has looked yet whether it is a good one."""
+
+    MEGABYTE = b"x" * 1_000_000
+
+    @pytest.mark.parametrize("headers", [{}, {"Cookie": "csrftoken=sessionid; theme=dark"}])
+    @pytest.mark.parametrize("is_told", [True, False])
+    async def test_they_send_little(self, headers: dict[str, str], is_told: bool) -> None:
+        async def parts() -> AsyncIterator[bytes]:
+            yield self.MEGABYTE
+            yield b"x"
+
+        content = self.MEGABYTE + b"x" if is_told else parts()
+        status, problem = await ask(content=content, headers=headers, most_bytes=2_000_000)
+        assert (status, problem["type"]) == (413, "urn:toolflow:problem:too-large")
+        assert "larger than 1,000,000 bytes, the limit for whoever names no session and no token" in problem["detail"]
+        assert (await ask(content=self.MEGABYTE, headers=headers, most_bytes=2_000_000))[0] == 200
+
+    @pytest.mark.parametrize("headers", [{"Cookie": "theme=dark; sessionid=abc"}, {"Authorization": "Bearer tf_abc"}])
+    async def test_others_may_send_more(self, headers: dict[str, str]) -> None:
+        status, seen = await ask(content=self.MEGABYTE + b"x", headers=headers, most_bytes=2_000_000)
+        assert (status, seen["size"]) == (200, 1_000_001)
+
+    async def test_a_body_that_does_not_arrive_in_time_is_waited_for_no_longer(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(edge, "STRANGER_SECONDS", 0)
+
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"x"
+            await asyncio.Event().wait()
+
+        status, problem = await ask(content=parts())
+        assert (status, problem["type"]) == (408, "urn:toolflow:problem:body-too-slow")
+
+
+class TestManyBodiesAtOnce:
+    async def test_they_fill_no_more_than_a_process_may_hold_and_small_ones_still_go_through(self) -> None:
+        """Ten of the largest size are held; what comes then is refused until one of them is done with."""
+        are_held, go_on = asyncio.Event(), asyncio.Event()
+        held = 0
+
+        async def hold(scope: Any, receive: Any, send: Any) -> None:
+            nonlocal held
+            while (await receive()).get("more_body"):
+                pass
+            held += 1
+            if held == 30:
+                are_held.set()
+            if scope["path"] == "/held":
+                await go_on.wait()
+            await tell(scope, done, send)
+
+        async def done() -> Any:
+            return {"type": "http.request"}
+
+        application = build_edge(hold, most_bytes=edge.SMALL_BODY // 2 * 3)
+        transport = httpx2.ASGITransport(application)
+        body = b"x" * (edge.SMALL_BODY // 2 * 3)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://flows.example.com") as client:
+            waiting = [asyncio.create_task(client.post("/held", content=body)) for _ in range(30)]
+            await are_held.wait()
+            answer = await client.post("/", content=body)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+            assert "Too many large bodies arrive at once" in answer.json()["detail"]
+            assert (await client.post("/", content=body[: edge.SMALL_BODY])).status_code == 200
+            go_on.set()
+            assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+            assert (await client.post("/", content=body)).status_code == 200
 
 
 class TestProbes:

@@ -95,7 +95,23 @@ def test_a_server_that_is_started_by_hand_says_the_same_and_ends(
         ({"TOOLFLOW_ALLOWED_HOSTS": ""}, "TOOLFLOW_ALLOWED_HOSTS is not set"),
         ({"TOOLFLOW_ALLOWED_HOSTS": "flows.example.com,*"}, "TOOLFLOW_ALLOWED_HOSTS is “*”"),
         ({"TOOLFLOW_TRUSTED_PROXIES": ""}, "TOOLFLOW_TRUSTED_PROXIES is not set; name the proxy that does TLS"),
-        ({"TOOLFLOW_TRUSTED_PROXIES": "0.0.0.0/0"}, "so that every client may say who it is"),
+        *(
+            ({"TOOLFLOW_TRUSTED_PROXIES": networks}, "so that nearly every client may say who it is")
+            for networks in (
+                *("0.0.0.0/0", "0.0.0.0/1,128.0.0.0/1", "127.0.0.1,64.0.0.0/7", "::/0", "2000::/3", "::ffff:0:0/96"),
+            )
+        ),
+        *(
+            ({"TOOLFLOW_WEBHOOK_ALLOW": networks}, "so that webhooks may reach nearly all addresses")
+            for networks in ("0.0.0.0/0", "hooks.example.com,128.0.0.0/1:8443", "[fc00::/7]:*")
+        ),
+        ({"TOOLFLOW_METRICS_TOKEN": "x"}, "TOOLFLOW_METRICS_TOKEN can be guessed; it must have at least 24 random"),
+        ({"OPENAI_BASE_URL": "http://models.example.com/v1"}, "OPENAI_BASE_URL begins with http://"),
+        ({"OPENAI_BASE_URL": "http://8.8.8.8:8080/v1"}, "on the way to “8.8.8.8” reads the key"),
+        (
+            {"TOOLFLOW_TRACES": "http://collector.example.com:4318", "TOOLFLOW_TRACE_CONTENT": "true"},
+            "reads what models read and wrote (TOOLFLOW_TRACE_CONTENT)",
+        ),
     ],
     ids=lambda value: (
         "-".join(f"{name}_{text[:12]}" for name, text in value.items()) if isinstance(value, dict) else ""
@@ -107,6 +123,30 @@ def test_each_unsafe_setting_is_refused_by_itself(data_dir: Path, changes: dict[
     assert part in sentence
     keys = " ".join(text for name, text in changes.items() if "SECRET_KEY" in name).split()
     assert not any(key in sentence for key in keys)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"TOOLFLOW_TRUSTED_PROXIES": "10.0.0.0/8,fd00::/16,::ffff:10.0.0.0/104"},
+        {"TOOLFLOW_WEBHOOK_ALLOW": "*.internal.example.com,10.0.0.0/8:8443,localhost:9000"},
+        {"TOOLFLOW_METRICS_TOKEN": "x" * 24},
+        *(
+            {"OPENAI_BASE_URL": f"{address}/v1"}
+            for address in (
+                *("https://models.example.com", "http://127.0.0.1:8080", "http://[::1]:8080", "http://10.1.2.3"),
+                *("http://vllm:8000", "http://vllm.models.svc.cluster.local", "http://gpu.home.arpa"),
+            )
+        ),
+        {"OPENAI_BASE_URL": "http://models.example.com/v1", "TOOLFLOW_PLAIN_HTTP_HOSTS": "models.example.com"},
+        {"TOOLFLOW_TRACES": "http://collector.example.com:4318"},
+        {"TOOLFLOW_TRACES": "https://collector.example.com:4318", "TOOLFLOW_TRACE_CONTENT": "true"},
+        {"TOOLFLOW_TRACES": "http://collector:4318", "TOOLFLOW_TRACE_CONTENT": "true"},
+    ],
+    ids=str,
+)
+def test_what_is_safe_enough_is_taken(data_dir: Path, changes: dict[str, str]) -> None:
+    assert read_settings(data_dir, **{**RIGHT, **changes})["TOOLFLOW_ENV"] == "production"
 
 
 def test_what_is_refused_in_production_is_fine_in_development(data_dir: Path) -> None:
@@ -155,8 +195,7 @@ def test_django_s_own_checks_of_deployments_find_nothing(data_dir: Path, collect
             lambda found: found["DATABASES"]["default"]["PASSWORD"] == "pass",
         ),
         ("TOOLFLOW_REDIS_URL", "redis://:pass@host/5", lambda found: found["Q_CLUSTER"]["redis"]["password"] == "pass"),
-        ("TOOLFLOW_WEBHOOK_SECRET", f"whsec_{'A' * 32}", lambda found: found["TOOLFLOW_WEBHOOK_SECRET"]),
-        ("TOOLFLOW_METRICS_TOKEN", "scrape-me", lambda found: found["TOOLFLOW_METRICS_TOKEN"] == "scrape-me"),
+        ("TOOLFLOW_METRICS_TOKEN", KEY[:24], lambda found: found["TOOLFLOW_METRICS_TOKEN"] == KEY[:24]),
         ("TOOLFLOW_OIDC_CLIENT_SECRET", "ours", lambda found: found["OIDC_RP_CLIENT_SECRET"] == "ours"),
     ],
 )

@@ -1,0 +1,41 @@
+"""Where clouds tell a machine its own secrets. Nothing of ours has anything to say there."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+NAMES = frozenset(
+    {"metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
+)
+NETWORKS = tuple(
+    map(
+        ipaddress.ip_network,
+        # Nearly all are at a link-local address; some have others.
+        ("169.254.0.0/16", "fe80::/10", "100.100.100.200", "192.0.0.192", "fd00:ec2::/32", "fd20:ce::254"),
+    )
+)
+
+
+def is_metadata_service(host: str) -> bool:
+    """Whether a host is one of them by its name, or by an address in any spelling (“2852039166”, “[::ffff:a9fe:a9fe]”).
+
+    Names are not resolved.
+    """
+    host = host.strip("[]").rstrip(".").lower()
+    if host in NAMES:
+        return True
+    address = _read_address(host)
+    return address is not None and any(address in network for network in NETWORKS)
+
+
+def _read_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            # What resolvers take for an address, however it is written.
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except (OSError, UnicodeEncodeError):
+            return None
+    return (isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped) or address

@@ -1,0 +1,104 @@
+"""How the database and the broker are reached: what their addresses say, and how long a silent one is waited for.
+
+An address that makes no sense raises ``ImproperlyConfigured``, in a sentence that never holds what may be a password.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from environ import Env
+
+_POSTGRES_OPTIONS = {
+    # Seconds, and milliseconds for the one that counts unanswered data. Without them a host that vanished is waited
+    # for a quarter of an hour, and what it locked stays locked for two.
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+    # The same for the server's end, and a bound on the locks of a process that is frozen in a transaction.
+    "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
+    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=30000",
+}
+_REDIS_OPTIONS = {
+    # Seconds. Whoever starts a run must not wait long for a broker that is away; the longest wait of the queue's own
+    # is one second.
+    "socket_connect_timeout": 5,
+    "socket_timeout": 10,
+    "socket_keepalive": True,
+    "health_check_interval": 30,
+    # Tried once more at once, for a connection that was closed while idle. The client's own policy is to try for
+    # several seconds.
+    "retry": None,
+    "retry_on_error": [OSError],
+}
+
+
+def build_database(name: str, text: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]:
+    """The entry of ``DATABASES`` for an address, the value of variable ``name``; without one SQLite in ``sqlite_path``.
+
+    A relative path is taken from ``base``.
+    """
+    expected = (
+        f"{name} must be sqlite:///path/to/file (four slashes before an absolute path) "
+        "or postgres://user:password@host:5432/database"
+    )
+    scheme = text.partition(":")[0]
+    if scheme not in {"", "sqlite", "postgres", "postgresql"}:
+        raise ImproperlyConfigured(f"{expected}; “{scheme}” is neither.")
+    try:
+        entry: dict[str, Any] = Env.db_url_config(text) if text else {"NAME": str(sqlite_path)}
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{expected}; it can't be read as an address.") from error
+    if not entry["NAME"] or entry["NAME"] == ":memory:":
+        # One in memory would be another one in every process.
+        raise ImproperlyConfigured(f"{expected}; it names no database.")
+    if scheme in {"postgres", "postgresql"}:
+        options = {**_POSTGRES_OPTIONS, **entry.get("OPTIONS", {})}
+        return {"CONN_MAX_AGE": 600, "CONN_HEALTH_CHECKS": True, **entry, "OPTIONS": options}
+    if entry.get("HOST"):
+        raise ImproperlyConfigured(f"{expected}; SQLite takes no host.")
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(base / entry["NAME"]),
+        "CONN_MAX_AGE": None,
+        "OPTIONS": {
+            # A deferred transaction that reads first and writes then fails at once when another process has written
+            # in between; an immediate one waits for its turn.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
+        },
+    }
+
+
+def build_broker(name: str, text: str) -> dict[str, Any]:
+    """The part of ``Q_CLUSTER`` that says where messages are kept: in the Redis at an address, the value of variable
+    ``name``; without one in the database.
+    """
+    if not text:
+        return {"orm": "default"}
+    parts = urlsplit(text)
+    database = parts.path.strip("/") or "0"
+    try:
+        port = parts.port or 6379
+    except ValueError:
+        port = 0
+    if parts.scheme not in {"redis", "rediss"} or not parts.hostname or not port or not database.isdigit():
+        raise ImproperlyConfigured(f"{name} must be redis://user:password@host:6379/0, or rediss:// with TLS.")
+    # Taken apart so that the password stands under a name that Django hides on its debug pages.
+    return {
+        "redis": {
+            "host": parts.hostname,
+            "port": port,
+            "db": int(database),
+            "username": unquote(parts.username) if parts.username else None,
+            "password": unquote(parts.password) if parts.password else None,
+            "ssl": parts.scheme == "rediss",
+            **_REDIS_OPTIONS,
+        }
+    }
