@@ -19,6 +19,7 @@ from flows.engine.strict_schema import check_strict
 from flows.engine.typed_output import build_type, schema_of_type
 
 __all__ = [
+    "MORE_SCHEMA_MISMATCHES",
     "SCHEMA_MISMATCH",
     "build_type",
     "check_input_schema",
@@ -32,6 +33,9 @@ __all__ = [
 
 SCHEMA_MISMATCH = "schema_mismatch"
 """The code of issues about an output that its schema doesn't allow."""
+
+MORE_SCHEMA_MISMATCHES = "more_schema_mismatches"
+"""The code of the issue that says how many there are beyond those that are told one by one."""
 
 MOST_VIOLATIONS = 50
 """Violations that are told one by one; one more issue says how many there are beyond."""
@@ -78,10 +82,11 @@ def validate_output(value: Any, schema: dict[str, Any]) -> tuple[Issue, ...]:
 
     ``schema`` is compiled once and must not be changed afterwards. Raises ``SpecError`` if it is no schema.
     """
-    compiled = _compile(schema)
+    problems = _list_problems(value, _compile(schema).validator)
+    codes = [SCHEMA_MISMATCH] * MOST_VIOLATIONS + [MORE_SCHEMA_MISMATCHES]
     return tuple(
-        Issue(code=SCHEMA_MISMATCH, severity=Severity.CRITICAL, description=problem.message, path=problem.path)
-        for problem in _list_problems(value, compiled.validator)
+        Issue(code=code, severity=Severity.CRITICAL, description=problem.message, path=problem.path)
+        for code, problem in zip(codes, problems, strict=False)
     )
 
 

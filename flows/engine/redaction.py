@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.engine.errors import Problem
 from flows.engine.history import Attempt, History, initial_attempt
-from flows.engine.issues import Issue
+from flows.engine.issues import LONGEST_CODE, Issue
 from flows.engine.json_value import format_pointer, parse_pointer
 from flows.engine.planner import Finish
 from flows.engine.prompt import dump_visible
@@ -130,8 +130,10 @@ class Redactor:
         return History.model_construct(run_id=history.run_id, steps=((first,), *history.steps[1:]))
 
     def _redact_issue(self, issue: Issue) -> Issue:
-        texts = self._redact(issue.model_dump(mode="json", exclude={"code", "severity", "audit"}), ())
-        return issue.model_copy(update={**texts, "suggestions": tuple(texts["suggestions"])})
+        # A rule may have made the code of what it found.
+        texts = self._redact(issue.model_dump(mode="json", exclude={"code", "severity"}), ())
+        code = self._scrub(issue.code)[:LONGEST_CODE]
+        return issue.model_copy(update={**texts, "code": code, "suggestions": tuple(texts["suggestions"])})
 
     def _redact(self, value: Any, paths: Collection[_Path]) -> Any:
         if () in paths:

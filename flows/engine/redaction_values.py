@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from unicodedata import normalize
 
 Leaf = str | int | float
 
 LEAST_LENGTH = 4
 """Characters that a value needs to be looked for elsewhere: shorter ones stand in any text. A sign doesn't count."""
 
+_SPACE = r"(?:\s|\\+[nrt])+"
+"""White space, also as JSON writes it."""
+_SPACES = re.compile(_SPACE)
 _DEPTH = 2
 """How often a text may lie within JSON that lies within JSON: an output that is JSON, in the text of a request."""
 _NUMERAL = re.compile(r"[+-]?(\d{1,40}(?:\.\d{1,40})?)", re.ASCII)
@@ -18,12 +23,17 @@ _DIGITS = re.compile(rf"\d{{{LEAST_LENGTH},}}", re.ASCII)
 
 
 class ValueSearch:
-    """Finds the values that it was made with. Texts are found within others, numbers where no digit adjoins them."""
+    """Finds the values that it was made with.
+
+    Texts are found within others, and as words of their own in any case and with any white space between their words;
+    numbers where no digit adjoins them.
+    """
 
     def __init__(self, values: Iterable[Leaf] = ()) -> None:
         """Values that are too short are left out."""
         self._values = frozenset(values)
         self._forms = _list_forms({value.strip() for value in self._values if isinstance(value, str)})
+        self._folded = {_fold(form): None for form in self._forms}
         self._numbers = frozenset(form for value in self._values for form in _list_numbers(value))
         # Those of digits alone are looked up, however many there are; others are rare.
         others = [form for form in self._numbers if not form.isdigit()]
@@ -40,6 +50,12 @@ class ValueSearch:
         for form in self._forms:
             if form in text:
                 text = text.replace(form, mark)
+        if self._folded:
+            # Looked for as plain texts first: most are nowhere, and patterns take long.
+            folded = _fold(text)
+            for form in self._folded:
+                if form in folded:
+                    text = _find_words(form).sub(mark, text)
         if self._others is not None:
             text = self._others.sub(mark, text)
         if self._has_whole:
@@ -49,6 +65,16 @@ class ValueSearch:
     def has_number(self, number: int | float) -> bool:
         """Whether a number is one of the values, or what one of them says: 1234 is found for 1234.0 and “1234”."""
         return bool(self._numbers) and write_number(number) in self._numbers
+
+
+def _fold(text: str) -> str:
+    return _SPACES.sub(" ", text).lower()
+
+
+@lru_cache(maxsize=1_000)
+def _find_words(folded: str) -> re.Pattern[str]:
+    parts = _SPACE.join(map(re.escape, folded.split(" ")))
+    return re.compile(rf"(?<!\w){parts}(?!\w)", re.IGNORECASE)
 
 
 def write_number(number: int | float) -> str:
@@ -77,8 +103,12 @@ def _read_number(text: str) -> int | float | None:
 
 
 def _list_forms(texts: set[str]) -> list[str]:
-    """Texts that are long enough, as they are and as they stand within JSON, the longest first."""
-    layer = {text for text in texts if _is_long(text)}
+    """Texts that are long enough, as they are and as they stand within JSON, the longest first.
+
+    Letters with marks are written in one character or in several.
+    """
+    long = {text for text in texts if _is_long(normalize("NFC", text))}
+    layer = long | {normalize(form, text) for text in long for form in ("NFC", "NFD")}
     forms = set(layer)
     for _ in range(_DEPTH):
         layer = {json.dumps(text, ensure_ascii=escapes)[1:-1] for text in layer for escapes in (True, False)} - forms

@@ -18,6 +18,9 @@ from flows.engine.strict_schema import check_strict
 TYPE_MISMATCH = "type_mismatch"
 """The code of issues about an output that the step's registered type can't be built from."""
 
+MORE_TYPE_MISMATCHES = "more_type_mismatches"
+"""The code of the issue that says how many there are beyond those that are told one by one."""
+
 _MOST_ISSUES = 50
 
 
@@ -47,15 +50,16 @@ def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tu
         details = error.errors(include_url=False)
         issues = [_make_issue(_describe(detail, value), _place(detail, value)) for detail in details[:_MOST_ISSUES]]
         if len(details) > _MOST_ISSUES:
-            issues.append(_make_issue(f"{len(details) - _MOST_ISSUES:,} more places don't fit the type.", []))
+            sentence = f"{len(details) - _MOST_ISSUES:,} more places don't fit the type."
+            issues.append(_make_issue(sentence, [], code=MORE_TYPE_MISMATCHES))
         return None, tuple(issues)
     except Exception as error:  # noqa: BLE001  # a validator of a plug-in may raise anything; it is the attempt's issue
         sentence = f"The type “{model.__name__}” can't be built: {type(error).__name__}: {error}"
         return None, (_make_issue(sentence, []),)
 
 
-def _make_issue(description: str, place: list[str | int]) -> Issue:
-    return Issue(code=TYPE_MISMATCH, severity=Severity.CRITICAL, description=description, path=format_pointer(place))
+def _make_issue(description: str, place: list[str | int], *, code: str = TYPE_MISMATCH) -> Issue:
+    return Issue(code=code, severity=Severity.CRITICAL, description=description, path=format_pointer(place))
 
 
 def _place(detail: ErrorDetails, value: Any) -> list[str | int]:

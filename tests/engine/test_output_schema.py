@@ -50,6 +50,8 @@ class TestValidateOutput:
         issues = validate_output({"items": list(range(5_000))}, schema)
         assert len(issues) == MOST_VIOLATIONS + 1
         assert "4,950 more" in issues[-1].description
+        codes = [issue.code for issue in issues]
+        assert codes == ["schema_mismatch"] * MOST_VIOLATIONS + ["more_schema_mismatches"]
 
     def test_a_huge_value_is_quoted_only_in_part(self) -> None:
         (issue,) = validate_output({"a": "x" * 1_000_000}, closed(a={"type": "number"}))

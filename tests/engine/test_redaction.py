@@ -65,6 +65,29 @@ class TestPointers:
             "other": MARK,
         }
 
+    @pytest.mark.parametrize(
+        "repeated",
+        [
+            "ADA LOVELACE",
+            "ada lovelace",
+            "Ada  Lovelace",
+            "Ada\nLovelace",
+            "Ada\u00a0Lovelace",
+            '{"a": "ada\\nlovelace"}',
+        ],
+    )
+    def test_a_repetition_in_another_case_or_with_other_white_space_is_taken_out_too(self, repeated: str) -> None:
+        redacted = redact_input(["/name"], {"name": "Ada Lovelace", "text": f"Dear {repeated}, hello."})
+        assert "love" not in redacted["text"].lower() and redacted["text"].endswith(", hello.")
+
+    def test_letters_with_marks_are_found_in_one_character_or_in_several(self) -> None:
+        redacted = redact_input(["/name"], {"name": "Chlo\u00eb", "text": "chloe\u0308 and CHLO\u00cb"})
+        assert redacted["text"] == f"{MARK} and {MARK}"
+
+    def test_other_cases_are_found_as_words_of_their_own(self) -> None:
+        value = {"name": "Mark", "text": "A benchmark of markets, mark my words"}
+        assert redact_input(["/name"], value)["text"] == f"A benchmark of markets, {MARK} my words"
+
     def test_what_is_short_is_only_taken_out_of_its_place(self) -> None:
         assert redact_input(["/size"], {"size": "XL", "text": "XLarge"}) == {"size": MARK, "text": "XLarge"}
 
@@ -223,6 +246,13 @@ class TestAttempts:
         again = simulate(tool_2=[{"text": "fine"}])
         await execute(self.FLOW, again, make_history(*recorder.attempts[:2], input=INPUT))
         assert json.loads(again.calls[0].body["messages"][-1]["content"])["name"] == SECRET
+
+    async def test_what_a_rule_makes_of_a_finding_is_redacted_as_code_and_audit_too(self) -> None:
+        rule = "[{'code': 'unknown:' + output.text, 'audit': 'Of ' + output.text, 'description': 'Unknown.'}]"
+        flow = make_flow(make_step(audits=(AuditSpec(name="A", rule=rule, severity="low"),)), redact=("/text",))
+        end = await execute(flow, simulate(tool_1=[{"text": "geheim"}]), make_history())
+        (issue,) = end.history.attempts(1)[0].issues
+        assert (issue.code, issue.audit) == (f"unknown:{MARK}", f"Of {MARK}")
 
     async def test_a_value_of_an_output_is_taken_out_of_its_issues_and_raw_text(self) -> None:
         audit = AuditSpec(name="A", rule="false", message="'Bad: ' + output.text", severity="low")

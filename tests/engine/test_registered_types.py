@@ -10,7 +10,7 @@ from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from flows.engine.judgement import Judgement
 from flows.engine.plugins import Registry
-from flows.engine.typed_output import schema_of_type
+from flows.engine.typed_output import build_type, schema_of_type
 from tests.engine.audit_parts import judge, rules
 
 
@@ -63,6 +63,14 @@ class TestRegisteredType:
         (issue,) = verdict.issues
         assert (issue.code, issue.severity, issue.path) == ("type_mismatch", Severity.CRITICAL, "/colours")
         assert "colours" in issue.description and "two colours have one name" in issue.description
+
+    def test_of_many_places_50_are_told_one_by_one_and_the_rest_is_counted(self) -> None:
+        class Even(BaseModel):
+            numbers: list[int]
+
+        _, issues = build_type(Even, {"numbers": ["x"] * 60})
+        assert [issue.code for issue in issues] == ["type_mismatch"] * 50 + ["more_type_mismatches"]
+        assert issues[-1].description == "10 more places don't fit the type."
 
     async def test_what_already_breaks_the_schema_is_told_once(self) -> None:
         verdict = await self.judge("Fjord", hex="blue")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flows.engine.output_schema import (
@@ -177,6 +177,8 @@ class TestMakeStrict:
             max_leaves=15,
         )
     )
+    @example({"type": "string", "format": []})
+    @example({"type": [[]]})
     def test_no_document_crashes_the_check_or_the_mending(self, document: Any) -> None:
         check_strict(document)
         check_input_schema(document)
