@@ -13,7 +13,7 @@ from typing import Any
 from flows.engine.errors import Problem
 from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
-from flows.webhook_address import find_problem
+from flows.webhook_allowance import find_obstacle
 from runs.models import Priority
 
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")
@@ -112,9 +112,9 @@ def check_metadata(metadata: Any) -> None:
 def check_webhook_url(url: str) -> None:
     """Raise ``ValueError`` with a sentence for what is no address that a webhook could be sent to.
 
-    Whether it may be sent there is asked when it is sent: what a name leads to can change.
+    Where its name leads is asked when something is sent, since that can change.
     """
-    if problem := find_problem(url):
+    if problem := find_obstacle(url):
         raise ValueError(problem)
 
 

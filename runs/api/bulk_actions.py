@@ -32,7 +32,7 @@ from runs.api.bulk_actions_schema import (
 )
 from runs.api.filter_fields import write_filters
 from runs.api.idempotency import answer_once, idempotent
-from runs.api.paging import LARGEST_NUMBER, NUMBERS, PAGING, answer_page, read_page, read_paging
+from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import StrictSerializer, read_body
 from runs.api.run_actions_schema import REPLAYED, NothingSerializer
@@ -43,6 +43,7 @@ from runs.bulk_actions.requesting import request_bulk_action
 from runs.bulk_actions.run_range import find_newest_run
 from runs.documents.attempt_document import write_amount
 from runs.models import BulkAction, BulkKind
+from runs.prepared_select import LARGEST_NUMBER
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 

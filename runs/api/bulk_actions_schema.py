@@ -11,13 +11,13 @@ from rest_framework import serializers
 from flows.engine.json_value import describe_type
 from runs.api.body_fields import WholeNumberField, WordField, show_value
 from runs.api.filter_fields import FiltersField, WrittenFiltersField
-from runs.api.paging import LARGEST_NUMBER
 from runs.api.reading import StrictSerializer
 from runs.api.runs_schema import COST
 from runs.api.schema_parts import LIMIT, PageSerializer
 from runs.bulk_actions.requesting import MOST_CHOSEN, MOST_STARTED
 from runs.models import BulkKind, WorkState
 from runs.models.long_work import MOST_NOTES
+from runs.prepared_select import LARGEST_NUMBER
 
 TAGS = ["Bulk actions"]
 VERSIONS = ["same", "live"]

@@ -3,8 +3,8 @@
 An open stream costs the process next to nothing. One look a second, a single query, serves all streams of the process,
 in one thread with one connection of its own; a stream reads more only when its run has changed.
 
-Where a reader is follows from the ``id`` of the last event that it got: the revision of the run that it knows, and the
-last attempt that it was told of. Attempts end in the order of their steps and numbers, so that what is missing is
+Where a reader is follows from the ``id`` of the last event that it got: the run, the revision of it that it knows, and
+the last attempt that it was told of. Attempts end in the order of their steps and numbers, so that what is missing is
 whatever comes after that one.
 """
 
@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 class Position:
     """What a reader knows: the ``id`` of events."""
 
+    run_id: int
     revision: int | None = None
     """Of the run; None before its first document."""
     step: int = 0
@@ -59,14 +60,14 @@ class Position:
     @classmethod
     def parse(cls, text: str) -> Position:
         """The position that ``text`` stands for. Raises ``ValueError`` if it is no ``id`` of ours."""
-        found = re.fullmatch(r"([0-9]{1,10})-([0-9]{1,9})-([0-9]{1,9})(-end)?", text, re.ASCII)
+        found = re.fullmatch(r"([0-9]{1,19})-([0-9]{1,10})-([0-9]{1,9})-([0-9]{1,9})(-end)?", text, re.ASCII)
         if found is None:
             raise ValueError(text)
-        return cls(int(found[1]), int(found[2]), int(found[3]), has_ended=bool(found[4]))
+        return cls(int(found[1]), int(found[2]), int(found[3]), int(found[4]), has_ended=bool(found[5]))
 
     def __str__(self) -> str:
         # A run without a document at revision 0 has no attempts yet: the two are never taken for each other.
-        return f"{self.revision or 0}-{self.step}-{self.number}{'-end' if self.has_ended else ''}"
+        return f"{self.run_id}-{self.revision or 0}-{self.step}-{self.number}{'-end' if self.has_ended else ''}"
 
 
 class TooManyStreamsError(Exception):
@@ -84,9 +85,9 @@ class RunEvents:
     _open: WeakSet[RunEvents] = WeakSet()
     _counting = threading.Lock()
 
-    def __init__(self, run_id: int, state: RunState, position: Position, links: RunLinks) -> None:
+    def __init__(self, state: RunState, position: Position, links: RunLinks) -> None:
         """``state`` is the run's, seen just now. Raises ``TooManyStreamsError``."""
-        self._run_id = run_id
+        self._run_id = position.run_id
         self._links = links
         self._state = state
         self._position = position

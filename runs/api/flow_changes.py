@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.http import Http404
 from django.utils.http import parse_etags, quote_etag
 
+from flows.admin.protection import is_referred_to
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
+from runs.api.conditions import is_among, make_tag
+from runs.api.flow_documents import describe_flow, describe_whole_flow, read_flow, select_flows
 from runs.api.problems import ApiProblem, Conflict
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+    from rest_framework.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,44 +32,76 @@ class Stored:
 
     is_new: bool
     made_version: int | None
+    flow: Flow
+    latest: FlowVersion | None
+    """Both as they were stored: what somebody saves a moment later is not told as if it were this."""
+
+    @classmethod
+    def read(cls, name: str, *, is_new: bool, made_version: int | None) -> Stored:
+        """What is stored now, within the transaction that stored it."""
+        return cls(is_new, made_version, *read_flow(name))
 
 
 class Condition:
-    """The header ``If-Match``: the request counts only as long as the flow is what it was when it was read."""
+    """The headers ``If-Match`` and ``If-None-Match`` of a change: it counts only as long as what it changes is what it
+    was when it was read; or as long as there is nothing of the kind yet.
+    """
 
-    def __init__(self, header: str | None) -> None:
-        """Raises ``ApiProblem`` for a header that holds no ETag."""
-        self._tags = None if header is None else parse_etags(header)
-        if self._tags == []:
-            sentence = "“If-Match” holds the ETag of the flow as it was read, with its double quotes, or *."
-            raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    def __init__(self, header: str | None, unless: str | None = None) -> None:
+        """Raises ``ApiProblem`` for a header that holds no ETag; ``unless`` is ``If-None-Match``."""
+        self._tags = _read_tags("If-Match", header)
+        self._unless = _read_tags("If-None-Match", unless)
 
-    def require(self, latest: FlowVersion | None) -> None:
-        """Raises ``ApiProblem`` with status 412 if ``latest`` is not what was read."""
-        if self._tags is None or (latest is not None and (self._tags == ["*"] or _make_tag(latest) in self._tags)):
+    @classmethod
+    def read(cls, request: Request) -> Condition:
+        """What a request says of it. Raises as the class does."""
+        return cls(request.headers.get("If-Match"), request.headers.get("If-None-Match"))
+
+    def require(self, flow: Flow | None, latest: FlowVersion | None) -> None:
+        """Raises ``ApiProblem`` with status 412 if the flow with its latest version is not what was read."""
+        if self._tags is None and self._unless is None:
             return
-        if latest is None:
+        tag = "" if flow is None else make_headers(flow, latest).get("ETag", "")
+        if flow is not None and self._unless is not None and is_among(tag, self._unless):
+            sentence = f"There is a flow “{flow.name}” already, and the request wants to change none that is there."
+            raise ApiProblem(
+                HTTPStatus.PRECONDITION_FAILED, "flow-exists", sentence, headers={"ETag": tag} if tag else {}
+            )
+        if latest is not None:
+            now = f"version {latest.number} is its latest now"
+            sentence = f"The flow has changed since you read it: {now}. Read it again."
+            # The digest alone says what somebody works on, too.
+            if self._tags is None or quote_etag(latest.digest) not in self._tags:
+                self.require_tag(tag, kind="flow-changed", sentence=sentence)
+        elif self._tags is not None:
             sentence = "There is no version of this flow any more, or not yet."
             raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, "flow-changed", sentence)
-        sentence = f"The flow has changed since you read it: version {latest.number} is its latest now. Read it again."
-        headers = {"ETag": _make_tag(latest)}
-        raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, "flow-changed", sentence, headers=headers)
+
+    def require_tag(self, tag: str, *, kind: str, sentence: str) -> None:
+        """Raises ``ApiProblem`` of that ``kind`` with status 412 if ``tag`` is not that of what was read."""
+        if self._tags is not None and self._tags != ["*"] and tag not in self._tags:
+            raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tag})
 
 
-def _make_tag(version: FlowVersion) -> str:
-    return quote_etag(version.digest)
+def _read_tags(name: str, header: str | None) -> list[str] | None:
+    tags = None if header is None else parse_etags(header)
+    if tags == []:
+        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    return tags
 
 
-def make_headers(version: FlowVersion | None) -> dict[str, str]:
-    """The header ``ETag`` of a version: its digest; nothing if there is no version."""
-    return {} if version is None else {"ETag": _make_tag(version)}
+def make_headers(flow: Flow, latest: FlowVersion | None) -> dict[str, str]:
+    """The header ``ETag`` of a flow as it is read; nothing if it has no version."""
+    return {} if latest is None else {"ETag": make_tag(describe_whole_flow(flow, latest))}
 
 
 def create_flow(*, spec: FlowSpec, by: User, note: str) -> Stored:
     """Store a new flow, whose first version is live. Raises ``Conflict`` if the name is taken."""
     try:
         with transaction.atomic():
-            return Stored(is_new=True, made_version=_make_flow(spec, by, note).number)
+            made = _make_flow(spec, by, note)
+            return Stored.read(spec.name, is_new=True, made_version=made.number)
     except IntegrityError:
         if not Flow.objects.filter(name=spec.name).exists():
             raise
@@ -77,7 +113,7 @@ def _make_flow(spec: FlowSpec, by: User, note: str) -> FlowVersion:
     # Whoever takes the name at the same moment waits here, or is waited for.
     Flow.objects.create(name=spec.name)
     version = load_flow(document=spec.to_document(), by=by, note=note)
-    _log(version.flow, by, "Created through the API.", is_new=True)
+    _log(version.flow, by, "Created through the API.", action=ADDITION)
     return version
 
 
@@ -99,11 +135,12 @@ def _store(spec: FlowSpec, by: User, note: str, make_live: bool, condition: Cond
     # Whoever saves the flow meanwhile waits.
     flow = Flow.objects.select_for_update().filter(name=spec.name).first()
     latest = flow.versions.first() if flow is not None else None
-    condition.require(latest)
+    condition.require(flow, latest)
     if flow is None:
         if not by.has_perm("flows.add_flow"):
             raise PermissionDenied("There is no such flow, and your account lacks the permission “flows.add_flow”.")
-        return Stored(is_new=True, made_version=_make_flow(spec, by, note).number)
+        made = _make_flow(spec, by, note)
+        return Stored.read(spec.name, is_new=True, made_version=made.number)
     version = load_flow(document=spec.to_document(), by=by, note=note)
     is_made = version != latest
     said = []
@@ -116,11 +153,14 @@ def _store(spec: FlowSpec, by: User, note: str, make_live: bool, condition: Cond
         said.append(f"Made version {version.number} live.")
     if said:
         _log(version.flow, by, " ".join(said))
-    return Stored(is_new=False, made_version=version.number if is_made else None)
+    return Stored.read(spec.name, is_new=False, made_version=version.number if is_made else None)
 
 
-def make_version_live(*, name: str, number: int, by: User) -> None:
-    """Let new runs of a flow use one of its versions. Raises ``Http404``."""
+def make_version_live(*, name: str, number: int, by: User, condition: Condition) -> dict[str, Any]:
+    """Let new runs of a flow use one of its versions; gives the flow as it is then, without its definition.
+
+    Raises ``Http404``, and ``ApiProblem`` if ``condition`` isn’t met.
+    """
 
     def change(flow: Flow) -> str:
         version = flow.versions.filter(number=number).first()
@@ -131,11 +171,11 @@ def make_version_live(*, name: str, number: int, by: User) -> None:
         flow.make_live(version)
         return f"Made version {number} live."
 
-    _change(name, by, change)
+    return _change(name, by, change, condition)
 
 
-def set_archived(*, name: str, is_archived: bool, by: User) -> None:
-    """Archive a flow: it takes no new runs; or take it out of the archive. Raises ``Http404``."""
+def set_archived(*, name: str, is_archived: bool, by: User, condition: Condition) -> dict[str, Any]:
+    """Archive a flow: it takes no new runs; or take it out. Gives and raises as ``make_version_live``."""
 
     def change(flow: Flow) -> str:
         if flow.is_archived == is_archived:
@@ -144,18 +184,51 @@ def set_archived(*, name: str, is_archived: bool, by: User) -> None:
         flow.save(update_fields=["is_archived", "updated_at"])
         return "Archived." if is_archived else "Taken out of the archive."
 
-    _change(name, by, change)
+    return _change(name, by, change, condition)
 
 
-def _change(name: str, by: User, change: Callable[[Flow], str]) -> None:
-    with transaction.atomic():
-        flow = Flow.objects.select_for_update().filter(name=name).first()
-        if flow is None:
-            raise Http404
-        if said := change(flow):
-            _log(flow, by, said)
+@transaction.atomic
+def delete_flow(*, name: str, by: User, condition: Condition) -> None:
+    """Delete a flow with its versions. Raises ``Http404``, ``Conflict`` if it has runs, and ``ApiProblem`` if
+    ``condition`` isn’t met.
+    """
+    # A run that is started meanwhile waits, and then finds no flow.
+    flow = Flow.objects.select_for_update().filter(name=name).first()
+    if flow is None:
+        raise Http404
+    condition.require(flow, flow.versions.first())
+    if is_referred_to(flow):
+        raise Conflict("has-runs", f"“{name}” has runs, and history is kept. Archive the flow instead.")
+    _log(flow, by, "Deleted through the API, with all its versions.", action=DELETION)
+    flow.delete()
 
 
-def _log(flow: Flow, by: User, said: str, *, is_new: bool = False) -> None:
-    action = ADDITION if is_new else CHANGE
-    LogEntry.objects.log_actions(by.pk, [flow], action, said, single_object=True)
+@transaction.atomic
+def delete_version(*, name: str, number: int, by: User) -> None:
+    """Delete a version that is of no use. Raises ``Http404``, and ``Conflict`` if it is live or has runs."""
+    flow = Flow.objects.select_for_update().filter(name=name).first()
+    version = flow.versions.filter(number=number).select_for_update().first() if flow is not None else None
+    if flow is None or version is None:
+        raise Http404
+    if flow.live_version_id == version.pk:
+        raise Conflict("is-live", f"Version {number} of “{name}” is live. Make another version live first.")
+    if is_referred_to(version):
+        sentence = f"Version {number} of “{name}” has runs, and they are kept with the definition that they used."
+        raise Conflict("has-runs", sentence)
+    _log(version, by, "Deleted through the API.", action=DELETION)
+    version.delete()
+
+
+@transaction.atomic
+def _change(name: str, by: User, change: Callable[[Flow], str], condition: Condition) -> dict[str, Any]:
+    flow = Flow.objects.select_for_update().filter(name=name).first()
+    if flow is None:
+        raise Http404
+    condition.require(flow, flow.versions.first())
+    if said := change(flow):
+        _log(flow, by, said)
+    return describe_flow(select_flows(has_input_schema=False).get(pk=flow.pk))
+
+
+def _log(row: Flow | FlowVersion, by: User, said: str, *, action: int = CHANGE) -> None:
+    LogEntry.objects.log_actions(by.pk, [row], action, said, single_object=True)

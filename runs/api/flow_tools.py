@@ -23,7 +23,7 @@ from flows.engine.spec_check import find_doubts
 from flows.models import Flow
 from flows.portability import plan_load
 from flows.throttle import find_wait
-from runs.api.access import CHANGE_FLOWS
+from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
 from runs.api.flow_trial import Trial
 from runs.api.flows import FlowView
@@ -46,16 +46,21 @@ TRIES_A_MINUTE = 60
 
 
 class ValidateView(ApiView):
-    """Checks flows."""
+    """Checks flows.
 
-    needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
+    Nothing is stored, no expression is evaluated and no plug-in is called: so it takes no more than reading, and a
+    token with which somebody’s pull request is checked can’t change anything.
+    """
+
+    needs: ClassVar[Any] = {"POST": SEE_FLOWS}
     parser_classes: Any = (FlowJSONParser, FlowYAMLParser)
 
     @extend_schema(
         operation_id="validateFlow",
         tags=TAGS,
         summary="Check a flow without saving it",
-        description="By the same rules by which it would be stored. All mistakes are told at once.",
+        description="By the same rules by which it would be stored. All mistakes are told at once. A token with the "
+        "scope `read` is enough: a pipeline needs no other one to check what is only proposed.",
         request=FLOW_BODY,
         responses={200: ValidFlowSerializer, **problem_responses(400, 401, 403, 413, 415, 422)},
     )
@@ -75,7 +80,11 @@ class ValidateView(ApiView):
 
 
 class _TryingView(ApiView):
-    """Tries a step. The editor's tries and these share one limit."""
+    """Tries a step. The editor's tries and these share one limit.
+
+    Whoever tries has this server evaluate their expressions and call its plug-ins with values of their choice, which
+    takes what saving a flow takes.
+    """
 
     needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
 
@@ -156,15 +165,27 @@ def _describe_issues(issues: Iterable[Issue]) -> list[dict[str, Any]]:
     return [issue.model_dump(mode="json") for issue in issues]
 
 
+class _NamesakeView(FlowView):
+    """The flow that has the name of a tool. Without one the address takes what is for the tool, and nothing else."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Find out who asks, then whether there is such a flow; strangers make nobody look for it."""
+        self.perform_authentication(request)
+        if request.user.is_authenticated:
+            is_there = Flow.objects.filter(name=kwargs["name"]).exists()
+            self.headers["Allow"] = f"{self.headers['Allow']}, POST" if is_there else "POST"
+            if not is_there:
+                raise exceptions.MethodNotAllowed(str(request.method))
+        super().initial(request, *args, **kwargs)
+
+
 def _share_address(tool: type[ApiView], name: str) -> Callable[..., HttpResponseBase]:
     """The view of an address that is a tool's and, if a flow has its name, that flow's."""
-    use_tool, use_flow = tool.as_view(), FlowView.as_view()
+    use_tool, use_flow = tool.as_view(), _NamesakeView.as_view()
 
     @wraps(use_tool)
     def answer(request: HttpRequest) -> HttpResponseBase:
-        if request.method != "POST" and Flow.objects.filter(name=name).exists():
-            return use_flow(request, name=name)
-        return use_tool(request)
+        return use_tool(request) if request.method == "POST" else use_flow(request, name=name)
 
     return answer
 

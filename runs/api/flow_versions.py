@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.http import Http404, HttpResponse
 from django.urls import URLPattern, path
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.engine.spec import FlowSpec
+from flows.exported import tell_of_export
 from flows.flow_file import write_flow
 from flows.models import Flow, FlowVersion
-from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
+from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, SEE_FLOWS
 from runs.api.browsing import BrowserNegotiation
-from runs.api.flow_changes import make_headers, make_version_live
+from runs.api.conditions import make_tag
+from runs.api.flow_changes import Condition, delete_version, make_version_live
 from runs.api.flow_documents import (
     describe_difference,
-    describe_flow,
     describe_version,
     describe_whole_version,
     find_version,
     read_definition,
-    select_flows,
     select_versions,
 )
 from runs.api.flow_reading import YAML, find_user, require_no_body
 from runs.api.flows_schema import (
     AGAINST,
     FORMAT,
+    IF_MATCH,
     NAME,
     NUMBER,
     TAGS,
     VERSION_AFTER,
     VERSION_BEFORE,
+    VERSION_ETAG,
     FlowDifferenceSerializer,
     FlowSerializer,
     VersionPageSerializer,
@@ -112,7 +115,7 @@ class _FormatNegotiation(BrowserNegotiation):
 class FlowVersionView(ApiView):
     """One version of a flow."""
 
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS}
+    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "DELETE": DELETE_VERSIONS}
     parameters: ClassVar[Any] = {"GET": ("format",)}
     renderer_classes: Any = (JSONRenderer, FlowFileRenderer)
     content_negotiation_class = _FormatNegotiation
@@ -122,7 +125,7 @@ class FlowVersionView(ApiView):
         tags=TAGS,
         summary="Read a version of a flow",
         description="With its definition; as a flow file with `Accept: application/yaml` or `?format=yaml`.",
-        parameters=[NAME, NUMBER, FORMAT],
+        parameters=[NAME, NUMBER, FORMAT, VERSION_ETAG],
         responses={
             (200, "application/json"): WholeVersionSerializer,
             (200, YAML): FlowSpec,
@@ -133,18 +136,34 @@ class FlowVersionView(ApiView):
         """The version with its definition."""
         flow = _find_flow(name)
         version = find_version(flow, number)
-        headers = make_headers(version)
         if request.accepted_renderer.format == FlowFileRenderer.format:
-            return _answer_file(version, headers)
-        return Response(describe_whole_version(version, flow), headers=headers)
+            return _answer_file(version)
+        document = describe_whole_version(version, flow)
+        return Response(document, headers={"ETag": make_tag(document)})
 
-
-def _answer_file(version: FlowVersion, headers: dict[str, str]) -> HttpResponse:
-    spec = read_definition(version)
-    disposition = {"Content-Disposition": f'attachment; filename="{spec.name}-v{version.number}.yaml"'}
-    return HttpResponse(
-        write_flow(spec).encode(), content_type=f"{YAML}; charset=utf-8", headers={**headers, **disposition}
+    @extend_schema(
+        operation_id="deleteFlowVersion",
+        tags=TAGS,
+        summary="Delete a version of a flow",
+        description="Only one that is not live and has no runs: those are kept with the definition that they used.",
+        parameters=[NAME, NUMBER],
+        request=None,
+        responses={204: OpenApiResponse(description="It is gone."), **problem_responses(404, 409)},
     )
+    def delete(self, request: Request, name: str, number: int) -> HttpResponse:
+        """Delete the version."""
+        require_no_body(request)
+        delete_version(name=name, number=number, by=find_user(request))
+        return HttpResponse(status=HTTPStatus.NO_CONTENT)
+
+
+def _answer_file(version: FlowVersion) -> HttpResponse:
+    spec = read_definition(version)
+    file = write_flow(spec).encode()
+    tell_of_export([version])
+    disposition = f'attachment; filename="{spec.name}-v{version.number}.yaml"'
+    headers = {"ETag": make_tag(file), "Content-Disposition": disposition}
+    return HttpResponse(file, content_type=f"{YAML}; charset=utf-8", headers=headers)
 
 
 class FlowDifferenceView(ApiView):
@@ -199,15 +218,15 @@ class MakeLiveView(ApiView):
         tags=TAGS,
         summary="Make a version live",
         description="New runs use it from now on. Runs under way keep theirs.",
-        parameters=[NAME, NUMBER],
+        parameters=[NAME, NUMBER, IF_MATCH],
         request=None,
-        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 422)},
+        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 412, 422)},
     )
     def post(self, request: Request, name: str, number: int) -> Response:
         """Make the version live."""
         require_no_body(request)
-        make_version_live(name=name, number=number, by=find_user(request))
-        return Response(describe_flow(select_flows(has_input_schema=False).get(name=name)))
+        condition = Condition.read(request)
+        return Response(make_version_live(name=name, number=number, by=find_user(request), condition=condition))
 
 
 _VERSIONS = "flows/<slug:name>/versions"

@@ -6,16 +6,24 @@ from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from django.http import Http404
+from django.http import HttpResponse
 from django.urls import URLPattern, path, reverse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from runs.api import flow_versions
-from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, SEE_FLOWS
-from runs.api.flow_changes import Condition, Stored, create_flow, make_headers, set_archived, store_flow
+from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, SEE_FLOWS
+from runs.api.flow_changes import (
+    Condition,
+    Stored,
+    create_flow,
+    delete_flow,
+    make_headers,
+    set_archived,
+    store_flow,
+)
 from runs.api.flow_documents import describe_flow, describe_whole_flow, read_flow, select_flows
 from runs.api.flow_reading import (
     FlowJSONParser,
@@ -34,6 +42,7 @@ from runs.api.flows_schema import (
     FLOW_BEFORE,
     FLOW_BODY,
     IF_MATCH,
+    IF_NONE_MATCH,
     INPUT_SCHEMA,
     LOCATION,
     MAKE_LIVE,
@@ -48,6 +57,7 @@ from runs.api.flows_schema import (
 from runs.api.idempotency import idempotent
 from runs.api.paging import NAMES, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import InvalidBody
+from runs.api.run_actions_schema import REPLAYED
 from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, problem_responses
 from runs.api.view import ApiView
 
@@ -86,7 +96,7 @@ class FlowListView(ApiView):
         tags=TAGS,
         summary="Create a flow",
         description="From the same document as a flow file, in JSON or YAML. Its first version is live at once.",
-        parameters=[NOTE, IDEMPOTENCY_KEY, ETAG, LOCATION],
+        parameters=[NOTE, IDEMPOTENCY_KEY, ETAG, LOCATION, REPLAYED],
         request=FLOW_BODY,
         responses={201: StoredFlowSerializer, **problem_responses(400, 401, 403, 409, 413, 415, 422)},
     )
@@ -95,13 +105,13 @@ class FlowListView(ApiView):
         """Store a new flow."""
         note = read_note(request)
         spec = read_flow_body(request)
-        return _answer_stored(request, spec.name, create_flow(spec=spec, by=find_user(request), note=note))
+        return _answer_stored(request, create_flow(spec=spec, by=find_user(request), note=note))
 
 
 class FlowView(ApiView):
     """One flow."""
 
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "PUT": CHANGE_FLOWS}
+    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "PUT": CHANGE_FLOWS, "DELETE": DELETE_FLOWS}
     parameters: ClassVar[Any] = {"PUT": ("make_live", "note")}
     parser_classes: Any = (FlowJSONParser, FlowYAMLParser)
 
@@ -109,14 +119,14 @@ class FlowView(ApiView):
         operation_id="getFlow",
         tags=TAGS,
         summary="Read a flow",
-        description="With the definitions of its live and of its latest version. The header `ETag` names the latest.",
+        description="With the definitions of its live and of its latest version.",
         parameters=[NAME, ETAG],
         responses={200: WholeFlowSerializer, **problem_responses(400, 401, 403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
         """The flow with its definitions."""
         flow, latest = read_flow(name)
-        return Response(describe_whole_flow(flow, latest), headers=make_headers(latest))
+        return Response(describe_whole_flow(flow, latest), headers=make_headers(flow, latest))
 
     @extend_schema(
         operation_id="putFlow",
@@ -125,7 +135,7 @@ class FlowView(ApiView):
         description="Makes the flow what the document says. If that differs from the latest version, a new one is "
         "made; else nothing changes, so that a pipeline may send all its flow files each time. A flow that is not "
         "there yet is created (201). The name in the document is the name in the address.",
-        parameters=[NAME, MAKE_LIVE, NOTE, IF_MATCH, ETAG, LOCATION],
+        parameters=[NAME, MAKE_LIVE, NOTE, IF_MATCH, IF_NONE_MATCH, ETAG, LOCATION],
         request=FLOW_BODY,
         responses={
             200: StoredFlowSerializer,
@@ -136,22 +146,36 @@ class FlowView(ApiView):
     def put(self, request: Request, name: str) -> Response:
         """Store what the flow is now."""
         note, make_live = read_note(request), read_flag(request, "make_live")
-        condition = Condition(request.headers.get("If-Match"))
+        condition = Condition.read(request)
         spec = read_flow_body(request)
         if spec.name != name:
             sentence = f"“name” must be “{name}”, as in the address; got “{spec.name}”. Flows keep their names."
             raise InvalidBody([Problem("/name", sentence)])
         stored = store_flow(spec=spec, by=find_user(request), note=note, make_live=make_live, condition=condition)
-        return _answer_stored(request, name, stored)
+        return _answer_stored(request, stored)
+
+    @extend_schema(
+        operation_id="deleteFlow",
+        tags=TAGS,
+        summary="Delete a flow",
+        description="With all its versions; only a flow that has no runs, for history is kept. Archive others.",
+        parameters=[NAME, IF_MATCH],
+        request=None,
+        responses={204: OpenApiResponse(description="It is gone."), **problem_responses(404, 409, 412)},
+    )
+    def delete(self, request: Request, name: str) -> HttpResponse:
+        """Delete the flow."""
+        require_no_body(request)
+        delete_flow(name=name, by=find_user(request), condition=Condition.read(request))
+        return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 
-def _answer_stored(request: Request, name: str, stored: Stored) -> Response:
-    flow, latest = read_flow(name)
-    document = {**describe_whole_flow(flow, latest), "made_version": stored.made_version}
-    headers = make_headers(latest)
+def _answer_stored(request: Request, stored: Stored) -> Response:
+    document = {**describe_whole_flow(stored.flow, stored.latest), "made_version": stored.made_version}
+    headers = make_headers(stored.flow, stored.latest)
     if not stored.is_new:
         return Response(document, headers=headers)
-    headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[name]))
+    headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.flow.name]))
     return Response(document, status=HTTPStatus.CREATED, headers=headers)
 
 
@@ -161,8 +185,10 @@ class _ArchivingView(ApiView):
 
     def _set(self, request: Request, name: str) -> Response:
         require_no_body(request)
-        set_archived(name=name, is_archived=self.is_archived, by=find_user(request))
-        return Response(_describe_now(name))
+        condition = Condition.read(request)
+        return Response(
+            set_archived(name=name, is_archived=self.is_archived, by=find_user(request), condition=condition)
+        )
 
 
 class ArchiveView(_ArchivingView):
@@ -175,9 +201,9 @@ class ArchiveView(_ArchivingView):
         tags=TAGS,
         summary="Archive a flow",
         description="No new runs can be started; runs under way go on, and history stays.",
-        parameters=[NAME],
+        parameters=[NAME, IF_MATCH],
         request=None,
-        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 422)},
+        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 412, 422)},
     )
     def post(self, request: Request, name: str) -> Response:
         """Archive the flow."""
@@ -193,20 +219,13 @@ class TakeOutView(_ArchivingView):
         operation_id="takeFlowOut",
         tags=TAGS,
         summary="Take a flow out of the archive",
-        parameters=[NAME],
+        parameters=[NAME, IF_MATCH],
         request=None,
-        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 422)},
+        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 412, 422)},
     )
     def post(self, request: Request, name: str) -> Response:
         """Take the flow out."""
         return self._set(request, name)
-
-
-def _describe_now(name: str) -> dict[str, Any]:
-    row = select_flows(has_input_schema=False).filter(name=name).first()
-    if row is None:
-        raise Http404
-    return describe_flow(row)
 
 
 # The address of one flow is among those of the tools, which look like it and come first.

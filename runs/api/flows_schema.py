@@ -55,14 +55,29 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="The `ETag` of the flow as it was read: if somebody has saved it meanwhile, it is left alone (412).",
+    description="The `ETag` of the flow as it was read: if somebody has saved it or made another version live "
+    "meanwhile, it is left alone (412). The digest of its latest version in double quotes will do, too.",
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="`*` creates the flow only if there is none of this name (else 412).",
 )
 ETAG = OpenApiParameter(
     "ETag",
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
     response=[200, 201],
-    description="The digest of the latest version, in double quotes: send it back as `If-Match`.",
+    description="Stands for the flow as it is read now, whatever of it changes: send it back as `If-Match`. "
+    "A flow that was never published has none.",
+)
+VERSION_ETAG = OpenApiParameter(
+    "ETag",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    response=[200],
+    description="Stands for this answer; JSON and YAML have one each.",
 )
 LOCATION = OpenApiParameter(
     "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, response=[201], description="The address of the new flow."

@@ -17,13 +17,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.spec import COST_PLACES
-from runs.api.access import CANCEL_RUNS, SEE_RUNS, START_RUNS
+from runs.api.access import CANCEL_RUNS, REPEAT_RUNS, SEE_RUNS, START_RUNS
 from runs.api.idempotency import answer_once, idempotent
 from runs.api.problems import Conflict
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import (
     APPLIED,
     LOCATION,
+    LOCATION_OF_MANY,
     REPLAYED,
     RETRY_AFTER,
     NewRunSerializer,
@@ -36,6 +37,7 @@ from runs.api.run_links import RunLinks
 from runs.api.run_orders import prepare_again, prepare_many, prepare_run
 from runs.api.runs_schema import RunSerializer
 from runs.api.schema_parts import IDEMPOTENCY_KEY, PREFER, problem_responses
+from runs.api.started_together import ListStarted, link_started
 from runs.api.view import ApiView
 from runs.api.waiting import read_wait, wait_for_end
 from runs.cancellation import cancel_run
@@ -76,10 +78,10 @@ class CreateRun:
         return _wait_if_asked(request, answer_once(request, lambda: partial(_start_one, request, prepare_run(request))))
 
 
-class RunBulk(ApiView):
+class RunBulk(ListStarted, ApiView):
     """Many runs at once."""
 
-    needs = {"POST": START_RUNS}
+    needs = {"GET": SEE_RUNS, "POST": START_RUNS}
 
     @extend_schema(
         operation_id="createRuns",
@@ -87,11 +89,11 @@ class RunBulk(ApiView):
         summary="Start many runs",
         description="Queues up to 1,000 runs of one version, all or none. If anything is wrong with any of them, "
         "`errors` says what is wrong with each, and nothing is started.",
-        parameters=[IDEMPOTENCY_KEY, REPLAYED],
+        parameters=[IDEMPOTENCY_KEY, LOCATION_OF_MANY, RETRY_AFTER, REPLAYED],
         request=NewRunsSerializer,
         examples=[_show_body({"flow": _FLOW, "runs": [{"input": _INPUT, "metadata": {"row": 1}}]})],
         responses={
-            202: OpenApiResponse(StartedRunsSerializer, "The runs are queued."),
+            202: OpenApiResponse(StartedRunsSerializer, "The runs are queued; `Location` lists them."),
             **problem_responses(409),
         },
     )
@@ -134,7 +136,7 @@ class RunCancel(ApiView):
 class RunAgain(ApiView):
     """Running a run again."""
 
-    needs = {"POST": START_RUNS}
+    needs = {"POST": REPEAT_RUNS}
 
     @extend_schema(
         operation_id="runAgain",
@@ -169,13 +171,15 @@ def _start_one(request: Request, runs: Sequence[Run]) -> Response:
 def _start_many(request: Request, runs: Sequence[Run]) -> Response:
     stored = store_runs(runs)
     links = RunLinks(request)
+    address = link_started(links, stored)
     document = {
         "flow": stored[0].flow.name,
         "version": stored[0].version.number,
         "count": len(stored),
+        "url": address,
         "runs": [{"id": run.pk, "url": links.link_run(run.pk)} for run in stored],
     }
-    return Response(document, HTTPStatus.ACCEPTED)
+    return Response(document, HTTPStatus.ACCEPTED, headers={"Location": address, "Retry-After": "1"})
 
 
 def _describe_new(request: Request, run: Run) -> dict[str, Any]:
@@ -213,12 +217,14 @@ def _wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponse
         return response
     run_id = int(response["Location"].rpartition("/")[2])
     has_ended = wait_for_end(run_id, seconds)
-    if has_ended:
-        kept = {name: response[name] for name in ("Location", "Idempotency-Replayed") if name in response}
-        response = Response(_read_document(request, run_id, has_attempts=True), headers=kept)
-    if has_ended is not None:
-        response["Preference-Applied"] = f"wait={seconds}"
-    return response
+    if has_ended is None:
+        return response
+    told = ("Location", "Idempotency-Replayed", *(() if has_ended else ("Retry-After",)))
+    headers = {name: response[name] for name in told if name in response}
+    headers["Preference-Applied"] = f"wait={seconds}"
+    status = HTTPStatus.OK if has_ended else HTTPStatus.ACCEPTED
+    # Also where it goes on: what was true when it was started isn't any more.
+    return Response(_read_document(request, run_id, has_attempts=has_ended), status, headers=headers)
 
 
 urls: list[URLPattern] = [

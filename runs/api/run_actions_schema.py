@@ -32,6 +32,7 @@ def _answer_header(name: str, kind: Any, description: str, *statuses: int) -> Op
 
 
 LOCATION = _answer_header("Location", OpenApiTypes.URI, "Where the run is read.", 200, 202)
+LOCATION_OF_MANY = _answer_header("Location", OpenApiTypes.URI, "Where the runs are listed.", 202)
 RETRY_AFTER = _answer_header("Retry-After", OpenApiTypes.INT, "Seconds after which it may be read again.", 202)
 APPLIED = _answer_header("Preference-Applied", OpenApiTypes.STR, "How long the request may have waited.", 200, 202)
 REPLAYED = _answer_header(
@@ -39,6 +40,7 @@ REPLAYED = _answer_header(
     {"type": "string", "enum": ["true"]},
     "The answer is that to an earlier request with the same key.",
     200,
+    201,
     202,
 )
 
@@ -69,7 +71,10 @@ class RunOptionsSerializer(StrictSerializer):
         help_text="Seconds that the run may take from its start.",
     )
     webhook_url = WebhookField(
-        required=False, allow_null=True, help_text="An http or https address that is told when the run has ended."
+        required=False,
+        allow_null=True,
+        help_text="An http or https address that is told when the run has ended, signed with what `getWebhookSecret` "
+        "gives to whoever starts it.",
     )
 
 
@@ -161,4 +166,5 @@ class StartedRunsSerializer(serializers.Serializer[Any]):
     flow = serializers.CharField(help_text="The name of the flow.")
     version = serializers.IntegerField(help_text="The number of the version that they run.")
     count = serializers.IntegerField(help_text="How many runs were started.")
+    url = serializers.URLField(help_text="Where they are listed, with how they stand.")
     runs = serializers.ListField(child=StartedRunSerializer(), help_text="The runs, in the order of the request.")

@@ -52,7 +52,7 @@ class EventStreamRenderer(JSONRenderer):
 class RunEventsView(RunPart):
     """How a run goes on, as it happens."""
 
-    renderer_classes = (EventStreamRenderer,)
+    renderer_classes: Any = (EventStreamRenderer,)
 
     @extend_schema(
         operation_id="streamRunEvents",
@@ -62,9 +62,10 @@ class RunEventsView(RunPart):
         parameters=[
             OpenApiParameter(
                 "Last-Event-ID",
-                {"type": "string", "pattern": "^[0-9]{1,10}-[0-9]{1,9}-[0-9]{1,9}(-end)?$"},
+                {"type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,10}-[0-9]{1,9}-[0-9]{1,9}(-end)?$"},
                 OpenApiParameter.HEADER,
-                description="The `id` of the last event that arrived: the stream goes on after it.",
+                description="The `id` of the last event that arrived: the stream goes on after it. One of "
+                "another run is a mistake (400).",
             )
         ],
         responses={
@@ -78,7 +79,7 @@ class RunEventsView(RunPart):
         state = find_state(run_id)
         if state is None:
             raise Http404
-        position = _read_position(request.headers.get("Last-Event-ID", ""))
+        position = _read_position(run_id, request.headers.get("Last-Event-ID", ""))
         if position.has_ended and state.has_ended:
             return HttpResponse(status=HTTPStatus.NO_CONTENT)
         if not isinstance(request._request, ASGIRequest):
@@ -90,7 +91,7 @@ class RunEventsView(RunPart):
         if request.method == "HEAD":
             return HttpResponse(content_type=MEDIA_TYPE)
         try:
-            events: Any = RunEvents(run_id, state, position, RunLinks(request))
+            events: Any = RunEvents(state, position, RunLinks(request))
         except TooManyStreamsError:
             raise ApiProblem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -102,17 +103,19 @@ class RunEventsView(RunPart):
         return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-def _read_position(text: str) -> Position:
+def _read_position(run_id: int, text: str) -> Position:
     if not text:
-        return Position()
+        return Position(run_id)
     try:
-        return Position.parse(text)
+        position = Position.parse(text)
     except ValueError:
-        raise ApiProblem(
-            HTTPStatus.BAD_REQUEST,
-            "bad-request",
-            f"Last-Event-ID is “{text[:40]}”, which is no id of this stream; leave it out to begin anew.",
-        ) from None
+        what = "which is no id of this stream"
+    else:
+        if position.run_id == run_id:
+            return position
+        what = f"which is of run {position.run_id}, not of run {run_id}"
+    sentence = f"Last-Event-ID is “{text[:60]}”, {what}; leave it out to begin anew."
+    raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
 
 
 urls: list[URLPattern] = [path("runs/<int:run_id>/events", RunEventsView.as_view(), name="run-events")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -17,13 +18,13 @@ from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from runs.api.access import SEE_RUNS, Need
-from runs.api.problems import InvalidQuery
+from runs.api.problems import ApiProblem, InvalidQuery
 from runs.api.run_query import find_choice, find_filters
 from runs.api.runs_parameters import FILTERS
 from runs.api.view import ApiView
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import RunStream, begin_export
-from runs.pages.part_stream import send_file
+from runs.pages.part_stream import MOMENT, TooManyFilesError, send_file
 from runs.run_filters.filters import PARAMETERS
 
 CSV, JSON_LINES = "csv", "jsonl"
@@ -100,9 +101,14 @@ class RunExportView(ApiView):
         if request.method == "HEAD":
             headers = {"Content-Disposition": f'attachment; filename="{name}"'}
             return HttpResponse(content_type=file.content_type, headers=headers)
-        export = begin_export(
-            filters, token=uuid4(), format=format, has_attempts=has_attempts, asked_by_id=request.user.pk
-        )
+        try:
+            export = begin_export(
+                filters, token=uuid4(), format=format, has_attempts=has_attempts, asked_by_id=request.user.pk
+            )
+        except TooManyFilesError as error:
+            raise ApiProblem(
+                HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers={"Retry-After": str(MOMENT)}
+            ) from None
         stream = RunStream(file, filters, export, has_attempts=has_attempts)
         return send_file(request._request, stream, name=name, content_type=file.content_type)
 

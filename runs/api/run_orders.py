@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
-from runs.api.access import SEE_RUNS
+from flows.webhook_allowance import find_obstacle
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer
 from runs.api.unstorable import find_unstorable
+from runs.bulk_actions.labels import list_lasting_labels
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
@@ -65,13 +65,8 @@ def prepare_many(request: Request) -> list[Run]:
 
 
 def prepare_again(request: Request, run_id: int) -> list[Run]:
-    """A run like that of this number, but for what a body says. Raises as ``prepare_run``, and ``Http404``, and
-    ``PermissionDenied`` to those who may not see runs.
-    """
+    """A run like that of this number, but for what a body says. Raises as ``prepare_run``, and ``Http404``."""
     body = read_body(RunAgainSerializer, request)
-    if not request.user.has_perm(SEE_RUNS.permission):
-        # Its input comes along.
-        raise PermissionDenied(f"Your account lacks the permission “{SEE_RUNS.permission}”.")
     source = Run.objects.select_related("flow__live_version", "version").filter(pk=run_id).first()
     if source is None:
         raise Http404
@@ -84,7 +79,10 @@ def prepare_again(request: Request, run_id: int) -> list[Run]:
         **find_own_limits(source, source.version),
         **{name: body[name] for name in _TERMS if name in body},
     }
-    order = _make_order({"input": source.input, "labels": source.labels, "metadata": source.metadata, **body})
+    labels = list_lasting_labels(source.labels)
+    if "webhook_url" not in body and source.webhook_url and (problem := find_obstacle(source.webhook_url)):
+        raise InvalidBody([Problem("/webhook_url", f"That of run {run_id} can’t be told any more: {problem}")])
+    order = _make_order({"input": source.input, "labels": labels, "metadata": source.metadata, **body})
     try:
         return _prepare(request, source.flow, version, [order], terms)
     except OrdersError as error:

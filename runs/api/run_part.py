@@ -9,9 +9,9 @@ from django.http import Http404
 from rest_framework.request import Request
 
 from runs.api.access import SEE_RUNS, Need
-from runs.api.paging import LARGEST_NUMBER
 from runs.api.view import ApiView
 from runs.models import Run
+from runs.prepared_select import LARGEST_NUMBER
 
 
 class RunPart(ApiView):

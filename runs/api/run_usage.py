@@ -31,8 +31,8 @@ class RunUsage(RunPart):
         operation_id="getRunUsage",
         tags=["Runs"],
         summary="Read what a run used",
-        description="Tokens and cost of each attempt, each step and all together, and split into first tries, retries "
-        "of steps that passed in the end, and retries of steps that did not (or not yet).",
+        description="Tokens and cost of each attempt, each step and all together, and split into first attempts, "
+        "retries of steps that passed in the end, and retries of steps that did not (or not yet).",
         responses={200: OpenApiResponse(RunUsageSerializer, "What it used."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int) -> Response:

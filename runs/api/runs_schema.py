@@ -256,7 +256,7 @@ class StepUsageSerializer(serializers.Serializer[Any]):
 class UsagePartsSerializer(serializers.Serializer[Any]):
     """What retries used, and whether they were worth it."""
 
-    first = UsageSerializer(help_text="First tries of steps.")
+    first = UsageSerializer(help_text="First attempts of steps.")
     useful = UsageSerializer(help_text="Retries of steps that passed in the end.")
     wasted = UsageSerializer(help_text="Retries of steps that did not pass, or not yet.")
 

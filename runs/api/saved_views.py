@@ -23,7 +23,7 @@ from runs.api.body_fields import FlagField, TextField
 from runs.api.filter_fields import FiltersField, WrittenFiltersField, write_filters
 from runs.api.flow_reading import find_user
 from runs.api.idempotency import idempotent
-from runs.api.paging import LARGEST_NUMBER, NUMBERS, PAGING, answer_page, read_page, read_paging
+from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import Conflict
 from runs.api.reading import StrictSerializer, read_body
 from runs.api.run_actions_schema import REPLAYED
@@ -31,6 +31,7 @@ from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, PageSerializer, proble
 from runs.api.view import ApiView
 from runs.models import SavedView
 from runs.models.saved_view import LONGEST_NAME
+from runs.prepared_select import LARGEST_NUMBER
 from runs.run_filters import RunFilters
 
 MOST_VIEWS = 50

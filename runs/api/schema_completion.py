@@ -44,7 +44,21 @@ CHANGE_KINDS = [kind.value for kind in ChangeKind]
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _HEADERS: dict[int, dict[str, tuple[str, dict[str, Any]]]] = {
     401: {"WWW-Authenticate": ("How to sign in: `Bearer`.", {"type": "string"})},
+    409: {
+        "Retry-After": (
+            "Seconds after which to ask again, if the first request with an `Idempotency-Key` is still under way.",
+            {"type": "integer", "minimum": 0},
+        )
+    },
+    412: {"ETag": ("Stands for what is there now, if anything is.", {"type": "string"})},
+    415: {"Accept-Encoding": ("`identity`, if the body was compressed.", {"type": "string"})},
     429: {"Retry-After": ("Seconds until the next request is let through.", {"type": "integer", "minimum": 0})},
+    503: {
+        "Retry-After": (
+            "Seconds after which to ask again, if too many streams are open.",
+            {"type": "integer", "minimum": 0},
+        )
+    },
 }
 
 QUOTA_HEADERS = {
@@ -58,6 +72,17 @@ QUOTA_HEADERS = {
     ),
 }
 """Headers of every answer to somebody who could be told apart, with an example each."""
+LINK = (
+    "The pages before and after this one, as far as there are any: `rel` is `prev` or `next`.",
+    '<https://flows.example.com/api/v1/runs?before=1240>; rel="next"',
+)
+"""The header of pages of lists."""
+_KNOWN = {
+    "in": "header",
+    "name": "If-None-Match",
+    "schema": {"type": "string"},
+    "description": "The `ETag` of an earlier answer: 304 without a body if the answer would be the same.",
+}
 
 
 class ApiTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # it registers itself
@@ -142,12 +167,14 @@ def complete_schema(result: dict[str, Any], **context: Any) -> dict[str, Any]:
                 used.add(status)
                 answers[str(status)] = {"$ref": f"#/components/responses/{_Names.by_status[status]}"}
             else:
-                answers[str(status)] = {"description": told, **_PROBLEM}
+                answers[str(status)] = {"description": told, **_write_headers(status), **_PROBLEM}
+        if method == "get":
+            _describe_reading(operation)
         operation["responses"] = dict(sorted(answers.items()))
     result["components"]["responses"] = {_Names.by_status[status]: _describe(status) for status in sorted(used)}
     result["components"]["headers"] = {
         name: {"description": description, "schema": {"type": "string", "examples": [example]}}
-        for name, (description, example) in QUOTA_HEADERS.items()
+        for name, (description, example) in {**QUOTA_HEADERS, "Link": LINK}.items()
     }
     answers = [answer for _, operation in _list_operations(result) for answer in operation["responses"].values()]
     for answer in (*answers, *result["components"]["responses"].values()):
@@ -163,9 +190,24 @@ def _list_operations(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
         yield from methods.items()
 
 
+def _describe_reading(operation: dict[str, Any]) -> None:
+    """Say of what is read that it comes in pages, or need not be sent twice, where that is so."""
+    answers, parameters = operation["responses"], operation.get("parameters", [])
+    headers = answers["200"].get("headers", {})
+    if {"before", "after"} <= {parameter["name"] for parameter in parameters}:
+        answers["200"]["headers"] = {**headers, "Link": {"$ref": "#/components/headers/Link"}}
+    if "ETag" in headers:
+        parameters.append(_KNOWN)
+        answers["304"] = {"description": "It is the same as before.", "headers": {"ETag": headers["ETag"]}}
+
+
 def _describe(status: int) -> dict[str, Any]:
+    return {"description": PROBLEMS[status], **_write_headers(status), **_PROBLEM}
+
+
+def _write_headers(status: int) -> dict[str, Any]:
     headers = {
         name: {"description": description, "schema": schema}
         for name, (description, schema) in _HEADERS.get(status, {}).items()
     }
-    return {"description": PROBLEMS[status], **({"headers": headers} if headers else {}), **_PROBLEM}
+    return {"headers": headers} if headers else {}

@@ -30,7 +30,7 @@ from runs.api.statistics_parameters import (
 from runs.api.statistics_query import StatisticsQuery
 from runs.api.statistics_schema import AuditStatisticsSerializer, FlowStatisticsSerializer, UsageStatisticsSerializer
 from runs.api.view import ApiView
-from runs.figures.flow_sums import MOST_AUDITS, Scope, name_steps, read_audits, read_steps
+from runs.figures.flow_sums import MOST_AUDITS, Scope, read_audits, read_steps
 from runs.figures.usage import FLOW, GROUPS, VERSION, UsageScope, read_usage
 from runs.figures.usual import choose_period, compare_today, read_flow_days
 
@@ -104,8 +104,7 @@ class AuditStatisticsView(ApiView):
         sort = asked.read_choice("sort", ("fired", "cost"), "fired")
         asked.finish()
         scope = Scope(flow, first, last, is_simulated, version.pk if version else None)
-        found = read_audits(scope, by_cost=sort == "cost", limit=MOST_AUDITS + 1)
-        names = name_steps(read_steps(scope))
+        found = read_audits(scope, read_steps(scope), by_cost=sort == "cost", limit=MOST_AUDITS + 1)
         writer = StatisticsWriter(is_simulated=is_simulated)
         return Response(
             {
@@ -114,7 +113,7 @@ class AuditStatisticsView(ApiView):
                 "to": last,
                 "version": version.number if version else None,
                 "is_simulated": is_simulated,
-                "items": [writer.write_audit(sums, names.get(sums.step)) for sums in found[:MOST_AUDITS]],
+                "items": [writer.write_audit(sums) for sums in found[:MOST_AUDITS]],
                 "is_truncated": len(found) > MOST_AUDITS,
             }
         )

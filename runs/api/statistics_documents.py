@@ -6,7 +6,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from runs.figures.bill import split_bill
+from runs.figures.bill import split_bill, use_of_runs
 from runs.figures.flow_sums import AuditSums, IssueSums
 from runs.figures.sums import RunSums, Spent, StepSums
 from runs.figures.usage import UsageGroup
@@ -49,11 +49,11 @@ class StatisticsWriter:
             "duration_p95": _round_seconds(sums.p95),
         }
 
-    def write_audit(self, sums: AuditSums, step_name: str | None) -> dict[str, Any]:
+    def write_audit(self, sums: AuditSums) -> dict[str, Any]:
         """What came of the findings of an audit."""
         return {
             "step": sums.step,
-            "step_name": step_name,
+            "step_name": sums.step_name or None,
             "audit": sums.audit or None,
             "code": sums.code or None,
             "fired": sums.fired,
@@ -128,7 +128,7 @@ class StatisticsWriter:
                 "cost": self._write_cost(part.cost),
                 "unpriced": part.unpriced,
             }
-            for part in split_bill(runs)
+            for part in split_bill(use_of_runs(runs))
         }
 
     def _write_cost(self, cost: Decimal | None) -> str | None:

@@ -116,7 +116,7 @@ class BillPartSerializer(serializers.Serializer[Any]):
     """One part of what runs used."""
 
     tokens = make_count("Tokens of these attempts.")
-    share = make_rate("Share of all tokens")
+    share = make_rate("Share of the cost where all of it is known, else of the tokens")
     cost = make_cost("Cost of these attempts")
     unpriced = make_unpriced()
 
@@ -207,16 +207,16 @@ class AuditFiguresSerializer(serializers.Serializer[Any]):
     """How often an audit of a step fired, and what came of it."""
 
     step = serializers.IntegerField(min_value=1, help_text="Position of the step, from 1.")
-    step_name = serializers.CharField(allow_null=True, help_text="Name of the step in the newest version that ran.")
+    step_name = serializers.CharField(allow_null=True, help_text="Name of the step.")
     audit = serializers.CharField(allow_null=True, help_text="Name of the audit; null for what ToolFlow itself raised.")
     code = serializers.CharField(allow_null=True, help_text="Code of what ToolFlow itself raised; null for audits.")
     fired = make_count("Attempts in which it raised an issue.")
-    retried = make_count("Of these, attempts that were followed by another one of their step.")
-    fixed = make_count("Of these, where the next attempt brought a usable output with none of its issues.")
+    retried = make_count("Of these, attempts after which another one of their step was looked at for it.")
+    fixed = make_count("Of these, where that one had none of its issues.")
     fixed_rate = make_rate("Share of the retried attempts that the next attempt fixed")
-    retry_tokens = make_count("Tokens of the attempts that followed.")
-    retry_cost = make_cost("Cost of the attempts that followed")
-    retry_unpriced = make_count("Of the attempts that followed, those that used tokens at an unknown price.")
+    retry_tokens = make_count("Tokens of the attempts that followed, up to that one.")
+    retry_cost = make_cost("Cost of these attempts")
+    retry_unpriced = make_count("Of these attempts, those that used tokens at an unknown price.")
 
 
 class AuditStatisticsSerializer(SpanSerializer):

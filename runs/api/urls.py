@@ -9,6 +9,7 @@ from runs.api import (
     flow_settings,
     flow_tools,
     flows,
+    installation,
     run_actions,
     run_events,
     run_export,
@@ -17,6 +18,7 @@ from runs.api import (
     statistics,
     trail,
     webhook_deliveries,
+    webhook_secret,
 )
 
 app_name = "api"
@@ -29,11 +31,13 @@ urlpatterns = [
     *saved_views.urls,
     *bulk_actions.urls,
     *webhook_deliveries.urls,
+    *webhook_secret.urls,
     *flow_settings.urls,
     *flows.urls,
     *flow_tools.urls,
     *statistics.urls,
     *trail.urls,
+    *installation.urls,
     *documentation.urls,
     # Last: what is not there is told in the API's own way, too.
     re_path(r"", fallback.show_nothing, name="nothing"),

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 
 from django.db import InterfaceError, OperationalError, transaction
 
-from flows.engine.errors import InputError
 from flows.models import FlowVersion
+from flows.webhook_allowance import find_obstacle
+from runs.bulk_actions.labels import list_lasting_labels
 from runs.models import BulkAction, Priority, Run, RunStatus
 from runs.models.run import REMOVED_INPUT
-from runs.submission import NotRunnableError, find_own_limits, submit_run
+from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs, store_runs
 from runs.trail.asking import told_already
 
 logger = logging.getLogger(__name__)
 
-_OWN_LABEL = re.compile(r"bulk-\d+")
 _NO_RUN = "There is no run of this number any more."
 
 
@@ -43,7 +42,7 @@ def cancel_runs(*, action: BulkAction, run_ids: Sequence[int]) -> None:
 
 
 def start_again(*, action: BulkAction, run_ids: Sequence[int]) -> None:
-    """Start a run with what each of the runs was given (but for its webhook), and with the label of the action."""
+    """Start a run with what each of the runs was given, and with the label of the action."""
     runs = Run.objects.select_related("flow").in_bulk(list(run_ids))
     wanted = {run.version_id for run in runs.values()}
     if action.uses_live_version:
@@ -72,22 +71,26 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
         if run.flow.live_version_id is None:
             return f"“{run.flow}” has no published version."
         version = versions[run.flow.live_version_id]
-    labels = [label for label in run.labels if not _OWN_LABEL.fullmatch(label)]
+    if run.webhook_url and (problem := find_obstacle(run.webhook_url)):
+        # It was stored when other addresses would do.
+        return f"Its webhook can’t be told any more: {problem}"
     try:
+        again = prepare_runs(
+            flow=run.flow,
+            orders=[RunOrder(run.input, list_lasting_labels(run.labels), run.metadata)],
+            version=version,
+            started_by=action.asked_by,
+            priority=Priority(run.priority),
+            webhook_url=run.webhook_url,
+            **find_own_limits(run, own),
+        )
+        # Beside as many as a run may be given.
+        again[0].labels = sorted({*again[0].labels, action.label})
         # What one run has begun to write doesn't stay if it fails.
         with transaction.atomic(), told_already():
-            submit_run(
-                flow=run.flow,
-                input=run.input,
-                version=version,
-                started_by=action.asked_by,
-                priority=Priority(run.priority),
-                labels=[*labels, action.label],
-                metadata=run.metadata,
-                **find_own_limits(run, own),
-            )
-    except InputError as error:
-        first = str(error.problems[0]) if error.problems else str(error)
+            store_runs(again)
+    except OrdersError as error:
+        first = str(error.problems[0]).removeprefix("/0/input")
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         return f"Its input doesn’t fit version {version.number}: {first[:300]}{more}"
     except NotRunnableError as error:

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.core.cache import caches
 from django.db import transaction
 from django.http import HttpResponse
@@ -33,20 +33,26 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 ACTORS = (
     "anonymous", "user", "Viewer", "Operator", "Editor", "Administrator", "read token", "run token", "edit token",
+    "only add_run", "only change_run", "only change_flow",
 )  # fmt: skip
-"""“user” is in no group. Those before the tokens are signed in on the pages; the tokens are an Editor's."""
+"""“user” is in no group. Those before the tokens are signed in on the pages; the tokens are an Editor's. The last ones
+have one permission and may read nothing: what they do must not be answered with what they may not read.
+"""
+BLIND = frozenset({"anonymous", "user", "only add_run", "only change_run", "only change_flow"})
 
 ASKING_FOR_ANYTHING = ("anonymous", "user", "edit token")
 """Who tries methods that an address doesn’t have: which those are depends on nobody."""
 
 SIGNED_IN, SEE, RUN, EDIT = "whoever is signed in", "see", "start and cancel runs", "change flows"
+START = "start runs with inputs of one’s own"
 KEEP, ADMINISTER = "keep views", "administer"
 LET_IN: Mapping[str, frozenset[str]] = {
     SIGNED_IN: frozenset(ACTORS) - {"anonymous"},
-    SEE: frozenset(ACTORS) - {"anonymous", "user"},
+    SEE: frozenset(ACTORS) - BLIND,
+    START: frozenset({"Operator", "Editor", "Administrator", "run token", "edit token", "only add_run"}),
     RUN: frozenset({"Operator", "Editor", "Administrator", "run token", "edit token"}),
     EDIT: frozenset({"Editor", "Administrator", "edit token"}),
-    KEEP: frozenset(ACTORS) - {"anonymous", "user", "read token"},
+    KEEP: frozenset(ACTORS) - BLIND - {"read token"},
     ADMINISTER: frozenset({"Administrator"}),
 }
 
@@ -77,6 +83,11 @@ def put(least: str, status: int, body: Any = None) -> dict[str, Ask]:
     return {"PUT": Ask(least, status, body)}
 
 
+def delete(least: str, status: int) -> dict[str, Ask]:
+    """An address to delete what is under it."""
+    return {"DELETE": Ask(least, status)}
+
+
 def patch(least: str, status: int, body: Any = None) -> dict[str, Ask]:
     """An address to change a part of what is under it."""
     return {"PATCH": Ask(least, status, body)}
@@ -84,6 +95,8 @@ def patch(least: str, status: int, body: Any = None) -> dict[str, Ask]:
 
 FLOW = make_page_flow().to_document()
 ORDER = {"flow": "colour-theme", "input": {"topic": "tea"}}
+ONE_RUN = "?first=<run_id>&last=<run_id>"
+MANY = {"flow": "colour-theme", "runs": [{"input": {}}]}
 VIEW = {"name": "Failed", "filters": {"status": ["failed"]}}
 CANCEL_ALL = {"kind": "cancel", "filters": {"flow": "colour-theme"}}
 TRIAL = {"document": FLOW, "step": 1, "input": {"topic": "tea"}}
@@ -93,9 +106,9 @@ TABLE: dict[str, dict[str, Ask]] = {
     "":                                              {method: Ask(SIGNED_IN, 404) for method in METHODS},
     "schema":                                        get(least=SIGNED_IN),
 
-    "runs":                                          get() | post(RUN, 202, ORDER),
+    "runs":                                          get() | post(START, 202, ORDER),
     "runs/export":                                   get(),
-    "runs/bulk":                                     post(RUN, 202, {"flow": "colour-theme", "runs": [{"input": {}}]}),
+    "runs/bulk":                                     get(query=ONE_RUN) | post(START, 202, MANY),
     "runs/<run_id>":                                 get(),
     "runs/<run_id>/cancel":                          post(RUN, 202, {}),
     "runs/<run_id>/run-again":                       post(RUN, 202, {}),
@@ -112,21 +125,23 @@ TABLE: dict[str, dict[str, Ask]] = {
     "bulk-actions/<action_id>":                      get(),
     "bulk-actions/<action_id>/stop":                 post(RUN, 200, {}),
     "saved-views":                                   get() | post(KEEP, 201, VIEW),
-    "saved-views/<view_id>":                         get() | {"DELETE": Ask(KEEP, 404)},  # it is somebody else’s
+    "saved-views/<view_id>":                         get() | delete(KEEP, 404),  # it is somebody else’s
     "webhook-deliveries":                            get(),
     "webhook-deliveries/<delivery_id>":              get(),
     "webhook-deliveries/<delivery_id>/send-again":   post(RUN, 202, {}),
+    "webhook-secret":                                get(least=START),
 
     "flows":                                         get() | post(EDIT, 201, {**FLOW, "name": "another"}),
-    "flows/<name>":                                  get() | put(EDIT, 200, FLOW),
-    "flows/validate":                                post(EDIT, 200, FLOW),
+    "flows/<name>":                                  get() | put(EDIT, 200, FLOW) | delete(EDIT, 409),  # it has runs
+    "flows/validate":                                post(SEE, 200, FLOW),
     "flows/preview":                                 post(EDIT, 200, TRIAL),
     "flows/try-audits":                              post(EDIT, 200, {**TRIAL, "output": {"text": "Tea."}}),
     "flows/<name>/settings":                         get() | patch(EDIT, 200, {"keep_days": 30}),
+    "flows/<name>/webhook-secret":                   get(least=EDIT),
     "flows/<name>/archive":                          post(EDIT, 200),
     "flows/<name>/take-out":                         post(EDIT, 200),
     "flows/<name>/versions":                         get(),
-    "flows/<name>/versions/<number>":                get(),
+    "flows/<name>/versions/<number>":                get() | delete(EDIT, 409),
     "flows/<name>/versions/<number>/diff":           get(),
     "flows/<name>/versions/<number>/make-live":      post(EDIT, 200),
     "flows/<name>/statistics":                       get(),
@@ -134,6 +149,8 @@ TABLE: dict[str, dict[str, Ask]] = {
     "statistics/usage":                              get(),
     "statistics/overview":                           get(),
     "trail":                                         get(least=ADMINISTER),
+    "workers":                                       get(),
+    "plugins":                                       get(),
 }  # fmt: skip
 
 PAGES = {"docs"}
@@ -180,6 +197,9 @@ class World:
         self._users: dict[str, User | None] = {"anonymous": None, "user": make_user("user")}
         for name in ("Viewer", "Operator", "Editor", "Administrator"):
             self._users[name] = make_user(name.lower(), name)
+        for codename in ("add_run", "change_run", "change_flow"):
+            self._users[f"only {codename}"] = user = make_user(codename)
+            user.user_permissions.add(Permission.objects.get(codename=codename))
         self._tokens = {f"{scope} token": make_token(editor, scope) for scope in TokenScope}
         self._clients = {actor: self._open(actor) for actor in ACTORS}
 
@@ -206,7 +226,7 @@ class World:
         content_type = "application/json" if body else ""
         with transaction.atomic():
             answer: Any = self._clients[actor].generic(
-                method, self.fill(address) + ask.query, body, content_type=content_type, headers=headers
+                method, self.fill(address + ask.query), body, content_type=content_type, headers=headers
             )
             transaction.set_rollback(True)
         found: HttpResponse = answer
@@ -273,6 +293,15 @@ def test_whoever_is_signed_in_on_the_pages_needs_their_csrf_token_to_change_anyt
     refused = world.ask("Editor", "POST", "flows/<name>/archive", ask)
     assert refused.status_code == 403
     assert "CSRF" in read_problem(refused)["detail"]
+    let_through = [
+        f"{method} {address}"
+        for address, methods in TABLE.items()
+        for method, one in methods.items()
+        if address
+        and method not in ("GET", "HEAD")
+        and "CSRF" not in world.ask("Editor", method, address, one).content.decode()
+    ]
+    assert let_through == []
     assert world.ask("Editor", "GET", "flows/<name>", Ask(SEE, 200)).status_code == 200
     # A token is sent by scripts only, whatever cookies there are.
     del world._clients["edit token"].cookies["csrftoken"]

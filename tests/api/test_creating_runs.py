@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django_q.models import OrmQ
 
 from flows.models import FlowVersion
@@ -216,6 +217,47 @@ class TestManyRuns:
         assert RunFacet.objects.filter(kind="label", value="import").count() == 30
         assert OrmQ.objects.count() == 1
 
+    def test_the_answer_leads_to_exactly_these_runs(self, version: FlowVersion, operator: Script) -> None:
+        operator.post("runs", {"flow": "example", "input": {"topic": "tea"}})
+        runs = [{"input": {"topic": f"tea {n}"}} for n in range(1_000)]
+        answer = operator.post("runs/bulk", {"flow": "example", "runs": runs})
+        document = json.loads(answer.content)
+        assert (answer["Location"], answer["Retry-After"]) == (document["url"], "1")
+        operator.post("runs", {"flow": "example", "input": {"topic": "tea"}})
+        found, address = [], f"{answer['Location']}&limit=200"
+        while address:
+            page = json.loads(operator.get(address).content)
+            assert len(page["items"]) == 200
+            found += [item["id"] for item in page["items"]]
+            address = page["next"]
+        assert found[::-1] == [one["id"] for one in document["runs"]]
+        (alike,) = json.loads(operator.get(f"runs?limit=1&before={found[800] + 1}").content)["items"]
+        assert page["items"][0] == alike
+        # What is left to wait for.
+        Run.objects.exclude(pk__in=found[:3]).update(status="failed", ended_at=NOON)
+        open_ones = json.loads(operator.get(f"{answer['Location']}&status=queued,running").content)
+        assert [item["id"] for item in open_ones["items"]] == found[:3]
+        other = make_run(make_version(make_flow())).pk
+        for first, last in ((found[-1], other), (found[0], found[-1]), (found[-1], 10**30), (10**30, 10**30)):
+            assert read_problem(operator.get(f"runs/bulk?first={first}&last={last}"))["status"] == 404
+
+    @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite lets one request write at a time")
+    def test_runs_that_others_started_in_between_are_not_among_them(
+        self, version: FlowVersion, operator: Script
+    ) -> None:
+        """The numbers of requests at the same time may alternate."""
+        mine = [make_run(version) for _ in range(2)]
+        other = make_run(version)
+        late = make_run(version)
+        Run.objects.filter(pk__in=[mine[0].pk, mine[1].pk, late.pk]).update(created_at=NOON)
+        found = json.loads(operator.get(f"runs/bulk?first={mine[0].pk}&last={late.pk}").content)
+        assert [item["id"] for item in found["items"]] == [late.pk, mine[1].pk, mine[0].pk]
+        assert other.pk not in [item["id"] for item in found["items"]]
+
+    @pytest.mark.parametrize("query", ["", "first=1", "last=1", "first=a&last=1", "first=1&last=1&status=no"])
+    def test_an_address_that_names_none_is_a_mistake(self, operator: Script, query: str) -> None:
+        assert read_problem(operator.get(f"runs/bulk?{query}"))["status"] == 400
+
     def test_all_mistakes_are_told_at_once_and_nothing_is_started(self, version: FlowVersion, operator: Script) -> None:
         runs = [
             {"input": {"topic": "tea"}},
@@ -334,6 +376,14 @@ class TestRunningAgain:
     def test_there_is_no_such_run(self, version: FlowVersion, operator: Script) -> None:
         for number in (4711, 10**30):
             assert read_problem(operator.post(f"runs/{number}/run-again"))["status"] == 404
+
+    def test_an_address_that_nothing_is_sent_to_any_more_is_left_out_or_replaced(
+        self, source: Run, operator: Script
+    ) -> None:
+        Run.objects.update(webhook_url="https://hooks.example.com:25/T0")
+        errors = read_errors(operator.post(f"runs/{source.pk}/run-again"))
+        assert errors["/webhook_url"].startswith(f"That of run {source.pk} can’t be told any more: The port 25 is not")
+        assert operator.post(f"runs/{source.pk}/run-again", {"webhook_url": None}).status_code == 202
 
     def test_who_may_not_see_runs_may_not_run_their_inputs(self, source: Run) -> None:
         user = User.objects.create_user("sender")

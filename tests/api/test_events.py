@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -208,12 +209,12 @@ def test_a_stream_whose_reader_left_before_it_began_keeps_its_place_for_a_moment
     assert state is not None
     links: Any = None
     monkeypatch.setattr(event_stream, "MOMENT", 3600.0)
-    left = RunEvents(run.pk, state, event_stream.Position(), links)
+    left = RunEvents(state, event_stream.Position(run.pk), links)
     with follow(server, run.pk, token) as reader:
         assert reader.status == 503
     left.close()
     monkeypatch.setattr(event_stream, "MOMENT", 0.0)
-    left = RunEvents(run.pk, state, event_stream.Position(), links)
+    left = RunEvents(state, event_stream.Position(run.pk), links)
     with follow(server, run.pk, token) as reader:
         assert reader.status == 200
         with follow(server, run.pk, token) as refused:
@@ -239,13 +240,25 @@ def test_a_head_request_is_answered_without_a_stream(server: int, token: str) ->
 
 
 @pytest.mark.parametrize(
-    "last", ["7", "1-2", "1-2-x", "1-2-3-over", "-1-2-3", "9" * 11 + "-1-1", "\uff11-1-1", "x" * 3000]
+    "last", ["7", "1-2-3", "1-2-3-x", "1-2-3-4-over", "-1-2-3-4", "1-" + "9" * 11 + "-1-1", "\uff11-1-1-1", "x" * 3000]
 )
 def test_an_id_that_no_event_had_is_refused(token: str, last: str) -> None:
     run = make_run()
     problem = read_problem(Script(token).get(f"runs/{run.pk}/events", Accept="text/event-stream", Last_Event_ID=last))
     assert problem["status"] == 400
     assert "is no id of this stream" in problem["detail"]
+
+
+def test_an_id_of_another_run_is_refused(server: int, token: str) -> None:
+    """With it, what that reader was told would count as told of this run."""
+    run, other = make_retried_run(), make_retried_run()
+    with follow(server, other.pk, token) as reader:
+        ids = {event.id for event in reader.read_rest()}
+    for last in ids:
+        with follow(server, run.pk, token, last=last) as reader:
+            assert (reader.status, reader.headers["Content-Type"]) == (400, "application/problem+json")
+            problem = json.loads(reader.answer.read())
+        assert f"which is of run {other.pk}, not of run {run.pk}" in problem["detail"]
 
 
 def test_a_server_that_is_no_asgi_server_says_so(token: str, caplog: pytest.LogCaptureFixture) -> None:

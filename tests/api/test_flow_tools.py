@@ -17,7 +17,7 @@ from flows.engine.spec import AuditSpec, FlowSpec
 from flows.flow_file import write_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
-from runs.models import Attempt, Run
+from runs.models import Attempt, Run, TokenScope
 from runs.try_out import patience
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import closed, make_attempt, make_flow, make_issue, make_step
@@ -299,12 +299,14 @@ class TestLimit:
         read(editor.post("flows/validate", trial["document"]))
 
 
-def test_only_editors_may_use_these_tools(viewer: Script, operator: Script) -> None:
+def test_a_pipeline_that_may_only_read_checks_what_is_proposed(groups: None) -> None:
+    script = Script(make_token(make_user("pipeline", "Viewer"), TokenScope.READ))
+    assert read(script.post("flows/validate", make_trial()["document"]))["would_make_version"] == 1
+    assert not Flow.objects.exists()
+
+
+def test_only_editors_may_try_steps(viewer: Script, operator: Script) -> None:
     trial = make_trial()
     for script in (viewer, operator):
-        for path, body in (
-            ("validate", trial["document"]),
-            ("preview", trial),
-            ("try-audits", {**trial, "output": {"text": "x"}}),
-        ):
+        for path, body in (("preview", trial), ("try-audits", {**trial, "output": {"text": "x"}})):
             assert read_problem(script.post(f"flows/{path}", body))["status"] == 403

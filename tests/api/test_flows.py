@@ -123,7 +123,6 @@ class TestRead:
         assert document["latest"]["document"] == latest.spec
         assert (document["latest"]["digest"], document["latest"]["is_live"]) == (latest.digest, False)
         assert (document["live"]["note"], document["latest"]["note"]) == ("As it began", None)
-        assert answer["ETag"] == f'"{latest.digest}"'
 
     def test_a_flow_that_was_never_published_has_no_definition(self, viewer: Script) -> None:
         Flow.objects.create(name="draft", title="Draft")
@@ -157,7 +156,6 @@ class TestCreate:
         version = FlowVersion.objects.get()
         assert (version.note, version.created_by and version.created_by.username) == ("From git", "editor")
         assert document["made_version"] == document["live_version"] == 1
-        assert answer["ETag"] == f'"{version.digest}"'
         assert document["live"]["document"] == make_document(max_retries=1)
 
     def test_every_example_can_be_sent_as_the_file_that_it_is(self, editor: Script) -> None:
@@ -285,7 +283,7 @@ class TestChange:
 
     def test_whoever_may_add_no_flows_creates_none(self, groups: None) -> None:
         user = User.objects.create_user("vera")
-        user.user_permissions.add(Permission.objects.get(codename="change_flow"))
+        user.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
         problem = read_problem(Script(make_token(user)).put("flows/tea", make_document()))
         assert (problem["status"], "flows.add_flow" in problem["detail"]) == (403, True)
         assert not Flow.objects.exists()

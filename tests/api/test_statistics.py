@@ -88,7 +88,8 @@ class TestFigures:
         assert (found["cost"]["total"], found["cost"]["per_run"]) == ("0.90000000", "0.09000000")
         assert found["cost"]["per_accepted_output"] == "0.15000000"
         shares = {name: part["share"] for name, part in found["retry_bill"].items()}
-        assert shares == {"first_attempts": 0.7, "useful_retries": 0.2, "wasted_retries": 0.1}
+        # Shares of the money, all of which was spent on first attempts.
+        assert shares == {"first_attempts": 1.0, "useful_retries": 0.0, "wasted_retries": 0.0}
         assert found["issues"] == [
             {"code": "hex_format", "audit": "Hex colours", "severity": "critical", "issues": 500, "runs": 300}
         ]

@@ -113,7 +113,7 @@ def test_the_number_of_queries_does_not_depend_on_size(
 ) -> None:
     read(viewer)
     # Token with its user, two for permissions; days and durations; workers, queue, how many run and which.
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(10):
         read(viewer)
     for number in range(4):
         version = make_version(make_page_flow(name=f"flow-{number}"))
@@ -121,5 +121,5 @@ def test_the_number_of_queries_does_not_depend_on_size(
             add_runs(version, day_ago(day), succeeded=1)
         start_run()
         make_worker(pid=number + 1)
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(10):
         read(viewer)

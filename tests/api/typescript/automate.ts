@@ -1,11 +1,14 @@
 // A script as somebody else would write it: it starts a run, waits for its end, and reads why the first attempt failed.
-// All types come from docs/openapi.yaml. The last line that it prints is what the test looks at.
+// Then it takes its runs out as a file, runs them again and thinks better of it, sends lost webhooks again, and changes
+// how the flow is run. All types come from docs/openapi.yaml. The last line that it prints is what the test looks at.
 import createClient from "openapi-fetch";
 import { argv } from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { components, paths } from "./toolflow.d.ts";
 
 type Run = components["schemas"]["Run"];
+type BulkAction = components["schemas"]["WholeBulkAction"];
+type Filters = NonNullable<components["schemas"]["NewBulkAction"]["filters"]>;
 type Problem = components["schemas"]["Problem"];
 
 const [site, token] = argv.slice(2);
@@ -43,6 +46,57 @@ while (run.status === "queued" || run.status === "running") {
   run = await readRun(run.id);
 }
 
+// All of its runs, as a file: a document a line.
+const file = await client.GET("/runs/export", {
+  params: { query: { label: "from-typescript", format: "jsonl", attempts: "all" } },
+  parseAs: "text",
+});
+if (file.error) throw new Error(explain(file.error));
+const exported = file.data.split("\n").filter(Boolean).map((line) => JSON.parse(line) as Run);
+
+// What is done to many: look what it comes to, ask for it, and follow it.
+async function doToAll(kind: "cancel" | "run_again", filters: Filters): Promise<BulkAction> {
+  const preview = await client.POST("/bulk-actions/preview", { body: { kind, filters } });
+  if (preview.error) throw new Error(explain(preview.error));
+  const begun = await client.POST("/bulk-actions", { body: { kind, filters, newest: preview.data.newest } });
+  if (begun.error) throw new Error(explain(begun.error));
+  let action: BulkAction = begun.data;
+  while (action.status === "waiting" || action.status === "working") {
+    await sleep(200);
+    const read = await client.GET("/bulk-actions/{action_id}", { params: { path: { action_id: action.id } } });
+    if (read.error) throw new Error(explain(read.error));
+    action = read.data;
+  }
+  return action;
+}
+
+const again = await doToAll("run_again", { label: "from-typescript", status: ["succeeded"] });
+const cancelled = await doToAll("cancel", { label: again.label ?? "", status: ["queued"] });
+
+// Webhooks that never arrived are sent again.
+const lost = await client.GET("/webhook-deliveries", { params: { query: { status: ["failed"] } } });
+if (lost.error) throw new Error(explain(lost.error));
+const sent: string[] = [];
+for (const delivery of lost.data.items) {
+  const answer = await client.POST("/webhook-deliveries/{delivery_id}/send-again", {
+    params: { path: { delivery_id: delivery.id } },
+  });
+  if (answer.error) throw new Error(explain(answer.error));
+  sent.push(answer.data.status);
+}
+
+// Settings are changed only as long as they are what was read.
+const flow = { path: { name: "example" } };
+const settings = await client.GET("/flows/{name}/settings", { params: flow });
+if (settings.error) throw new Error(explain(settings.error));
+const tag = settings.response.headers.get("ETag") ?? "";
+async function keepFor(days: number): Promise<number> {
+  const params = { ...flow, header: { "If-Match": tag } };
+  const { response } = await client.PATCH("/flows/{name}/settings", { params, body: { keep_days: days } });
+  return response.status;
+}
+const changed = [await keepFor(30), await keepFor(60)];
+
 const attempts = (run.steps ?? []).flatMap((step) => step.attempts ?? []);
 const found = attempts.flatMap((attempt) => attempt.issues.map((issue) => `${attempt.number} ${issue.severity}: ${issue.description}`));
 const listed = await client.GET("/runs", { params: { query: { label: "from-typescript", limit: 10 } } });
@@ -55,5 +109,10 @@ console.log(
     outcomes: attempts.map((attempt) => attempt.outcome),
     issues: found,
     listed: listed.data.items.map((item) => item.id === run.id),
+    exported: exported.map((item) => [item.id === run.id, item.steps?.length]),
+    again: again.done,
+    cancelled: cancelled.done,
+    sent,
+    changed,
   }),
 );

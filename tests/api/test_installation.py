@@ -1,0 +1,79 @@
+"""What an installation has, for scripts that watch it or write flows for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from flows import checks
+from flows.engine.plugins import registry
+from runs.models import Worker
+from tests.api.asking import Script
+from tests.api.documents import read
+from tests.engine.builders import make_step
+from tests.runs.builders import make_run, make_version, make_worker
+from tests.runs.pages.history_builders import make_page_flow
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+
+class TestWorkers:
+    def test_each_is_told_with_what_it_does(self, viewer: Script) -> None:
+        make_worker(host="one", pid=7, slots=4, in_flight=3)
+        make_worker(host="two", pid=8, is_stopping=True)
+        lost = make_worker(host="three", pid=9)
+        Worker.objects.filter(pk=lost.pk).update(heartbeat_at=timezone.now() - timedelta(hours=1))
+        make_run()
+        found = read(viewer, "workers")
+        workers = {item["host"]: item for item in found["items"]}
+        assert {host: item["status"] for host, item in workers.items()} == {
+            "one": "working",
+            "two": "stopping",
+            "three": "silent",
+        }
+        first = workers["one"]
+        assert (first["pid"], first["version"], first["slots"], first["in_flight"]) == (7, "0.1.0", 4, 3)
+        assert workers["three"]["silent_for"] >= 3_590 and workers["three"]["running_for"] >= 0
+        assert (found["queue"]["ready"], found["queue"]["is_unattended"]) == (1, False)
+        assert found["queue"].keys() == read(viewer, "statistics/overview")["queue"].keys()
+
+    def test_there_may_be_none(self, viewer: Script) -> None:
+        assert read(viewer, "workers")["items"] == []
+
+
+class TestPlugins:
+    def test_what_flows_can_name_is_listed(self, viewer: Script) -> None:
+        found = read(viewer, "plugins")
+        for kind, known in (
+            ("output_types", registry.output_types),
+            ("audits", registry.audits),
+            ("functions", registry.functions),
+        ):
+            assert [one["name"] for one in found[kind]] == sorted(known)
+        assert found["output_types"] and found["audits"], "The tests load the plug-ins of the examples."
+        kind = found["output_types"][0]
+        assert kind["output_schema"]["type"] == "object" and kind["problems"] == []
+        audits = {one["name"]: one for one in found["audits"]}
+        for name, audit in registry.audits.items():
+            assert audits[name]["is_async"] == audit.is_async
+            assert not audit.unknown_parameters(frozenset(audits[name]["parameters"]))
+
+    def test_what_is_missing_is_told_with_its_place(self, viewer: Script) -> None:
+        make_version(make_page_flow(make_step(1, compute="python:nowhere")))
+        assert read(viewer, "plugins")["missing"] == [
+            {
+                "kind": "function",
+                "name": "nowhere",
+                "flow": "colour-theme",
+                "place": "step 1 “Step 1”, compute",
+                "is_live": True,
+            }
+        ]
+
+    def test_modules_that_could_not_be_loaded_are_told(self, viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+        sentences: list[Any] = ["Plug-in module “gone” can't be imported: No module named 'gone'"]
+        monkeypatch.setattr(checks, "plugin_errors", sentences)
+        assert read(viewer, "plugins")["problems"] == sentences
