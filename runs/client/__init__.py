@@ -2,5 +2,6 @@
 
 Nothing here imports Django or a setting: ``TOOLFLOW_URL`` and ``TOOLFLOW_TOKEN`` are all it knows of an installation.
 Exit status: 0 what was asked for is done, and a run that was waited for succeeded; 1 it failed; 2 it errored or was
-cancelled; 3 wrong use, or the server refused or could not be reached.
+cancelled; 3 it could not be done: wrong use, the server refused or could not be reached, or results could not be
+written.
 """

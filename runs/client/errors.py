@@ -33,6 +33,10 @@ class UnreachableError(ClientError):
         self.pause = pause
 
 
+class InUseError(UnreachableError):
+    """The first request with the same key is still under way; its answer will be that of the next one."""
+
+
 class SilenceError(Exception):
     """Nothing came of a stream for as long as somebody had patience."""
 

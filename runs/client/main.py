@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows import __version__
-from runs.client import flows, runs
-from runs.client.errors import REFUSED, ClientError
+from runs.client import batch, bulk, export, figures, flows, repeating, runs, webhooks
+from runs.client.errors import REFUSED, SUCCEEDED, ClientError
 from runs.client.printing import print_line
 from runs.client.server import DEFAULT_URL
+from runs.client.standard_streams import prepare_streams, silence, writing_results
 
 app = typer.Typer(
     help="Run flows and look into their history, over the REST API of a ToolFlow installation. TOOLFLOW_TOKEN is the "
     "token to sign in with. Exit status: 0 done, or the run succeeded; 1 the run failed; 2 it errored or was "
-    "cancelled; 3 wrong use, or the server refused or could not be reached.",
+    "cancelled; 3 it could not be done: wrong use, the server refused or could not be reached, or results could not be "
+    "written.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(runs.start_run)
+app.command("batch")(batch.run_batch)
 app.command("runs")(runs.list_runs)
 app.command("show")(runs.show_run)
-app.command("cancel")(runs.cancel_runs)
+app.command("cancel")(repeating.cancel_runs)
+app.command("rerun")(repeating.run_again)
+app.command("export")(export.export_runs)
+app.add_typer(bulk.commands, name="bulk")
 app.add_typer(flows.commands, name="flows")
+app.add_typer(webhooks.commands, name="webhooks")
+app.command("overview")(figures.show_overview)
+app.command("stats")(figures.show_statistics)
+app.command("usage")(figures.show_usage)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -59,11 +70,24 @@ def _explain_misuse(error: typer.TyperException) -> None:
     print_line(message, is_error=True)
 
 
+def _describe_fault(error: Exception) -> str:
+    """What nobody expected, in one sentence, with the place for whoever looks for the reason."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"It can’t be done: {error.strerror}."
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"It can’t be done, by a fault of the server’s answer or of toolflow itself ({said[:200]}; {where})."
+
+
 def main() -> None:
     """Do what the command line says, and end the process with its exit status."""
+    prepare_streams()
+    status = SUCCEEDED
     try:
         status = app(prog_name="toolflow", standalone_mode=False)
-        sys.stdout.flush()
+        with writing_results():
+            pass
     except typer.TyperException as error:
         # The framework’s own exit status for wrong use is what a run that errored has.
         _explain_misuse(error)
@@ -76,6 +100,9 @@ def main() -> None:
     except (BrokenPipeError, SystemExit):
         # Whoever read along has seen enough. The framework ends commands only for that by itself, with the status of a
         # run that failed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        silence(sys.stdout)
+    except Exception as error:  # noqa: BLE001  # Python’s own exit status for it is that of a run that failed
+        silence(sys.stdout)
+        print_line(f"toolflow: {_describe_fault(error)}", is_error=True)
+        status = REFUSED
     sys.exit(status)

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runs.client.standard_streams import silence, writing_remarks, writing_results
+
 STYLES = {
     "succeeded": "green",
     "passed": "green",
@@ -31,12 +33,21 @@ STYLES = {
 NONE = "—"
 
 
+class _Console(Console):
+    """A console whose reader may go away."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on to the end of the command: its exit status tells of more than what was read."""
+        self.quiet = True
+        silence(self.file)
+
+
 def make_console(*, is_error: bool = False) -> Console:
     """The console for results, or the one for everything that is said beside them."""
     stream = sys.stderr if is_error else sys.stdout
     # A file or another program gets lines as long as they are.
     width = None if stream.isatty() or "COLUMNS" in os.environ else 10_000
-    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
+    return _Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
 
 
 def clean(text: str) -> str:
@@ -54,7 +65,19 @@ def print_json(value: Any) -> None:
     """Print a value as JSON, as it came."""
     # Characters that a terminal would obey are escaped within JSON, but for these.
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    sys.stdout.write("".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text) + "\n")
+    text = "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        # It must be JSON still.
+        text = json.dumps(value, indent=2)
+    write_text(f"{text}\n")
+
+
+def write_text(text: str) -> None:
+    """Write results as they are, where another program may read them."""
+    with writing_results():
+        sys.stdout.write(text)
 
 
 def _escape(character: str) -> str:
@@ -66,7 +89,8 @@ def print_line(*parts: Any, is_error: bool = False) -> None:
     line = Text()
     for part in parts:
         line.append_text(part if isinstance(part, Text) else paint(part))
-    make_console(is_error=is_error).print(line, soft_wrap=True)
+    with writing_remarks() if is_error else writing_results():
+        make_console(is_error=is_error).print(line, soft_wrap=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
@@ -76,7 +100,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else paint(cell) for cell in row))
-    make_console().print(table)
+    with writing_results():
+        make_console().print(table)
 
 
 def format_time(text: str | None) -> str:

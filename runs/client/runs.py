@@ -1,16 +1,15 @@
-"""Commands about runs: start one, list them, show and cancel them."""
+"""Commands about runs: start one, list and show them."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
-from flows.engine.json_value import parse_object
-from runs.client.errors import RUN_EXITS, SUCCEEDED, ClientError, naming
+from runs.client.errors import RUN_EXITS, SUCCEEDED, naming
+from runs.client.inputs import read_input
+from runs.client.options import AS_JSON, LIMIT, RUN_ID, find_server, with_filters
 from runs.client.printing import (
     format_cost,
     format_count,
@@ -24,9 +23,6 @@ from runs.client.printing import (
 from runs.client.run_report import print_attempt, print_blocking_attempt, print_run
 from runs.client.server import Server
 from runs.client.waiting import wait_for_end
-
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON as the API gives it.")]
-RUN_ID = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
 
 
 def start_run(
@@ -69,14 +65,22 @@ def start_run(
     body |= {name: value for name, value in terms.items() if value is not None}
     # Under one key it may be sent again: two runs are never started by one command.
     key = idempotency_key or str(uuid4())
-    run = server.ask("POST", "runs", json=body, headers={"Idempotency-Key": key}).json()
-    if not wait:
-        if as_json:
-            print_json(run)
-        else:
-            print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", paint(run["status"]))
-            print_line(run["page_url"], is_error=True)
-        return SUCCEEDED
+    run = server.ask("POST", "runs", json=body, headers={"Idempotency-Key": key})
+    return tell_end(server, run, as_json=as_json) if wait else tell_start(run, as_json=as_json)
+
+
+def tell_start(run: dict[str, Any], *, as_json: bool) -> int:
+    """Say that a run is queued. Gives the exit status."""
+    if as_json:
+        print_json(run)
+    else:
+        print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", paint(run["status"]))
+        print_line(run["page_url"], is_error=True)
+    return SUCCEEDED
+
+
+def tell_end(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
+    """Wait for the end of a run, and say how it ended. Gives the exit status."""
     try:
         run = wait_for_end(server, run)
     except KeyboardInterrupt:
@@ -100,42 +104,9 @@ def _print_end(run: dict[str, Any]) -> None:
         print_line(run["page_url"], is_error=True)
 
 
-def list_runs(
-    context: typer.Context,
-    search: Annotated[str | None, typer.Option("--search", "-q", help="Words in inputs, outputs and issues.")] = None,
-    flow: Annotated[str | None, typer.Option(help="The name of a flow.")] = None,
-    version: Annotated[int | None, typer.Option(help="A version of that flow.")] = None,
-    status: Annotated[str | None, typer.Option(help="One status, or several with commas: failed,errored.")] = None,
-    severity: Annotated[str | None, typer.Option(help="With an issue of at least this severity.")] = None,
-    audit: Annotated[str | None, typer.Option(help="With an issue that this audit found.")] = None,
-    code: Annotated[str | None, typer.Option(help="With an issue of this code.")] = None,
-    model: Annotated[str | None, typer.Option(help="That asked this model.")] = None,
-    label: Annotated[str | None, typer.Option(help="With this label.")] = None,
-    since: Annotated[str | None, typer.Option("--from", metavar="DAY", help="Created on this day or later.")] = None,
-    until: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Created on this day or before.")] = None,
-    cost: Annotated[str | None, typer.Option(metavar="USD", help="That cost more.")] = None,
-    tokens: Annotated[int | None, typer.Option(help="That used more tokens.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="USER", help="Started by this user.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")] = 20,
-    as_json: AS_JSON = False,
-) -> int:
+@with_filters
+def list_runs(context: typer.Context, *, limit: LIMIT = 20, as_json: AS_JSON = False, filters: dict[str, Any]) -> int:
     """List runs, the newest first."""
-    filters = {
-        "q": search,
-        "flow": flow,
-        "version": version,
-        "status": status,
-        "severity": severity,
-        "audit": audit,
-        "code": code,
-        "model": model,
-        "label": label,
-        "from": since,
-        "to": until,
-        "cost": cost,
-        "tokens": tokens,
-        "by": by,
-    }
     runs = list(find_server(context).list("runs", limit, **filters))
     if as_json:
         print_json(runs)
@@ -184,47 +155,3 @@ def show_run(
             for attempt in step["attempts"]:
                 print_attempt(step["name"], attempt, has_output=outputs, has_issues=issues)
     return SUCCEEDED
-
-
-def cancel_runs(
-    context: typer.Context,
-    run_ids: Annotated[list[int], typer.Argument(metavar="RUN…", min=1, help="Numbers of runs.")],
-    as_json: AS_JSON = False,
-) -> int:
-    """Cancel runs that are queued or running."""
-    server = find_server(context)
-    runs = []
-    for run_id in run_ids:
-        with naming(f"run {run_id}"):
-            runs.append(server.ask("POST", f"runs/{run_id}/cancel").json())
-        if not as_json:
-            is_over = runs[-1]["status"] == "cancelled"
-            print_line(f"Run {run_id} is cancelled." if is_over else f"Run {run_id} is about to be cancelled.")
-    if as_json:
-        print_json(runs)
-    return SUCCEEDED
-
-
-def find_server(context: typer.Context) -> Server:
-    """The server that the command was told of. Raises ``ClientError`` without a token."""
-    return Server.from_environment(context.obj)
-
-
-def read_input(source: str, called: str = "The input") -> dict[str, Any]:
-    """The object that an option names. Raises ``ClientError`` that says what is wrong where; it is ``called`` so."""
-    try:
-        if source == "-":
-            text, name = sys.stdin.read(), "Standard input"
-        elif source.startswith("@"):
-            path = Path(source.removeprefix("@"))
-            text, name = path.read_text(encoding="utf-8-sig"), str(path)
-        else:
-            text, name = source, called
-    except OSError as error:
-        raise ClientError(f"{source.removeprefix('@')} can’t be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise ClientError(f"{source.removeprefix('@')} is not UTF-8: byte {error.start} can’t be read.") from None
-    try:
-        return parse_object(text)
-    except ValueError as error:
-        raise ClientError(f"{name}: {error}") from None

@@ -6,16 +6,13 @@ proxy holds events back, the run is asked for from time to time.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
-from typing import Any
-
-from rich.status import Status
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from runs.client.errors import RUN_EXITS, SilenceError, UnreachableError
-from runs.client.printing import clean, format_cost, format_plural, make_console, print_line
+from runs.client.printing import format_cost, format_plural, print_line
+from runs.client.progress import Progress
 from runs.client.server import Server
 
 FIRST_PAUSE = 0.25
@@ -28,27 +25,22 @@ PATIENCE = 120.0
 WORKER_PATIENCE = 10.0
 """Seconds in the queue after which it is said why."""
 
+_Found = TypeVar("_Found")
+
 
 def wait_for_end(server: Server, run: dict[str, Any]) -> dict[str, Any]:
     """The document of a run once it has ended, without its attempts. What it does meanwhile is shown beside.
 
     Raises ``ClientError`` if the server refuses, or is away for ``PATIENCE``.
     """
-    console = make_console(is_error=True)
     begun_at = time.monotonic()
-    said = ""
     is_remarked = False
-    with Status(_describe(run), console=console) if console.is_terminal else nullcontext() as status:
+    with Progress() as progress:
         for run in _follow(server, run):  # noqa: B020  # it begins with the run as it is known
             if run["status"] in RUN_EXITS:
                 # How it ended is for the caller to tell.
                 break
-            line = _describe(run)
-            if status is not None:
-                status.update(line)
-            elif line != said:
-                print_line(line, is_error=True)
-                said = line
+            progress.tell(_describe(run))
             if run["status"] == "queued" and not is_remarked and time.monotonic() - begun_at >= WORKER_PATIENCE:
                 is_remarked = True
                 reason = run.get("waiting_for") or "It waits in the queue: no worker has had a place for it yet."
@@ -71,7 +63,7 @@ def _follow(server: Server, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     can_listen = can_listen or event.id not in {"", last_id}
                     last_id = event.id or last_id
                     if event.event in {"run", "end"}:
-                        run = json.loads(event.data)
+                        run = server.read(event.data)
                         yield run
             except SilenceError:
                 # The first time it is only a reason to look why nothing happens.
@@ -81,17 +73,16 @@ def _follow(server: Server, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not can_listen:
             time.sleep(pause)
             pause = min(LAST_PAUSE, pause * 1.3)
-        run = _look(server, path)
+        run = look_patiently(lambda: server.get(path, attempts="none"))
         yield run
 
 
-def _look(server: Server, path: str) -> dict[str, Any]:
-    """The run, also if the server is away for a while."""
+def look_patiently(look: Callable[[], _Found]) -> _Found:
+    """What ``look`` finds, also if the server is away for a while. Raises ``ClientError`` after ``PATIENCE``."""
     given_up_at = time.monotonic() + PATIENCE
     while True:
         try:
-            found: dict[str, Any] = server.get(path, attempts="none")
-            return found
+            return look()
         except UnreachableError as error:
             pause = max(LAST_PAUSE, error.pause or 0)
             if time.monotonic() + pause > given_up_at:
@@ -110,4 +101,4 @@ def _describe(run: dict[str, Any]) -> str:
         parts.append(format_plural(usage["total"], "token"))
         if usage["cost"] is not None:
             parts.append(format_cost(usage["cost"]))
-    return clean(", ".join(parts))
+    return ", ".join(parts)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from django.apps import apps
@@ -17,6 +17,7 @@ from django.apps import apps
 from runs.access_groups import create_groups
 from tests.api.asking import make_token, make_user
 from tests.api.event_reading import serve
+from tests.client.stand_in import Asked, Reply, StandIn
 from tests.warm_python import CLIENT_MODULES, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,16 +45,17 @@ class Terminal:
         # Neither the developer's settings nor the width of a terminal that others write to.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "COLUMNS"))}
         self.environment = {**inherited, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **environment}
+        self.asked: list[Asked] = []
         self._begun: list[subprocess.Popen[str]] = []
 
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin a command that waits for something."""
+    def begin(self, *arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Begin a command that waits for something, or is to find everything as a fresh Python does."""
         process = subprocess.Popen(
             [sys.executable, "-m", "runs.client", *arguments],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -77,7 +79,7 @@ class Terminal:
         """What a command leaves behind that has begun."""
         out, err = process.communicate(timeout=PATIENCE)
         assert "Traceback" not in err, err
-        return Done(process.returncode, out, err)
+        return Done(process.returncode, out or "", err)
 
     def close(self) -> None:
         """End what is left of commands, where a test went wrong."""
@@ -87,6 +89,28 @@ class Terminal:
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Makes servers that give these replies one after the other, each with the terminal of somebody who knows it.
+
+    ``asked`` of the terminal is what the server was asked.
+    """
+    begun: list[tuple[StandIn, Terminal]] = []
+
+    def make(*replies: Reply, **environment: str) -> Terminal:
+        server = StandIn(replies)
+        known = {"TOOLFLOW_URL": server.url, "TOOLFLOW_TOKEN": "tf_0123", **environment}
+        terminal = Terminal(tmp_path, **known)
+        terminal.asked = server.asked
+        begun.append((server, terminal))
+        return terminal
+
+    yield make
+    for server, terminal in begun:
+        terminal.close()
+        server.close()
 
 
 @pytest.fixture

@@ -95,6 +95,24 @@ def test_mistakes_are_told_by_file_and_place_and_nothing_is_stored(terminal: Ter
     assert missing.err == "toolflow: missing.yaml can’t be read: No such file or directory.\n"
 
 
+def test_what_is_pulled_and_pushed_is_told_as_json(terminal: Terminal) -> None:
+    make_version(make_flow())
+    file = "colour-theme.yaml"
+    for has_changed in (True, False):
+        pulled = terminal.run("flows", "pull", "colour-theme", "--json").json
+        assert pulled == [{"file": file, "flow": "colour-theme", "version": 1, "has_changed": has_changed}]
+    text = (terminal.folder / file).read_text(encoding="utf-8")
+    (terminal.folder / file).write_text(text.replace("Colour theme", "Tones"), encoding="utf-8")
+    (checked,) = terminal.run("flows", "push", "--check", "--json", file).json
+    assert (checked["file"], checked["would_make_version"], checked["warnings"]) == (file, 2, [])
+    (pushed,) = terminal.run("flows", "push", "--json", file).json
+    assert (pushed["file"], pushed["name"], pushed["made_version"]) == (file, "colour-theme", 2)
+    (terminal.folder / "broken.yaml").write_text("name: broken\nsteps: 5\n", encoding="utf-8")
+    mixed = terminal.run("flows", "push", "--check", "--json", file, "broken.yaml")
+    assert (mixed.status, [one["file"] for one in mixed.json]) == (3, [file])
+    assert "broken.yaml: /steps: " in mixed.err
+
+
 def test_names_that_lead_elsewhere_are_refused(terminal: Terminal) -> None:
     for name in ("../../etc/passwd", "a/b", "a?b"):
         done = terminal.run("flows", "pull", name)

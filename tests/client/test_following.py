@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runs.client import waiting
+from runs.client.errors import ClientError
 from runs.client.server import Server
 from runs.client.waiting import wait_for_end
 
@@ -134,6 +135,13 @@ def test_a_stream_that_shows_no_sign_of_life_is_given_up(
     # The first silence is only a reason to look why nothing happens.
     assert conducted.asked.count("runs/7?attempts=none") == 3
     assert capfd.readouterr().err.count("Its flow has 3 runs under way") == 1
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"id": 7}'])
+def test_an_event_that_can_t_be_read_is_told_in_a_sentence(conduct: Callable[..., Conducted], data: bytes) -> None:
+    conducted = conduct(streams=(b"event: run\nid: 1\ndata: " + data + b"\n\n",))
+    with pytest.raises(ClientError, match=r"can’t be read|is not ToolFlow|has no “status”"):
+        wait_for_end(conducted.server, make_run())
 
 
 def test_a_run_that_ended_meanwhile_is_asked_for_nothing_more(conduct: Callable[..., Conducted]) -> None:

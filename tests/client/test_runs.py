@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Callable
@@ -173,9 +172,3 @@ def test_who_may_not_start_runs_is_told_what_is_missing(make_terminal: Callable[
     make_version(make_local())
     done = make_terminal("Viewer").run("run", "colour-theme", "--input", INPUT)
     assert (done.status, done.err) == (3, "toolflow: Your account lacks the permission “runs.add_run”.\n")
-
-
-def test_one_command_starts_one_run_also_if_the_server_is_asked_twice(terminal: Terminal) -> None:
-    make_version(make_local())
-    done = terminal.run("run", "colour-theme", "--input", INPUT, "--json")
-    assert json.loads(done.out)["id"] == Run.objects.get().pk

@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import distribution, distributions, packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from runs.client.main import app
 from tests.client.conftest import ROOT, Terminal
-
-Reply = tuple[int, dict[str, str], bytes]
+from tests.client.stand_in import JSON, NO_RUNS, PROBLEM
+from tests.test_docs import find_blocks
 
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Terminal:
     return Terminal(tmp_path, TOOLFLOW_URL="http://127.0.0.1:1", TOOLFLOW_TOKEN="tf_0123")
-
-
-@pytest.fixture
-def stand_in(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """A server that gives these replies one after the other; gives the terminal of somebody who was told of it."""
-    servers = []
-
-    def make(*replies: Reply) -> Terminal:
-        left = list(replies)
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, headers, body = left.pop(0)
-                self.send_response(status)
-                for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return Terminal(tmp_path, TOOLFLOW_URL=f"http://127.0.0.1:{server.server_port}", TOOLFLOW_TOKEN="tf_0123")
-
-    yield make
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-JSON = {"Content-Type": "application/json"}
-PROBLEM = {"Content-Type": "application/problem+json"}
-NO_RUNS: Reply = (200, JSON, b'{"items": [], "next": null, "previous": null}')
 
 
 def test_a_server_that_can_t_be_reached_is_named(terminal: Terminal) -> None:
@@ -70,6 +37,8 @@ def test_a_server_that_can_t_be_reached_is_named(terminal: Terminal) -> None:
         ({"TOOLFLOW_TOKEN": ""}, "TOOLFLOW_TOKEN is not set."),
         ({"TOOLFLOW_TOKEN": "tf_0123 é"}, "TOOLFLOW_TOKEN holds what no token has"),
         ({"TOOLFLOW_URL": "localhost:8000"}, "“localhost:8000” is no address"),
+        ({"TOOLFLOW_URL": "http://[::1"}, "“http://[::1” is no address"),
+        ({"HTTPS_PROXY": "nonsense://a"}, "Nothing can be asked for: "),
     ],
 )
 def test_an_environment_that_lacks_something_is_explained(
@@ -127,6 +96,42 @@ def test_another_server_is_not_taken_for_toolflow(stand_in: Callable[..., Termin
         assert "TOOLFLOW_URL" in done.err
 
 
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "is not ToolFlow; TOOLFLOW_URL should be its address."),
+        (b'{"items": [{"id": 7, "fl', "sent JSON that can’t be read: "),
+        (b"[" * 100_000, "sent JSON that can’t be read: "),
+        (b"\xff\xfe", "sent JSON that can’t be read: "),
+        (b'[{"id": 7}]', "is not ToolFlow; TOOLFLOW_URL should be its address."),
+        (b'{"hello": "world"}', "The server’s answer has no “items”; TOOLFLOW_URL should be the address of a ToolFlow"),
+        (b'{"items": [{}], "next": null}', "The server’s answer has no “id”; "),
+        (b'{"items": [7], "next": null}', "by a fault of the server’s answer or of toolflow itself (TypeError: "),
+    ],
+    ids=["empty", "broken", "deep", "bytes", "list", "another", "lacking", "number"],
+)
+def test_an_answer_that_is_none_is_told_in_a_sentence(
+    stand_in: Callable[..., Terminal], body: bytes, sentence: str
+) -> None:
+    done = stand_in((200, JSON, body)).run("runs")
+    assert (done.status, done.out, len(done.err.splitlines())) == (3, "", 1)
+    assert done.err.startswith("toolflow: ") and sentence in done.err
+
+
+def test_a_refusal_of_another_shape_is_told_all_the_same(stand_in: Callable[..., Terminal]) -> None:
+    for errors, lines in ((b"5", []), (b'[5, {"pointer": "/a"}, {"pointer": "/a", "detail": 7}]', ["  /a: 7"])):
+        done = stand_in((422, PROBLEM, b'{"detail": "No.", "errors": %b}' % errors)).run("runs")
+        assert (done.status, done.err.splitlines()) == (3, ["toolflow: No.", *lines])
+
+
+def test_a_flow_file_is_not_replaced_by_nothing(stand_in: Callable[..., Terminal]) -> None:
+    flow = (200, JSON, b'{"name": "a", "latest_version": 1}')
+    terminal = stand_in(flow, (200, {"Content-Type": "application/yaml"}, b""))
+    (terminal.folder / "a.yaml").write_text("name: a\n", encoding="utf-8")
+    assert terminal.run("flows", "pull", "a").status == 3
+    assert (terminal.folder / "a.yaml").read_text(encoding="utf-8") == "name: a\n"
+
+
 def test_a_server_that_moved_is_told_of(stand_in: Callable[..., Terminal]) -> None:
     done = stand_in((301, {"Location": "https://flows.example.com/api/v1/runs"}, b"")).run("runs")
     assert (done.status, done.err.endswith("on to https://flows.example.com; set TOOLFLOW_URL to that.\n")) == (3, True)
@@ -151,8 +156,58 @@ def test_whoever_reads_along_may_stop(stand_in: Callable[..., Terminal]) -> None
         assert (process.wait(60), process.stderr.read()) == (0, "")
 
 
-def test_it_needs_no_django() -> None:
-    code = "import runs.client.main, sys; print(sorted({m.partition('.')[0] for m in sys.modules}))"
+def test_every_command_says_what_it_has_as_json() -> None:
+    def list_commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from list_commands(command, *names, name)
+            else:
+                yield " ".join((*names, name)), command
+
+    found = dict(list_commands(get_command(app)))
+    without = {name for name, command in found.items() if not any("--json" in option.opts for option in command.params)}
+    # What it writes is JSON already, or a table for other programs.
+    assert (len(found) > 20, without) == (True, {"export"})
+
+
+def normalize(name: str) -> str:
+    """The name of a distribution as all write it that mean the same one."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+INSTALLED = {normalize(one.name) for one in distributions()}
+
+
+def list_needed(names: Iterable[str]) -> set[str]:
+    """Distributions of these names, and all that they need here."""
+    found: set[str] = set()
+    left = [normalize(name) for name in names]
+    while left:
+        if (name := left.pop()) not in found:
+            found.add(name)
+            for line in distribution(name).requires or ():
+                needed = normalize(re.split(r"[^\w.-]", line, maxsplit=1)[0])
+                if "extra ==" not in line and needed in INSTALLED:
+                    left.append(needed)
+    return found
+
+
+def test_it_needs_no_more_than_the_guide_installs_which_is_no_django() -> None:
+    (lines,) = [code for info, code in find_blocks("docs/api.md", "sh") if info == "once"]
+    first, second = lines.splitlines()
+    assert second == "pip install --no-deps ."
+    allowed = list_needed(first.removeprefix("pip install ").split())
+    # Imported like nothing else: by everything that commands use.
+    code = (
+        "import importlib, pkgutil, runs.client, sys\n"
+        "for module in pkgutil.iter_modules(runs.client.__path__, 'runs.client.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "'typer'" in done.stdout
-    assert "'django'" not in done.stdout
+    homes = packages_distributions()
+    used = {normalize(home) for name in done.stdout.split() for home in homes.get(name, ())[:1]}
+    assert {"typer", "httpx2"} <= used
+    # What every Python starts with in an environment for development.
+    assert used - allowed <= {"setuptools", "toolflow"}
+    assert "django" not in used | allowed

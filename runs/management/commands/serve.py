@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from runs.management.commands.up import refuse_taken_port
+from runs.measuring.shared_folder import prepare_folder
 
 APPLICATION = "toolflow_site.asgi:application"
 
@@ -50,6 +51,8 @@ class Command(BaseCommand):
         # Static files that were not collected: no process could serve a page.
         self.check(tags=["staticfiles"], include_deployment_checks=True)
         refuse_taken_port(host, port)
+        if settings.TOOLFLOW_METRICS_TOKEN:
+            prepare_folder(port)
         line = (
             f"ToolFlow answers on http://{host}:{port}{settings.TOOLFLOW_URL_PREFIX}/ "
             f"({processes} {'process' if processes == 1 else 'processes'})."

@@ -1,0 +1,56 @@
+"""What commands read: an object from an option, and many from a file with one in each line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flows.engine.json_value import parse_object
+from runs.client.errors import ClientError
+
+STANDARD_INPUT = "-"
+
+
+def read_input(source: str, called: str = "The input") -> dict[str, Any]:
+    """The object that an option names: “@file.json”, “-”, or itself.
+
+    Raises ``ClientError`` that says what is wrong where; what is no file is ``called`` so.
+    """
+    if source == STANDARD_INPUT or source.startswith("@"):
+        text, name = _read_text(source.removeprefix("@"))
+    else:
+        text, name = source, called
+    try:
+        return parse_object(text)
+    except ValueError as error:
+        raise ClientError(f"{name}: {error}") from None
+
+
+def read_lines(source: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file in JSON Lines, or of standard input, each with the number of its line; empty lines are
+    passed over. Raises ``ClientError`` that names the line that is none.
+    """
+    text, name = _read_text(source.removeprefix("@"))
+    # Not by splitlines: other signs that end a line may stand in a text.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield number, parse_object(line)
+            except ValueError as error:
+                raise ClientError(f"{name}, line {number}: {error}") from None
+
+
+def _read_text(source: str) -> tuple[str, str]:
+    """What a file says, and what it is called."""
+    try:
+        if source == STANDARD_INPUT:
+            return sys.stdin.read(), "Standard input"
+        return Path(source).read_text(encoding="utf-8-sig"), source
+    except OSError as error:
+        raise ClientError(f"{source} can’t be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ClientError(f"{source} is not UTF-8: byte {error.start} can’t be read.") from None
+    except ValueError:
+        raise ClientError("The name of a file holds what no name has.") from None

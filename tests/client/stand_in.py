@@ -1,0 +1,93 @@
+"""A server that stands in for ToolFlow: it says what a test makes it say, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+Reply = tuple[int, dict[str, str], bytes]
+"""Status, headers and body."""
+
+JSON = {"Content-Type": "application/json"}
+PROBLEM = {"Content-Type": "application/problem+json"}
+NO_RUNS: Reply = (200, JSON, b'{"items": [], "next": null, "previous": null}')
+
+
+class Asked(NamedTuple):
+    """A request that came."""
+
+    method: str
+    path: str
+    key: str | None
+    body: bytes
+
+
+def answer_json(document: Any, status: int = 200) -> Reply:
+    return status, JSON, json.dumps(document).encode()
+
+
+def answer_problem(status: int, kind: str = "", **headers: str) -> Reply:
+    document = {"type": f"urn:toolflow:problem:{kind}", "status": status, "detail": f"This is {status}."}
+    return (
+        status,
+        {**PROBLEM, **{name.replace("_", "-"): text for name, text in headers.items()}},
+        json.dumps(document).encode(),
+    )
+
+
+class StandIn:
+    """Gives these replies one after the other. Where ``behind`` is an address, what has no reply goes there."""
+
+    def __init__(self, replies: Iterable[Reply | None], behind: str = "") -> None:
+        """A reply of None is one that gets lost: what was asked is done by the server behind."""
+        self.asked: list[Asked] = []
+        left = list(replies)
+        asked = self.asked
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                asked.append(Asked(self.command, self.path, self.headers.get("Idempotency-Key"), body))
+                is_lost = bool(left) and left[0] is None
+                reply = left.pop(0) if left else None
+                if reply is None:
+                    reply = self.ask_behind(body)
+                if is_lost:
+                    self.close_connection = True
+                    return
+                status, headers, content = reply
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(content)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def __getattr__(self, name: str) -> Callable[[], None]:
+                if not name.startswith("do_"):
+                    raise AttributeError(name)
+                return self.answer
+
+            def ask_behind(self, body: bytes) -> Reply:
+                connection = HTTPConnection(urlsplit(behind).netloc, timeout=60)
+                try:
+                    connection.request(self.command, self.path, body, dict(self.headers))
+                    answer = connection.getresponse()
+                    return answer.status, {"Content-Type": answer.headers["Content-Type"]}, answer.read()
+                finally:
+                    connection.close()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,140 @@
+"""Running a flow on every line of a file from a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from flows.engine.spec import AuditSpec
+from runs.client import batch
+from runs.models import Run
+from tests.client.conftest import Done, Terminal
+from tests.client.stand_in import answer_json, answer_problem
+from tests.client.test_runs import make_local
+from tests.engine.builders import make_step
+from tests.runs.builders import make_version
+from tests.runs.executing import drain
+from tests.runs.pages.history_builders import make_page_flow
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.any_database
+
+PICKY = AuditSpec(name="Picky", rule="input.topic != 'tea'", message="'No tea.'")
+
+
+def write_lines(terminal: Terminal, *topics: str) -> None:
+    lines = [json.dumps({"topic": topic}) for topic in topics]
+    # An empty line is none, but it is counted.
+    (terminal.folder / "inputs.jsonl").write_text("\n".join([lines[0], "", *lines[1:]]) + "\n", encoding="utf-8")
+
+
+def run_batch(terminal: Terminal, count: int, *more: str) -> Done:
+    """What a command leaves behind that waits for so many runs."""
+    process = terminal.begin("batch", "colour-theme", "inputs.jsonl", "--wait", *more)
+    wait_until(
+        lambda: Run.objects.count() == count or process.poll() is not None, within=60, what="the runs have begun"
+    )
+    drain()
+    return terminal.end(process)
+
+
+def test_each_line_becomes_a_run_with_a_label_in_common(terminal: Terminal) -> None:
+    make_version(make_local())
+    write_lines(terminal, "tea", "coffee", "milk")
+    done = terminal.run("batch", "colour-theme", "inputs.jsonl", "--label", "drinks")
+    runs = list(Run.objects.order_by("pk"))
+    assert [run.input["topic"] for run in runs] == ["tea", "coffee", "milk"]
+    labels = {tuple(run.labels) for run in runs}
+    ((mark, own),) = labels
+    assert (done.status, own) == (0, "drinks")
+    assert done.out == f"3 runs of “colour-theme”: queued, with the label {mark}\n"
+    told = terminal.run("batch", "colour-theme", "-", "--json", stdin='{"topic": "water"}').json
+    assert [(one["line"], one["run"]) for one in told["runs"]] == [(1, Run.objects.latest("pk").pk)]
+
+
+def test_what_came_of_each_line_is_given_in_the_order_of_the_file(terminal: Terminal) -> None:
+    make_version(make_page_flow(make_step(1, compute="{'n': 1}", audits=(PICKY,), max_retries=0)))
+    write_lines(terminal, "tea", "coffee")
+    done = run_batch(terminal, 2)
+    results = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["line"], one["status"], one["output"]) for one in results] == [
+        (1, "failed", None),
+        (3, "succeeded", {"n": 1}),
+    ]
+    assert results[0]["problem"] and results[1]["problem"] is None
+    assert done.status == 1
+    assert "1 run failed\n1 run succeeded\n" in done.err
+
+
+def test_outputs_go_into_a_file(terminal: Terminal) -> None:
+    make_version(make_local())
+    write_lines(terminal, "tea", "coffee")
+    done = run_batch(terminal, 2, "-o", "outputs.jsonl")
+    lines = (terminal.folder / "outputs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert (done.status, done.out) == (0, "")
+    assert [json.loads(line)["output"] for line in lines] == [{"n": 2}, {"n": 2}]
+
+
+def test_under_one_key_they_are_started_once(terminal: Terminal) -> None:
+    make_version(make_local())
+    write_lines(terminal, "tea", "coffee")
+    told = [terminal.run("batch", "colour-theme", "inputs.jsonl", "--idempotency-key", "k") for _ in range(2)]
+    assert (told[0].status, told[0].out) == (0, told[1].out)
+    assert Run.objects.count() == 2
+
+
+def test_a_line_that_can_t_be_read_is_named_and_nothing_is_started(terminal: Terminal) -> None:
+    make_version(make_local())
+    for text, sentence in (
+        ('{"topic": "tea"}\n{"topic": \n', "inputs.jsonl, line 2: "),
+        ("[1]\n", "inputs.jsonl, line 1: "),
+        ("\n", "There is no input in the file: "),
+    ):
+        (terminal.folder / "inputs.jsonl").write_text(text, encoding="utf-8")
+        done = terminal.run("batch", "colour-theme", "inputs.jsonl")
+        assert (done.status, done.out) == (3, "")
+        assert done.err.startswith(f"toolflow: {sentence}")
+    assert not Run.objects.exists()
+
+
+def test_an_input_that_does_not_fit_is_told_by_its_line(terminal: Terminal) -> None:
+    schema = {"type": "object", "properties": {"topic": {"type": "string", "maxLength": 4}}, "required": ["topic"]}
+    make_version(make_page_flow(make_step(1, compute="{'n': 1}"), input_schema=schema))
+    write_lines(terminal, "tea", "coffee")
+    done = terminal.run("batch", "colour-theme", "inputs.jsonl")
+    assert done.status == 3
+    first, second = done.err.splitlines()
+    assert first == "toolflow: The body has a mistake. Nothing is started."
+    assert second.startswith("  line 3, /topic: ")
+    done = terminal.run("batch", "colour-theme", "-", stdin='{"topic": "tea"}\n{}')
+    assert done.err.splitlines()[1:] == ["  line 2: `topic` is missing."]
+    assert not Run.objects.exists()
+
+
+def test_outputs_need_an_end(terminal: Terminal) -> None:
+    done = terminal.run("batch", "colour-theme", "-", "--output", "x")
+    assert (done.status, done.err) == (3, "toolflow: --output is for what comes of the runs; it takes --wait.\n")
+
+
+def test_runs_that_are_not_all_named_are_told(stand_in: Callable[..., Terminal]) -> None:
+    done = stand_in(answer_json({"runs": []}, 202)).run("batch", "a", "-", stdin="{}\n{}")
+    assert (done.status, done.err) == (3, "toolflow: The server named 0 runs for 2 inputs.\n")
+
+
+def test_it_is_not_said_that_nothing_is_started_where_nobody_knows(stand_in: Callable[..., Terminal]) -> None:
+    terminal = stand_in(*[answer_problem(504, Retry_After="0")] * 4)
+    done = terminal.run("batch", "a", "-", stdin="{}")
+    mark = json.loads(terminal.asked[0].body)["labels"][-1]
+    assert done.err == f"toolflow: This is 504. Runs that are queued all the same have the label “{mark}”.\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "parts"), [(2_500, 10, [1_000, 1_000, 500]), (3, batch.MOST_BYTES // 2, [1, 1, 1]), (1, 10, [1])]
+)
+def test_a_request_holds_no_more_than_it_may(count: int, size: int, parts: list[int]) -> None:
+    lines = [(number, {"text": "x" * size}) for number in range(count)]
+    found = list(batch._split(lines))
+    assert [len(part) for part in found] == parts
+    assert [line for part in found for line in part] == lines

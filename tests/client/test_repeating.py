@@ -1,0 +1,178 @@
+"""Cancelling runs and running them again from a terminal: single ones, and all that match filters."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from flows.engine.spec import AuditSpec
+from runs.models import BulkAction, FacetKind, Run, RunStatus, WorkState
+from tests.api.long_work import make_bulk_action
+from tests.client.conftest import PATIENCE, Terminal
+from tests.client.test_runs import make_local
+from tests.engine.builders import NOON
+from tests.runs.builders import make_run, make_version
+from tests.runs.executing import drain
+from tests.runs.listed_runs import make_listed_run
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.any_database
+
+NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'")
+
+
+def make_ended(count: int, status: str = RunStatus.FAILED, **fields: object) -> list[int]:
+    """Numbers of ended runs, the oldest first."""
+    version = make_version(make_local())
+    ended = {"ended_at": NOON, "started_at": NOON - timedelta(seconds=9)}
+    return [make_run(version, status=status, **ended, **fields).pk for _ in range(count)]
+
+
+def answer_at_a_terminal(terminal: Terminal, answer: str, *arguments: str) -> tuple[int, str]:
+    """The exit status, and what somebody is shown who sits at a terminal and types one line."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "runs.client", *arguments],
+        cwd=terminal.folder,
+        env=terminal.environment,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.write(ours, f"{answer}\n".encode())
+        out, err = process.communicate(timeout=PATIENCE)
+    os.close(ours)
+    os.close(theirs)
+    return process.returncode, out + err
+
+
+class TestOneByOne:
+    def test_a_run_is_run_again_and_named(self, terminal: Terminal, server: str) -> None:
+        (source,) = make_ended(1, labels=["tea"])
+        done = terminal.run("rerun", str(source))
+        run = Run.objects.latest("pk")
+        assert (done.status, done.out) == (0, f"Run {run.pk} of “colour-theme”, version 1: queued\n")
+        assert (run.input, run.labels, run.pk > source) == ({"topic": "tea"}, ["tea"], True)
+
+    def test_it_is_waited_for_and_gives_the_status_of_how_it_ended(self, terminal: Terminal) -> None:
+        (source,) = make_ended(1)
+        process = terminal.begin("rerun", str(source), "--live", "--input", '{"topic": "coffee"}', "--wait")
+        wait_until(lambda: Run.objects.count() == 2 or process.poll() is not None, within=60, what="it has begun")
+        drain()
+        done = terminal.end(process)
+        assert (done.status, done.json) == (0, {"n": 2})
+        assert Run.objects.latest("pk").input == {"topic": "coffee"}
+
+    def test_several_are_run_again_each(self, terminal: Terminal) -> None:
+        first, second = make_ended(2)
+        done = terminal.run("rerun", str(first), str(second), "--json")
+        assert [run["status"] for run in done.json] == ["queued", "queued"]
+        assert Run.objects.count() == 4
+
+    def test_one_that_there_is_not_is_named(self, terminal: Terminal) -> None:
+        done = terminal.run("rerun", "4711")
+        assert (done.status, done.err) == (3, "toolflow: There is no run 4711.\n")
+
+
+class TestAllThatMatch:
+    def test_nothing_is_done_where_nobody_can_be_asked(self, terminal: Terminal) -> None:
+        make_run(), make_run()
+        done = terminal.run("cancel", "--status", "queued")
+        assert (done.status, done.out) == (3, "")
+        assert done.err.startswith("toolflow: Cancel 2 runs (the newest: ")
+        assert done.err.endswith("--yes does it without being asked.\n")
+        assert set(Run.objects.values_list("status", flat=True)) == {"queued"}
+
+    def test_whoever_sits_at_the_terminal_is_asked_first(self, terminal: Terminal) -> None:
+        run = make_run()
+        status, shown = answer_at_a_terminal(terminal, "n", "cancel", "--flow", run.flow.name)
+        assert status == 3
+        assert shown == f"Cancel 1 run (the newest: {run.pk})? [y/N] toolflow: Nothing is done.\n"
+        status, shown = answer_at_a_terminal(terminal, "y", "cancel", "--flow", run.flow.name)
+        assert (status, "done, 1 run cancelled" in shown) == (0, True)
+        assert Run.objects.get().status == "cancelled"
+
+    def test_they_are_cancelled_and_no_others(self, terminal: Terminal) -> None:
+        version = make_version()
+        for _ in range(2):
+            make_listed_run(version, status="queued", facets=[(FacetKind.LABEL, "nightly")])
+        other = make_run(version)
+        done = terminal.run("cancel", "--label", "nightly", "--yes")
+        assert (done.status, done.out) == (0, f"Bulk action {BulkAction.objects.get().pk}: done, 2 runs cancelled\n")
+        assert list(Run.objects.exclude(status="cancelled")) == [other]
+
+    def test_they_are_run_again_up_to_a_number(self, terminal: Terminal) -> None:
+        numbers = make_ended(3)
+        done = terminal.run("rerun", "--status", "failed,errored", "--most", "2", "--yes", "--json")
+        assert (done.status, done.json["done"], done.json["version"]) == (0, 2, "same")
+        assert Run.objects.filter(pk__gt=numbers[-1], labels=[done.json["label"]]).count() == 2
+
+    def test_the_new_runs_are_waited_for_and_the_gravest_status_is_given(self, terminal: Terminal) -> None:
+        version = make_version(make_local(audits=(NEVER,), max_retries=0))
+        ended = {"ended_at": NOON, "started_at": NOON}
+        numbers = [make_run(version, status="errored", **ended).pk for _ in range(2)]
+        process = terminal.begin("rerun", "--flow", "colour-theme", "--yes", "--wait")
+        wait_until(lambda: Run.objects.count() == 4 or process.poll() is not None, within=60, what="they have begun")
+        drain()
+        done = terminal.end(process)
+        assert (done.status, "2 runs failed" in done.err) == (1, True)
+        assert {run.status for run in Run.objects.filter(pk__gt=numbers[-1])} == {"failed"}
+
+    def test_where_there_is_none_nothing_is_done(self, terminal: Terminal) -> None:
+        make_ended(1)
+        done = terminal.run("cancel", "--flow", "colour-theme", "--yes")
+        assert (done.status, done.err) == (0, "There are no such runs.\n")
+        assert not BulkAction.objects.exists()
+
+    def test_a_filter_that_makes_no_sense_is_told(self, terminal: Terminal) -> None:
+        done = terminal.run("cancel", "--status", "lost", "--yes")
+        assert (done.status, "/filters/status: " in done.err) == (3, True)
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["cancel"], "Name runs by their numbers, choose them by filters such as --flow, or say --all."),
+            (["cancel", "7", "--flow", "a"], "Either numbers of runs, or filters: both together can’t be meant."),
+            (["rerun", "--flow", "a", "--all"], "--all means all runs; leave it out with filters."),
+            (["rerun", "--flow", "a", "--input", "{}"], "--input is for a single run: name its number."),
+            (["rerun", "7", "--most", "2"], "--most is for filters; with numbers, exactly those runs are run again."),
+        ],
+    )
+    def test_what_can_not_be_meant_is_refused(self, tmp_path: object, arguments: list[str], sentence: str) -> None:
+        terminal = Terminal(tmp_path, TOOLFLOW_URL="http://127.0.0.1:1", TOOLFLOW_TOKEN="tf_0123")  # type: ignore[arg-type]
+        done = terminal.run(*arguments)
+        assert (done.status, done.err) == (3, f"toolflow: {sentence}\n")
+
+    def test_who_may_not_change_runs_is_told_what_is_missing(self, make_terminal: Callable[..., Terminal]) -> None:
+        make_run()
+        done = make_terminal("Viewer").run("cancel", "--all", "--yes")
+        assert (done.status, "lacks the permission “runs.change_run”" in done.err) == (3, True)
+
+
+class TestBulkActions:
+    def test_they_are_listed(self, terminal: Terminal) -> None:
+        action = make_bulk_action(state=WorkState.DONE, done=3)
+        header, row = terminal.run("bulk", "list").out.splitlines()
+        assert header.split()[:4] == ["ACTION", "KIND", "STATUS", "PERCENT"]
+        assert row.split()[:3] == [str(action.pk), "cancel", "done"]
+
+    def test_one_is_shown_with_what_was_left_out(self, terminal: Terminal) -> None:
+        notes = [{"run": 7, "failed": True, "sentence": "Its flow is archived."}]
+        action = make_bulk_action(state=WorkState.DONE, done=3, failed=1, notes=notes)
+        done = terminal.run("bulk", "show", str(action.pk), "--wait")
+        assert (done.status, done.out) == (1, f"Bulk action {action.pk}: done, 3 runs cancelled, 1 failed\n")
+        assert "Run 7: Its flow is archived." in done.err
+
+    def test_one_that_is_at_work_is_stopped(self, terminal: Terminal) -> None:
+        action = make_bulk_action(state=WorkState.WORKING, done=3)
+        done = terminal.run("bulk", "stop", str(action.pk))
+        assert (done.status, done.out) == (0, f"Bulk action {action.pk}: stopped, 3 runs cancelled\n")
+        again = terminal.run("bulk", "stop", str(action.pk))
+        assert (again.status, again.err.count("\n")) == (3, 1)

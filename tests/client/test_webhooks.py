@@ -1,0 +1,70 @@
+"""Webhooks from a terminal: what receivers were told, and telling them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from flows.webhook_secret import WebhookSigner
+from runs.models import WebhookDelivery, WebhookTry
+from tests.api.long_work import ADDRESS, make_delivery
+from tests.client.conftest import Terminal
+from tests.runs.builders import make_run, make_version
+
+pytestmark = pytest.mark.any_database
+
+
+def make_lost() -> WebhookDelivery:
+    """A delivery that was given up."""
+    now = timezone.now()
+    run = make_run(make_version(), status="failed", ended_at=now)
+    delivery = make_delivery(run, state="failed", try_count=1, last_status=500, next_try_at=None, ended_at=now)
+    WebhookTry.objects.create(
+        delivery=delivery, number=1, started_at=now - timedelta(seconds=2), ended_at=now, status=500, problem="No luck."
+    )
+    return delivery
+
+
+def test_deliveries_are_listed_by_status(terminal: Terminal) -> None:
+    lost = make_lost()
+    make_delivery(lost.run, url="https://example.com/other")
+    header, row = terminal.run("webhooks", "list", "--status", "failed").out.splitlines()
+    assert header.split() == ["DELIVERY", "RUN", "FLOW", "EVENT", "STATUS", "TRIES", "ANSWER", "CREATED", "TO"]
+    assert row.split()[:7] == [str(lost.pk), str(lost.run_id), "example", "run.failed", "failed", "1", "500"]
+    assert len(terminal.run("webhooks", "list", "--run", str(lost.run_id), "--json").json) == 2
+    assert terminal.run("webhooks", "list", "--flow", "nowhere").status == 3
+
+
+def test_one_is_shown_with_its_tries_and_what_is_sent(terminal: Terminal) -> None:
+    lost = make_lost()
+    shown = terminal.run("webhooks", "show", str(lost.pk), "--payload").out
+    assert f"Delivery {lost.pk} to {ADDRESS}: failed" in shown
+    assert "No luck." in shown and '"type": "run.failed"' in shown
+    missing = terminal.run("webhooks", "show", "4711")
+    assert (missing.status, missing.err) == (3, "toolflow: There is no delivery 4711.\n")
+
+
+def test_it_is_sent_again(terminal: Terminal) -> None:
+    lost = make_lost()
+    done = terminal.run("webhooks", "resend", str(lost.pk))
+    assert (done.status, done.out) == (0, f"Delivery {lost.pk} is about to be sent to {ADDRESS}.\n")
+    lost.refresh_from_db()
+    assert lost.is_waiting
+
+
+def test_the_secret_of_a_receiver_is_printed_alone(terminal: Terminal) -> None:
+    flow = make_version().flow
+    own = WebhookSigner.of_user(User.objects.get(username="editor").pk).secret
+    done = terminal.run("webhooks", "secret")
+    assert (done.status, done.out, done.err) == (0, f"{own}\n", "")
+    assert terminal.run("webhooks", "secret", "--flow", "example").out == f"{WebhookSigner.of_flow(flow.pk).secret}\n"
+    assert terminal.run("webhooks", "secret", "--flow", "nowhere").err == "toolflow: There is no flow “nowhere”.\n"
+
+
+def test_who_may_not_is_told_what_is_missing(make_terminal: Callable[..., Terminal]) -> None:
+    done = make_terminal("Viewer").run("webhooks", "resend", str(make_lost().pk))
+    assert (done.status, done.err) == (3, "toolflow: Your account lacks the permission “runs.change_run”.\n")
