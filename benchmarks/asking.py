@@ -51,9 +51,9 @@ class Asker:
         """Read an address; gives the milliseconds it took. Raises ``ContenderError``."""
         return self._send("GET", address, None, {}, 200)
 
-    def post(self, address: str, body: bytes) -> float:
+    def post(self, address: str, body: bytes, headers: Mapping[str, str]) -> float:
         """Have something made of JSON; gives the milliseconds it took. Raises ``ContenderError``."""
-        return self._send("POST", address, body, {"Content-Type": "application/json"}, 202)
+        return self._send("POST", address, body, {"Content-Type": "application/json", **headers}, 202)
 
     def _send(self, method: str, address: str, body: bytes | None, headers: Mapping[str, str], expected: int) -> float:
         began = time.perf_counter()

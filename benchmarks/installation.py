@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,10 @@ import psycopg
 import redis
 
 from benchmarks.contender import Contender
+from benchmarks.figures import say
+
+MOST_TRIES = 30
+"""Seconds that the server’s own work in a database is waited for."""
 
 
 def start_installation(
@@ -52,7 +57,19 @@ def creating_postgres_database(server_url: str, name: str) -> Iterator[str]:
         try:
             yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
         finally:
+            _drop_database(connection, name)
+
+
+def _drop_database(connection: psycopg.Connection, name: str) -> None:
+    """Drop it, whoever of ours still uses it; only autovacuum, which belongs to the server, is waited for."""
+    for _ in range(MOST_TRIES):
+        try:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        except psycopg.errors.InsufficientPrivilege:
+            time.sleep(1)
+        else:
+            return
+    say(f"The database {name} is in use by the server itself; it stays.")
 
 
 @contextmanager

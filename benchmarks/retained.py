@@ -138,7 +138,6 @@ class _Retained:
             "seconds": stored_for,
             "median": median(commits),
             "high": quantiles(commits, n=100)[-1],
-            "longest": max(commits),
         }
 
 

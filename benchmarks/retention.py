@@ -1,7 +1,7 @@
 """(j) Retention: how fast attempts are purged while runs are stored, and how long whoever stores them waits.
 
-One process purges; another one stores runs as a drain does, 200 at a time, all the while. What a commit takes without
-and with a purge beside it is what others feel.
+One process purges; another one stores runs as a drain does, 200 at a time, all the while. What others feel of it is
+how long they wait for a lock, what a commit takes without and with a purge beside it, and how much less they store.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.contender import Contender
 from benchmarks.figures import Figure, print_table, say
 from benchmarks.installation import creating_postgres_database
+from benchmarks.lock_waits import LockWaits, watching_locks
 from benchmarks.setting import Setting
 
 ATTEMPTS, MANY = 20_000, 1_000_000
@@ -36,8 +37,11 @@ def measure(setting: Setting) -> list[Figure]:
             databases.append(("PostgreSQL", url))
         for name, url in databases:
             figures += _measure_one(name, url, setting, rows)
-    header = ("database", "purged", "attempts", "a second", "longest transaction, ms", "stored a second", "commit, ms")
-    print_table("Retention beside a writer; commits as median / 99 % / longest", header, rows)
+    header = (
+        *("database", "purged", "attempts", "a second", "longest transaction, ms"),
+        *("stored a second", "commit, ms", "longest wait, ms"),
+    )
+    print_table("Retention beside a writer; commits as median / 99 %, the longest wait for a lock", header, rows)
     return figures
 
 
@@ -50,17 +54,22 @@ def _measure_one(name: str, url: str, setting: Setting, rows: list[Sequence[str]
     ):
         stored = purger.ask(fill=attempts)
         say(f"  {name}: {stored['attempts']:,} attempts stored")
-        calm = writer.ask(record=CALM)
-        rows.append((name, "nothing", "", "", "", *_describe(calm)))
+        is_watched = name == "PostgreSQL"
+        with _watch(url, is_watched=is_watched) as waits:
+            calm = writer.ask(record=CALM)
+        rows.append((name, "nothing", "", "", "", *_describe(calm, waits)))
         for part in ("outputs", "runs"):
-            purged, busy = _purge_beside(purger, writer, part)
+            with _watch(url, is_watched=is_watched) as waits:
+                purged, busy = _purge_beside(purger, writer, part)
             rate = purged["attempts"] / purged["seconds"]
             longest = f"{purged['longest'] * 1000:.0f}"
-            rows.append((name, part, f"{purged['attempts']:,}", f"{rate:,.0f}", longest, *_describe(busy)))
-            if name == "PostgreSQL":
+            rows.append((name, part, f"{purged['attempts']:,}", f"{rate:,.0f}", longest, *_describe(busy, waits)))
+            if waits is not None:
+                kept = _rate_stored(busy) / _rate_stored(calm) * 100
                 figures += [
                     Figure(f"Attempts purged ({part}) on {name}", rate, "a second", at_least=5_000),
-                    Figure(f"Longest commit beside it ({part}) on {name}", busy["longest"] * 1000, "ms", at_most=100),
+                    Figure(f"Longest wait of a write beside it ({part})", waits.longest * 1000, "ms", at_most=100),
+                    Figure(f"Attempts stored beside it ({part})", kept, "% of those without", at_least=80),
                 ]
     return figures
 
@@ -83,9 +92,19 @@ def _purge_beside(purger: Contender, writer: Contender, part: str) -> tuple[Mapp
     return answers["purger"], answers["writer"]
 
 
-def _describe(answer: Mapping[str, Any]) -> tuple[str, str]:
-    milliseconds = " / ".join(f"{answer[name] * 1000:.0f}" for name in ("median", "high", "longest"))
-    return f"{answer['attempts'] / answer['seconds']:,.0f}", milliseconds
+def _watch(url: str, *, is_watched: bool) -> AbstractContextManager[LockWaits | None]:
+    return watching_locks(url) if is_watched else nullcontext()
+
+
+def _rate_stored(answer: Mapping[str, Any]) -> float:
+    """Attempts a second."""
+    rate: float = answer["attempts"] / answer["seconds"]
+    return rate
+
+
+def _describe(answer: Mapping[str, Any], waits: LockWaits | None) -> tuple[str, str, str]:
+    commits = " / ".join(f"{answer[name] * 1000:.0f}" for name in ("median", "high"))
+    return f"{_rate_stored(answer):,.0f}", commits, f"{waits.longest * 1000:.0f}" if waits is not None else ""
 
 
 def _start(name: str, url: str, folder: Path) -> Contender:

@@ -84,9 +84,8 @@ def _build_insert(model: type[models.Model], values: dict[str, tuple[int, int, i
         for column in columns
     ]
     key = quote("attempt_id" if model is TokenUsage else "id")
-    # All names come from the models.
     return (
-        "WITH RECURSIVE copy(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < %s) "  # noqa: S608
+        "WITH RECURSIVE copy(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < %s) "  # noqa: S608  # all names come from the models
         f"INSERT INTO {table} ({', '.join(map(quote, columns))}) "
         f"SELECT {', '.join(selected)} FROM copy CROSS JOIN {table} AS template WHERE template.{key} = %s"
     )

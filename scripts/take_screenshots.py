@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Takes the pictures in docs/images from an installation in a temporary folder: the example flows, run for real.
+"""Takes the pictures in docs/images from installations in temporary folders.
 
-Start it as ``.venv/bin/python scripts/take_screenshots.py``. It needs Chromium; outputs come from the simulated model.
+In one the example flows are run for real, with outputs of the simulated model; the other has weeks of invented history.
+Start it as ``.venv/bin/python scripts/take_screenshots.py``. It needs Chromium.
 """
 
 from __future__ import annotations
@@ -28,19 +29,33 @@ from tests.journeys.first_flow import build_first_flow, run_first_flow  # noqa: 
 
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 1360
+MARGIN = 14
+"""Below what a picture ends with: less than to what follows on the page."""
+BAR = 130
+"""Room for the bar with buttons that sticks to the end of the window."""
 RUN_PATIENCE = 60_000
 """Milliseconds that a run may take."""
 
+PROVIDER = {"TOOLFLOW_PROVIDER": "openai", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+"""Of an installation that starts no runs: a provider that nobody calls, so that no page says “simulated”."""
+SEEDED = ("--runs", "3600", "--days", "90")
+SEEDED_FLOW = "seeded-colour-theme"
+
+
+def build_environment(folder: str, **settings: str) -> dict[str, str]:
+    """The environment of an installation with all its data in ``folder``, and no setting of whoever starts this."""
+    ours = ("TOOLFLOW_", "OPENAI_", "DATABASE_URL")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    own = {"TOOLFLOW_DATA_DIR": folder, "TOOLFLOW_ENV_FILE": os.devnull, "PYTHONUNBUFFERED": "1"}
+    return environment | own | settings
+
 
 @contextmanager
-def start_installation(folder: str) -> Iterator[tuple[str, str]]:
-    """Run ``manage.py up`` with all its data in ``folder``; gives its address and the password of “admin”."""
+def start_installation(environment: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Run ``manage.py up`` in an environment; gives its address and the password of “admin”."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    ours = ("TOOLFLOW_", "OPENAI_", "DATABASE_URL")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environment |= {"TOOLFLOW_DATA_DIR": folder, "TOOLFLOW_ENV_FILE": os.devnull, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         [sys.executable, "manage.py", "up", "--port", str(port)],
         cwd=ROOT,
@@ -103,13 +118,34 @@ def show_run(page: Page, address: str) -> None:
     expect(page.locator("#s2a1 .issue").first).to_be_visible()
 
 
-def show_flow(page: Page, title: str) -> None:
-    """Open a flow's editor at its second step."""
-    page.set_viewport_size({"width": WIDTH, "height": 1560})
+def fail_without_retries(page: Page) -> str:
+    """Run a version of the colour theme in which step 2 has one try; gives the address of the run, which failed."""
+    open_editor(page, "Colour theme")
+    page.locator("#id_steps-1-max_retries").fill("0")
+    page.get_by_role("button", name="Save and make live").click()
+    expect(page.locator(".messagelist")).to_contain_text("which is live")
+    address = start_run(page, "colour-theme")
+    expect(page.locator("#run-head").get_by_text("Failed", exact=True)).to_be_visible(timeout=RUN_PATIENCE)
+    return address
+
+
+def read_number(address: str) -> str:
+    """The number of the run whose page has this address."""
+    return address.strip("/").rpartition("/")[2]
+
+
+def open_editor(page: Page, title: str) -> None:
+    """Open a flow's editor with its first two steps unfolded."""
     page.goto("/admin/flows/flow/")
     page.get_by_role("link", name=title).click()
     for step in ("#steps-0", "#steps-1"):
         page.locator(f"{step} summary").first.click()
+
+
+def show_flow(page: Page, title: str) -> None:
+    """Open a flow's editor at its second step."""
+    page.set_viewport_size({"width": WIDTH, "height": 1560})
+    open_editor(page, title)
     # Small enough for the audits to be in the picture, as if drawn so by its handle.
     page.locator("#id_steps-1-output_schema").evaluate("(field) => { field.style.height = '150px' }")
     page.locator("#steps-group").evaluate("(steps) => scrollTo(0, steps.getBoundingClientRect().top + scrollY - 20)")
@@ -124,7 +160,7 @@ def save_picture(page: Page, name: str, *, through: str = "") -> None:
         page.evaluate("scrollTo(0, 0)")
         box = page.locator(through).bounding_box()
         assert box is not None, f"There is no {through} on the page."
-        clip = {"x": 0.0, "y": 0.0, "width": float(WIDTH), "height": box["y"] + box["height"] + 24}
+        clip = {"x": 0.0, "y": 0.0, "width": float(WIDTH), "height": box["y"] + box["height"] + MARGIN}
         page.screenshot(path=path, clip=clip, full_page=True)  # type: ignore[arg-type]  # a mapping with all four sides
     else:
         page.screenshot(path=path)
@@ -135,7 +171,15 @@ def save_part(page: Page, name: str, part: Locator | None) -> None:
     """Save what a picture of “Your first flow” is about, or the window as it stands."""
     page.mouse.move(0, 0)
     path = IMAGES / f"{name}.png"
+    usual = page.viewport_size
+    box = part.bounding_box() if part else None
+    if part and box and usual:
+        # In a window that is too low for it, the bar would stand in the middle of the picture.
+        page.set_viewport_size({"width": usual["width"], "height": max(usual["height"], round(box["height"]) + BAR)})
+        part.evaluate("(part) => part.scrollIntoView({ block: 'start' })")
     (part or page).screenshot(path=path)
+    if usual:
+        page.set_viewport_size(usual)
     sys.stdout.write(f"docs/images/{name}.png: {path.stat().st_size / 1000:.0f} kB\n")
 
 
@@ -167,6 +211,21 @@ def take_screenshots(browser: Browser, address: str, password: str) -> None:
     dark = open_page(browser, address, password, scheme="dark")
     show_run(dark, run)
     save_picture(dark, "run-page-dark", through="#s2")
+    failed = fail_without_retries(page)
+    for window, name in ((page, "compare"), (dark, "compare-dark")):
+        window.goto(f"/runs/compare/?a={read_number(failed)}&b={read_number(run)}")
+        save_picture(window, name, through="#b2")
+
+
+def take_statistics(browser: Browser, address: str, password: str) -> None:
+    """Take the pictures that need history, in both themes."""
+    for scheme in ("light", "dark"):
+        page = open_page(browser, address, password, scheme)
+        ending = "-dark" if scheme == "dark" else ""
+        page.goto("/")
+        save_picture(page, f"overview{ending}", through="main")
+        page.goto(f"/flows/{SEEDED_FLOW}/?period=90d")
+        save_picture(page, f"flow-page{ending}", through="#audits")
 
 
 def main() -> None:
@@ -175,13 +234,19 @@ def main() -> None:
     if chromium is None:
         raise SystemExit("Chromium is not installed; “make services” sees to that.")
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="toolflow-pictures-") as folder,
-        start_installation(folder) as (address, password),
-        sync_playwright() as playwright,
-    ):
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
-        take_screenshots(browser, address, password)
+        with (
+            tempfile.TemporaryDirectory(prefix="toolflow-pictures-") as folder,
+            start_installation(build_environment(folder)) as (address, password),
+        ):
+            take_screenshots(browser, address, password)
+        with tempfile.TemporaryDirectory(prefix="toolflow-pictures-") as folder:
+            environment = build_environment(folder, **PROVIDER)
+            with start_installation(environment) as (address, password):
+                seed = [sys.executable, "manage.py", "seed_history", *SEEDED]
+                subprocess.run(seed, cwd=ROOT, env=environment, check=True)
+                take_statistics(browser, address, password)
 
 
 if __name__ == "__main__":
