@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
 import socket
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import hypothesis
 import pytest
+from django.db import connection
 from playwright.sync_api import Playwright, expect
+from pytest_django import DjangoDbBlocker
 
 from tests.availability import FINDERS, explain_absence, is_required
+from tests.databases import hold_test_database
+from tests.done_once import keep_permissions, keep_static_files
+
+# What is collected, which thousands of tests are made of, is no garbage.
+gc.disable()
 
 # How long an example takes says nothing on a busy machine; on CI the same examples are tried every time.
 hypothesis.settings.register_profile("toolflow", deadline=None, derandomize="CI" in os.environ)
@@ -49,6 +59,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
+def pytest_collection_finish() -> None:
+    """Collect no garbage among thousands of tests again and again: they stay to the end."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None,
+    django_db_modify_db_settings: None,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """The test database, in place of pytest-django’s: that one migrates a new one for every process."""
+    held = ExitStack()
+    with django_db_blocker.unblock():
+        held.enter_context(hold_test_database(tmp_path_factory))
+    keep_permissions(held.enter_context(pytest.MonkeyPatch.context()))
+    yield
+    with django_db_blocker.unblock():
+        held.close()
+
+
 class NetworkAccessError(RuntimeError):
     """A test tried to reach something beyond this machine."""
 
@@ -63,6 +97,13 @@ def _refuse_beyond_loopback(host: Any) -> None:
         is_local = False
     if not is_local:
         raise NetworkAccessError(f"Tests reach nothing beyond this machine, but this one tried “{text}”.")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files_found_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        keep_static_files(patch)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -108,8 +149,11 @@ def postgres_url() -> str:
 
 @pytest.fixture(scope="session")
 def redis_url() -> str:
-    """The address of a Redis server that tests have for themselves."""
-    return _find("redis")
+    """The address of a Redis database that this process has for itself; the last eight are taken."""
+    # On PostgreSQL and on SQLite tests run at the same time.
+    first = 4 if connection.vendor == "postgresql" else 0
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return urlsplit(_find("redis"))._replace(path=f"/{first + worker % 4}").geturl()
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,29 @@
-"""The database of a test for processes that it starts, and SQLite files with all tables that are made only once."""
+"""Databases of tests: made once, and copied for every process that shares the tests of a session."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
+import psycopg
 import pytest
 from django.db import connection
+from psycopg import sql
 
 from tests.warm_python import ROOT, clean_environment, run_python
 
 MIGRATION_PATIENCE = 120.0
 """Seconds."""
+SQLITE_TEMPLATE = "empty-tables.sqlite3"
+POSTGRES_TEMPLATE = "empty-tables.postgres"
+"""Files that all processes of a session share. The second one holds the name of a database."""
 
 
 def name_test_database() -> str:
@@ -53,15 +61,115 @@ def make_sqlite_template(folder: Path) -> Path:
 
 def share_sqlite_template(factory: pytest.TempPathFactory) -> Path:
     """The same, made once for all processes that share the tests of a session."""
-    return make_once("empty-tables.sqlite3", make_sqlite_template, factory)
+    return make_once(SQLITE_TEMPLATE, make_sqlite_template, factory)
+
+
+@contextmanager
+def hold_test_database(factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A database with empty tables, to which Django’s own connection leads; at the end it is gone.
+
+    The first process of a session migrates one, the others copy what it made.
+    """
+    hold = _hold_sqlite if connection.vendor == "sqlite" else _hold_postgres
+    with hold(factory):
+        yield
+
+
+@contextmanager
+def _hold_sqlite(factory: pytest.TempPathFactory) -> Iterator[None]:
+    with ExitStack() as held:
+        with lock_shared(SQLITE_TEMPLATE, factory) as template:
+            if template.exists():
+                name = Path(connection.settings_dict["TEST"]["NAME"])
+                shutil.copyfile(template, name)
+                held.callback(name.unlink)
+                held.enter_context(_lead_to(str(name)))
+            else:
+                held.enter_context(_migrate_here())
+                with closing(sqlite3.connect(template)) as copy:
+                    connection.connection.backup(copy)
+        yield
+
+
+@contextmanager
+def _hold_postgres(factory: pytest.TempPathFactory) -> Iterator[None]:
+    server = name_test_database()
+    with ExitStack() as held:
+        with lock_shared(POSTGRES_TEMPLATE, factory) as note:
+            if note.exists():
+                url = held.enter_context(hold_database(server, template=note.read_text()))
+                held.enter_context(_lead_to(name_database(url)))
+            else:
+                name = held.enter_context(_migrate_here())
+                # Only what nobody is connected to can be copied.
+                connection.close()
+                url = held.enter_context(hold_database(server, template=name))
+                note.write_text(name_database(url))
+                held.callback(_forget_template, factory)
+        yield
+
+
+def _forget_template(factory: pytest.TempPathFactory) -> None:
+    with lock_shared(POSTGRES_TEMPLATE, factory) as note:
+        note.unlink()
+
+
+@contextmanager
+def _migrate_here() -> Iterator[str]:
+    """The name of a new database, migrated by Django’s own commands in this process."""
+    real_name = connection.settings_dict["NAME"]
+    yield connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    connection.creation.destroy_test_db(real_name, verbosity=0)
+
+
+@contextmanager
+def _lead_to(name: str) -> Iterator[None]:
+    real_name = connection.settings_dict["NAME"]
+    connection.close()
+    connection.settings_dict["NAME"] = name
+    yield
+    connection.close()
+    connection.settings_dict["NAME"] = real_name
+
+
+@contextmanager
+def hold_database(server_url: str, *, template: str = "template0") -> Iterator[str]:
+    """A new database on that PostgreSQL server; gives its address and drops it at the end."""
+    name = f"test_{uuid.uuid4().hex[:16]}"
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    try:
+        yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    finally:
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            # Only our own: dropped by force, it would have the server's own processes terminated, which we may not.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+                [name],
+            )
+            connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+
+
+def name_database(url: str) -> str:
+    """The database that an address names."""
+    return urlsplit(url).path.strip("/")
 
 
 def make_once(name: str, make: Callable[[Path], Path], factory: pytest.TempPathFactory) -> Path:
     """A file that all processes of a session share: ``make`` makes it, in a folder, where none of them has yet."""
+    with lock_shared(name, factory) as shared:
+        if not shared.exists():
+            shutil.move(make(factory.mktemp("made")), shared)
+    return shared
+
+
+@contextmanager
+def lock_shared(name: str, factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The path of a file that all processes of a session share, for one of them at a time."""
     base = factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     with shared.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not shared.exists():
-            shutil.move(make(factory.mktemp("made")), shared)
-    return shared
+        yield shared

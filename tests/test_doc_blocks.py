@@ -46,6 +46,7 @@ TREATMENT = {
     ("docs/api.md", "sh once"): "installs packages from an index; tests/site/test_packaging.py holds what is installed",
     ("docs/api.md", "python"): GUIDE,
     ("docs/api.md", "python receiver"): GUIDE,
+    ("docs/api.md", "sh receiver"): SERVER,
     ("docs/audit-trail.md", "sh"): RUN,
     ("docs/backup.md", "sh"): RUN,
     ("docs/backup.md", "sh postgres dump"): RUN,

@@ -19,13 +19,8 @@ from pathlib import Path
 
 from flows.engine.simulated_model import SimulatedModel
 from tests.availability import explain_absence, find_postgres, find_redis
-from tests.databases import make_sqlite_template, migrate
-from tests.faults.backends import (
-    Backend,
-    choose_redis_database,
-    copy_sqlite,
-    hold_database,
-)
+from tests.databases import hold_database, make_sqlite_template, migrate
+from tests.faults.backends import Backend, choose_redis_database, copy_sqlite
 from tests.faults.flows import SCRIPT
 from tests.faults.installation import Installation
 from tests.faults.provider import CountingModel

@@ -14,14 +14,8 @@ import pytest
 from flows.engine.simulated_model import Faults, Latency, SimulatedModel
 from flows.engine.simulated_model.chance import NO_FAULTS
 from tests.availability import explain_absence, is_required
-from tests.databases import migrate, share_sqlite_template
-from tests.faults.backends import (
-    Backend,
-    choose_redis_database,
-    copy_sqlite,
-    hold_database,
-    name_database,
-)
+from tests.databases import hold_database, migrate, name_database, share_sqlite_template
+from tests.faults.backends import Backend, choose_redis_database, copy_sqlite
 from tests.faults.flows import SCRIPT
 from tests.faults.installation import Installation
 from tests.faults.provider import CountingModel

@@ -17,7 +17,7 @@ from typing import Self
 from playwright.sync_api import Page, expect
 
 ROOT = Path(__file__).resolve().parents[2]
-START_PATIENCE = 60.0
+START_PATIENCE = 180.0
 """Seconds that a start may take before a test gives up on it."""
 
 

@@ -25,7 +25,8 @@ def make_topic_version() -> Any:
 
 
 class TestOneRun:
-    def test_it_is_queued_with_what_it_was_given(self) -> None:
+    def test_it_is_queued_with_what_it_was_given(self, settings: Any) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["intake:8080"]
         flow = make_version().flow
         started = submit_run(
             flow=flow,
@@ -61,6 +62,8 @@ class TestOneRun:
             ({"metadata": {"x": float("nan")}}, "/x: NaN"),
             ({"webhook_url": "ftp://example.com/"}, "The address must begin with https:// or http://"),
             ({"webhook_url": "https:///nowhere"}, "The address names no host"),
+            ({"webhook_url": "http://example.com/"}, "Plain http:// is only for hosts and networks that TOOLFLOW"),
+            ({"webhook_url": "https://127.0.0.1/"}, "“127.0.0.1” leads to an address that is not one of the internet"),
             ({"webhook_url": "https://example.com:99999/"}, "This is no address (Port out of range 0-65535)"),
             ({"webhook_url": "https://ada:secret@example.com/"}, "The address must not hold a user name or a password"),
             ({"webhook_url": "https://example.com/" + "x" * 2_000}, "The address is longer than 2,000 bytes."),

@@ -49,6 +49,11 @@ class TestAccess:
         assert answer.status_code == 404
         assert "There is nothing here" in answer.content.decode()
 
+    @pytest.mark.parametrize("address", [address for address in ADDRESSES if "/1" in address])
+    def test_a_number_that_no_run_can_have_is_not_found(self, admin_client: Client, address: str) -> None:
+        for number in (2**63, 10**20, int("9" * 400)):
+            assert admin_client.get(address.replace("/1", f"/{number}")).status_code == 404
+
     def test_a_live_update_of_a_session_that_expired_leads_to_the_sign_in_page_and_back(self, client: Client) -> None:
         headers = {**HTMX, "HX-Current-URL": "http://testserver/runs/7/?hide=low"}
         answer = client.get("/runs/7/live?revision=1&seen=0.0", headers=headers)

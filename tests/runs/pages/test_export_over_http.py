@@ -14,12 +14,13 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from runs.models import RunExport, WorkState
-from runs.pages import export_stream
+from runs.models import RunExport, TrailEntry, WorkState
+from runs.pages import export_stream, part_stream
 from runs.run_filters import find_runs
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.reading import read_words
 from tests.waiting import wait_until
+from toolflow_site import request_threads
 from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -62,17 +63,46 @@ class Gate:
         return find_runs(*arguments, **options)
 
 
-@contextlib.contextmanager
-def begin_download(port: int) -> Iterator[http.client.HTTPResponse]:
-    """A download by somebody who is signed in, and who goes away at the end; the answer has begun."""
+class CountedLooks:
+    """Looks for runs that last until ``go_on``, and how many there were at a time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.most = 0
+        self.go_on = threading.Event()
+        self._lock = threading.Lock()
+        monkeypatch.setattr(export_stream, "find_runs", self._find_runs)
+
+    def _find_runs(self, *arguments: Any, **options: Any) -> Any:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        assert self.go_on.wait(PATIENCE)
+        with self._lock:
+            self.now -= 1
+        return find_runs(*arguments, **options)
+
+
+def sign_in() -> str:
+    """The cookie of somebody who may do everything."""
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
-    session = client.cookies[settings.SESSION_COOKIE_NAME].value
-    headers = {"Cookie": f"{settings.SESSION_COOKIE_NAME}={session}"}
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
+@contextlib.contextmanager
+def ask(port: int, address: str, cookie: str) -> Iterator[http.client.HTTPResponse]:
+    """An answer that has begun; whoever asked goes away at the end."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        connection.request("GET", f"/runs/export/csv?progress={TOKEN}", headers=headers)
+        connection.request("GET", address, headers={"Cookie": cookie})
         with connection.getresponse() as answer:
             yield answer
+
+
+@contextlib.contextmanager
+def begin_download(port: int) -> Iterator[http.client.HTTPResponse]:
+    """A download by somebody who is signed in."""
+    with ask(port, f"/runs/export/csv?progress={TOKEN}", sign_in()) as answer:
+        yield answer
 
 
 def make_runs(count: int) -> list[int]:
@@ -107,3 +137,28 @@ def test_a_reader_who_goes_away_ends_the_reading(server: int, monkeypatch: pytes
     page = read_words(viewer.get(f"/runs/export/progress/{TOKEN}").content.decode())
     assert page.startswith("Stopped")
     assert "the file is not whole" in page
+
+
+def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
+    server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_runs(3)
+    looks, cookie = CountedLooks(monkeypatch), sign_in()
+    assert part_stream.MOST_FILES > request_threads.MOST_AT_ONCE > request_threads.MOST_PARTS
+    with contextlib.ExitStack() as stack:
+        answers = [stack.enter_context(ask(server, "/runs/export/csv", cookie)) for _ in range(part_stream.MOST_FILES)]
+        wait_until(lambda: looks.now == request_threads.MOST_PARTS, within=PATIENCE, what="parts are being made")
+        for address in ("/runs/", "/", "/healthz"):
+            assert stack.enter_context(ask(server, address, cookie)).status == 200
+        kept = (RunExport.objects.count(), TrailEntry.objects.count())
+        for address in ("/runs/export/jsonl", "/trail/export.csv", "/api/v1/runs/export"):
+            refused = stack.enter_context(ask(server, address, cookie))
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "30")
+            sentence = "This server is sending 20 files already, as many as it may. Try again in 30 seconds."
+            assert sentence in refused.read().decode()
+        assert (RunExport.objects.count(), TrailEntry.objects.count()) == kept
+        looks.go_on.set()
+        assert {len(answer.read().splitlines()) for answer in answers} == {4}
+    assert looks.most == request_threads.MOST_PARTS
+    with ask(server, "/runs/export/csv", cookie) as again:
+        assert again.status == 200

@@ -81,6 +81,12 @@ class TestPages:
         viewer.cookies[COOKIE] = "Europe/Berlin"
         assert 'title="16 Jul 2026, 00:30:05 CEST"' in get_page(viewer, "/runs/")
 
+    def test_the_overview_names_zones_without_letters_in_the_same_words(self, viewer: Client) -> None:
+        run = make_retried_run(status="failed", ended_at=WINTER)
+        assert run.has_ended
+        viewer.cookies[COOKIE] = "Asia/Kathmandu"
+        assert 'title="16 Jan 2026, 04:15:05 UTC+5:45"' in get_page(viewer, "/")
+
     def test_pages_of_the_admin_are_in_it_too(self, client: Client) -> None:
         client.force_login(User.objects.create_superuser("ada"))
         run = make_retried_run()
