@@ -16,6 +16,7 @@ from flows.engine.redaction_patterns import PATTERNS
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 from flows.models import AuditRule, Flow, StepDefinition, validate_name
+from flows.webhook_allowance import find_obstacle
 
 if TYPE_CHECKING:
     _FlowForm = forms.ModelForm[Flow]
@@ -229,6 +230,13 @@ class FlowForm(EditorForm, _FlowForm):
             "webhook_url": forms.URLInput,
         }
         field_classes = {"description": MultilineField, "cost_budget": CostField, "total_cost_budget": CostField}
+
+    def clean_webhook_url(self) -> str:
+        """An address that webhooks may reach as far as can be told now. One that is left as it was may stay."""
+        address: str = self.cleaned_data["webhook_url"]
+        if address and "webhook_url" in self.changed_data and (obstacle := find_obstacle(address)):
+            raise ValidationError(obstacle)
+        return address
 
     def clean(self) -> dict[str, Any] | None:
         """Outputs go with their runs, if not before."""

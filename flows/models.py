@@ -121,7 +121,9 @@ class Flow(ModelSettingsFields):
         validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
-    webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])
+    webhook_url = models.CharField(
+        max_length=2_000, blank=True, default="", db_default="", validators=[validate_address]
+    )
     # Days from the end of a run; empty where the installation's own hold.
     # 0 keeps for ever, whatever the installation does.
     keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))

@@ -11,8 +11,9 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks, and let the trail watch rows: both need models, which exist from now on."""
         from runs.checks import register_checks
-        from runs.trail import row_changes, sign_ins
+        from runs.trail import ended_sessions, row_changes, sign_ins
 
         register_checks()
         row_changes.connect()
+        ended_sessions.connect()
         sign_ins.connect()

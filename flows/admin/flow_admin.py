@@ -30,6 +30,7 @@ from flows.engine.spec_check import find_doubts, find_price_doubts
 from flows.models import Flow, FlowVersion, StepDefinition
 from flows.plugin_use import find_missing_names
 from flows.publishing import publish_flow, raise_revision
+from flows.webhook_secret import WebhookSigner
 
 VERSIONS_SHOWN = 10
 """The latest versions, on the page of their flow; a link leads to all of them."""
@@ -263,6 +264,8 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
             context["versions_shown"] = VERSIONS_SHOWN
             context["can_see_versions"] = version_admin.has_view_permission(request)
             context["missing_plugins"] = find_missing_names(flow)
+            if self.has_change_permission(request, flow):
+                context["webhook_secret"] = WebhookSigner.of_flow(flow.pk).secret
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:

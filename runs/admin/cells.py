@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from runs.models import Attempt, Issue, Run, TokenUsage
 from runs.pages import figures
 from runs.pages.badges import SEVERITIES
+from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import list_json
 from runs.templatetags import toolflow
 
@@ -35,7 +36,7 @@ def link_run(run: Run, anchor: str = "") -> SafeString:
 
 def link_attempt_on_run(attempt: Attempt) -> SafeString:
     """A link to the attempt among the others, on the page of its run."""
-    return link_run(attempt.step.run, f"#s{attempt.step.index}a{attempt.number}")
+    return link_run(attempt.step.run, f"#{anchor_attempt(attempt.step.index, attempt.number)}")
 
 
 def link_attempt(attempt: Attempt, anchor: str = "") -> SafeString:

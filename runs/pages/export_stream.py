@@ -20,7 +20,7 @@ from django.utils import timezone
 from runs.bulk_actions.run_range import find_range
 from runs.models import Run, RunExport, WorkState
 from runs.pages.export_files import ExportFile
-from runs.pages.part_stream import PartStream
+from runs.pages.part_stream import PartStream, require_room
 from runs.run_filters import RunFilters, find_runs
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -38,7 +38,11 @@ NOTE_EVERY = 0.5
 
 
 def begin_export(filters: RunFilters, *, token: UUID, format: str, has_attempts: bool, asked_by_id: Any) -> RunExport:
-    """An export of the runs that match at this moment, and the trail's entry of who takes them. ``token`` names it."""
+    """An export of the runs that match at this moment, and the trail's entry of who takes them. ``token`` names it.
+
+    Raises ``TooManyFilesError`` if this process sends enough files already.
+    """
+    require_room()
     limits = find_range(filters)
     with transaction.atomic():
         export = RunExport.objects.create(

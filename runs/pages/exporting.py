@@ -17,7 +17,7 @@ from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import RunStream, begin_export
-from runs.pages.part_stream import send_file
+from runs.pages.part_stream import TooManyFilesError, answer_too_many, send_file
 
 MOST_ASKED = 30
 """How often a page asks after a download that never begins."""
@@ -46,13 +46,16 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
         problems = (*problems, problem)
     if problems:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
-    export = begin_export(
-        filters,
-        token=_find_token(request.GET.get("progress", "")),
-        format=format,
-        has_attempts=has_attempts,
-        asked_by_id=request.user.pk,
-    )
+    try:
+        export = begin_export(
+            filters,
+            token=_find_token(request.GET.get("progress", "")),
+            format=format,
+            has_attempts=has_attempts,
+            asked_by_id=request.user.pk,
+        )
+    except TooManyFilesError as error:
+        return answer_too_many(request, error)
     file = _FORMATS[format](has_attempts)
     stream = RunStream(file, filters, export, has_attempts=has_attempts)
     name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"

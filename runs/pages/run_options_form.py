@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from flows.engine.spec import FlowSpec
+from runs.bulk_actions.labels import list_lasting_labels
 from runs.models import Priority, Run
+from runs.pages.known_steps import read_spec
 from runs.run_options import (
     LONGEST_LABEL,
     MOST_LABELS,
@@ -67,18 +69,18 @@ class RunOptions:
     @classmethod
     def from_run(cls, run: Run) -> RunOptions:
         """What an earlier run was given beyond what its version says."""
-        spec = run.version.flow_spec
+        spec = read_spec(run)
         seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
         given = {
-            "token_budget": (run.token_budget, spec.token_budget),
-            "cost_budget": (run.cost_budget, spec.cost_budget),
-            "time_limit": (seconds, spec.time_limit),
+            "token_budget": (run.token_budget, spec and spec.token_budget),
+            "cost_budget": (run.cost_budget, spec and spec.cost_budget),
+            "time_limit": (seconds, spec and spec.time_limit),
         }
         texts = {name: _write(own) for name, (own, inherited) in given.items() if own != inherited}
         if run.priority != Priority.NORMAL:
             texts["priority"] = Priority(run.priority).name.lower()
-        if run.labels:
-            texts["labels"] = ", ".join(run.labels)
+        if labels := list_lasting_labels(run.labels):
+            texts["labels"] = ", ".join(labels)
         return cls(texts)
 
     def read(self) -> tuple[dict[str, Any], dict[str, str]]:

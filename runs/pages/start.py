@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from flows.engine.errors import InputError, Problem
+from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.json_value import dump_json, parse_object
 from flows.models import Flow, FlowVersion
 from runs.cancellation import cancel_run as cancel_run_of
@@ -142,6 +142,14 @@ def _ask_for_texts(fields: tuple[InputField, ...], texts: dict[str, str]) -> lis
     ]
 
 
+def _is_readable(version: FlowVersion) -> bool:
+    """Whether this release understands the definition."""
+    try:
+        return bool(version.flow_spec)
+    except SpecError:
+        return False
+
+
 @require_http_methods(["GET", "POST"])
 @require_permission("runs.add_run")
 def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
@@ -157,6 +165,9 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
         return render(request, "runs/not_runnable.html", {"flow": flow}, status=409)
     asked = request.GET if request.method == "GET" else request.POST
     choice, notes = _read_choice(request, flow, asked)
+    if not _is_readable(choice.version):
+        context = {"flow": flow, "version": choice.version, "is_live": choice.version == flow.live_version}
+        return render(request, "runs/not_runnable.html", context, status=409)
     schema = choice.version.flow_spec.input_schema
     fields = build_fields(schema)
     if request.method == "GET":
@@ -168,10 +179,7 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
     if "switch" in request.POST:
         draft.switch_view()
     elif "take" in request.POST:
-        taken, notes = _read_choice(request, flow, {**asked.dict(), "version": request.POST["take"]})
-        changed = draft.change_fields(build_fields(taken.version.flow_spec.input_schema))
-        changed.notes = notes + changed.notes
-        return _render_draft(request, taken, changed, has_example=False)
+        return _take_version(request, choice, draft)
     elif choice.is_as_asked:
         value = draft.read()
         chosen, draft.option_problems = draft.options.read()
@@ -187,6 +195,17 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
             else:
                 return redirect("runs:page", run_id=run.pk)
     return _render_draft(request, choice, draft, has_example=False)
+
+
+def _take_version(request: HttpRequest, choice: _Choice, draft: _Draft) -> HttpResponse:
+    """The page for another version, with what was typed."""
+    asked = {**request.POST.dict(), "version": request.POST["take"]}
+    taken, notes = _read_choice(request, choice.flow, asked)
+    if not _is_readable(taken.version):
+        taken, notes = choice, [f"This release of ToolFlow can’t read version {taken.version.number}."]
+    changed = draft.change_fields(build_fields(taken.version.flow_spec.input_schema))
+    changed.notes = notes + changed.notes
+    return _render_draft(request, taken, changed, has_example=False)
 
 
 def _read_choice(request: HttpRequest, flow: Flow, asked: Mapping[str, str]) -> tuple[_Choice, list[str]]:

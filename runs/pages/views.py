@@ -16,6 +16,7 @@ from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compa
 from runs.pages.run_list import load_run_list
 from runs.pages.run_page import find_run_page
 from runs.pages.severity_filter import build_toggles, read_hidden
+from runs.pages.wanted_attempts import Wanted
 from runs.stored_history import read_attempt
 
 SHORT_INPUT = 12
@@ -38,7 +39,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     """One run with its attempts; it keeps itself up to date until the run has ended."""
     hidden, problem = read_hidden(request.GET.get("hide", ""))
     compared = read_compared(request.GET.get("diff", ""))
-    page = find_run_page(run_id, compared=compared[:MOST_COMPARED])
+    page = find_run_page(run_id, Wanted(compared=compared[:MOST_COMPARED]))
     context = {
         "page": page,
         "hidden": hidden,

@@ -76,7 +76,8 @@ class RunEvents:
     def _note_end(self, run: Run, step_names: Sequence[str], ended: Attempt) -> None:
         error = ended.error
         seconds = _find_seconds(ended)
-        if self._meter is not None:
+        # The simulated model says nothing of providers.
+        if self._meter is not None and not run.is_simulated:
             model = ended.request["model"] if ended.request is not None else None
             code = error.code.value if error is not None else None
             self._meter.note_attempt(model=model, outcome=ended.outcome.value, seconds=seconds, error=code)

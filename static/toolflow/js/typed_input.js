@@ -1,5 +1,6 @@
 // What was typed into the form of a new run comes back if the session had ended when it was sent: whoever sent it signs
-// in, and finds it as it was. It is kept in this tab only, until the next page with such a form or with a run.
+// in, here or through a provider, and finds it as it was. It is kept in this tab only, until the next page with such a
+// form or with a run; the page to sign in, which lies between, notes that it was there.
 "use strict";
 
 (() => {
@@ -9,9 +10,18 @@
   const form = document.querySelector("form.start");
   const key = form && PREFIX + form.action;
 
+  const listKept = () => Object.keys(sessionStorage).filter((name) => name.startsWith(PREFIX));
+
+  function noteSignIn() {
+    for (const name of listKept()) {
+      const kept = JSON.parse(sessionStorage.getItem(name));
+      sessionStorage.setItem(name, JSON.stringify({ ...kept, hasMetSignIn: true }));
+    }
+  }
+
   function take() {
     const kept = form && sessionStorage.getItem(key);
-    for (const name of Object.keys(sessionStorage)) if (name.startsWith(PREFIX)) sessionStorage.removeItem(name);
+    for (const name of listKept()) sessionStorage.removeItem(name);
     return kept ? JSON.parse(kept) : null;
   }
 
@@ -29,9 +39,8 @@
     }
   }
 
-  function bringBack({ user, typed, isOnItsWay }) {
-    const hasSignedIn = document.referrer.split("?")[0] === new URL(form.dataset.signIn, location.href).href;
-    if (user !== form.dataset.user || !(hasSignedIn || isOnItsWay)) return;
+  function bringBack({ user, typed, hasMetSignIn, isOnItsWay }) {
+    if (user !== form.dataset.user || !(hasMetSignIn || isOnItsWay)) return;
     const view = typed.find(([name]) => name === "view")[1];
     if (view === form.elements.namedItem("view").value || isOnItsWay) {
       fillIn(typed);
@@ -44,6 +53,10 @@
     location.replace(url);
   }
 
+  if (document.querySelector("form.sign-in")) {
+    noteSignIn();
+    return;
+  }
   const kept = take();
   if (kept) bringBack(kept);
   form?.addEventListener("submit", () => {
