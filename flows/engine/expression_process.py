@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,8 +28,13 @@ MAX_RESULT_BYTES = 10 * 1024 * 1024
 
 _ROOT = Path(__file__).resolve().parents[2]
 
+START_PATIENCE = 30.0
+"""Seconds for a process to be there. That an overloaded machine takes long for it is not the expression's fault."""
 MOST_PROCESSES = 2
 """At one time: more would only take the processor from each other, and from the runs beside them."""
+
+_BEGUN = b"\n"
+"""What a process says when it begins to evaluate."""
 
 _slots = threading.BoundedSemaphore(MOST_PROCESSES)
 
@@ -47,7 +55,7 @@ class ExpressionProcess:
                 self._process.kill()
 
     def evaluate(self, text: str, variables: Mapping[str, Any], *, timeout: float) -> Any:
-        """Evaluate ``text`` over JSON values; the process lives at most ``timeout`` seconds. Blocks until then.
+        """Evaluate ``text`` over JSON values, at most ``timeout`` seconds once the process is there. Blocks until then.
 
         Raises ``ExpressionTimeout`` if it took longer, ``ExpressionError`` if it failed or took too much memory.
         """
@@ -59,7 +67,8 @@ class ExpressionProcess:
                 process = self._process = _start()
             with process:
                 try:
-                    output, _ = process.communicate(request.encode(), timeout=timeout)
+                    _hand_over(process, request.encode())
+                    output, _ = process.communicate(timeout=timeout)
                 except subprocess.TimeoutExpired:
                     raise ExpressionTimeout(
                         f"The expression was stopped: it took longer than {timeout:g} s. "
@@ -80,6 +89,22 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
+def _hand_over(process: subprocess.Popen[bytes], request: bytes) -> None:
+    """Give the process its request, and wait until it begins with it. Raises ``ExpressionTimeout``."""
+    assert process.stdin is not None and process.stdout is not None, "It was started with both."
+    with suppress(BrokenPipeError):  # killed, which its status tells
+        process.stdin.write(request)
+        process.stdin.close()
+    process.stdin = None
+    begun, _, _ = select.select([process.stdout], [], [], START_PATIENCE)
+    if not begun:
+        raise ExpressionTimeout(
+            f"The expression was not evaluated: no process for it was there within {START_PATIENCE:g} s. "
+            "The machine is overloaded, by whatever else is at work on it."
+        )
+    os.read(process.stdout.fileno(), len(_BEGUN))
+
+
 def _read_answer(status: int, output: bytes) -> Any:
     if status != 0:
         raise ExpressionError(
@@ -97,12 +122,14 @@ def _serve() -> None:
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     request = json.load(sys.stdin)
-    # Should the parent die, nobody is left to kill us.
-    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"] + 1, request["seconds"] + 1))
     # ``cel`` imports its command line, and with it half a second of libraries that nothing here uses.
     sys.modules["cel.cli"] = ModuleType("cel.cli")
     from flows.engine.expressions import Scope, parse_expression
 
+    # Should the parent die, nobody is left to kill us.
+    used = math.ceil(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (used + request["seconds"] + 1, used + request["seconds"] + 1))
+    os.write(sys.stdout.fileno(), _BEGUN)
     variables = request["variables"]
     try:
         expression = parse_expression(request["text"], variables=frozenset(variables))

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from flows.engine import expression_process
 from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.expression_scanner import scan, split_tokens
 from flows.engine.expressions import Scope
@@ -44,6 +45,12 @@ class TestWhatWouldTakeTooLong:
     def test_it_is_stopped_and_told(self, text: str) -> None:
         with pytest.raises(ExpressionTimeout, match=r"The expression was stopped: it took longer than 0\.4 s"):
             Scope({"output": lines(30)}, timeout=0.4).evaluate(parse(text))
+
+    def test_a_machine_that_starts_no_process_in_time_is_blamed_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # No process is there in so short a time.
+        monkeypatch.setattr(expression_process, "START_PATIENCE", 0.001)
+        with pytest.raises(ExpressionTimeout, match=r"no process for it was there within 0\.001 s"):
+            Scope({"output": lines(2_000)}, timeout=20).evaluate(parse("output.lines.filter(a, a.amount > 1.0).size()"))
 
     def test_what_would_fill_the_memory_is_stopped_and_told(self) -> None:
         with pytest.raises(ExpressionError, match=r"was stopped: it takes too much memory"):
