@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from itertools import accumulate
 from json import JSONDecoder
 from typing import Any, NamedTuple, TypeVar
@@ -87,11 +88,12 @@ class PreparedSelect:
         compiler = query.get_compiler(using)
         sql, parameters = compiler.as_sql()
         adapted = [_adapt(value, connections[using]) for value in stand_ins]
-        kinds = set(map(type, adapted))
+        # Django hands numbers to PostgreSQL as kinds of ``int`` that say how wide their column is.
+        kinds = tuple(set(map(type, adapted)))
         places = tuple(
             (place, adapted.index(value))
             for place, value in enumerate(parameters)
-            if type(value) in kinds and value in adapted
+            if isinstance(value, kinds) and value in adapted
         )
         converters = {
             place: ([_find_faster(convert, expression, using) for convert in functions], expression)
@@ -158,8 +160,15 @@ def list_columns(model: type[Model], relation: str = "", *, among: Collection[st
 
     ``among`` are the names of those that are wanted, if not all of them.
     """
-    names = (field.attname for field in model._meta.concrete_fields if among is None or field.attname in among)
-    return tuple(f"{relation}__{name}" if relation else name for name in names)
+    names = _list_names(model)
+    if among is not None:
+        names = tuple(name for name in names if name in among)
+    return tuple(f"{relation}__{name}" for name in names) if relation else names
+
+
+@cache
+def _list_names(model: type[Model]) -> tuple[str, ...]:
+    return tuple(field.attname for field in model._meta.concrete_fields)
 
 
 class RowParts:

@@ -25,7 +25,7 @@ from runs.models.run import EndReason, Priority, Run, RunStatus
 from runs.models.run_levels import RunLevels
 from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
-from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
+from runs.models.statistics import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns
 from runs.models.trail_entry import TrailEntry, TrailIsKeptError
 from runs.models.webhook import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.worker import Worker
@@ -38,12 +38,14 @@ __all__ = [
     "BulkKind",
     "DailyAudits",
     "DailyIssues",
+    "DailyModels",
     "DailyRuns",
     "DailySteps",
     "DeliveryState",
     "EndReason",
     "FacetKind",
     "FlowSpending",
+    "HourlyRuns",
     "IdempotentRequest",
     "Issue",
     "LimitLedger",

@@ -1,7 +1,7 @@
-"""Statistics of runs that have ended: one row for each flow, version and day, kept by ``runs.statistics``.
+"""Statistics of runs that have ended: one row for each flow, version and day, and lately for each hour.
 
-A day is that of the run's end, in UTC. A run counts once, when it is tallied; what it counted stays when it is deleted.
-``docs/statistics.md`` says exactly what each number means.
+``runs.statistics`` keeps them. Days and hours are those of the end of a run, in UTC. A run counts once, when it is
+tallied; what it counted stays when it is deleted. ``docs/statistics.md`` says exactly what each number means.
 """
 
 from __future__ import annotations
@@ -22,14 +22,22 @@ def _cost(meaning: str = "USD, as far as prices are known.") -> Any:
     return models.DecimalField(max_digits=20, decimal_places=8, default=0, help_text=meaning)
 
 
-class DailyCounts(models.Model):
-    """What all daily rows have."""
+class Counts(models.Model):
+    """What all rows have."""
 
     # The index of each table's own constraint begins with the flow.
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="+", db_index=False)
-    version = models.ForeignKey(FlowVersion, on_delete=models.CASCADE, related_name="+")
     day = models.DateField(help_text="The day on which the runs ended, UTC.")
     is_simulated = models.BooleanField(default=False, help_text="Runs that the simulated model answered.")
+
+    class Meta:
+        abstract = True
+
+
+class DailyCounts(Counts):
+    """What all daily rows have."""
+
+    version = models.ForeignKey(FlowVersion, on_delete=models.CASCADE, related_name="+")
 
     class Meta:
         abstract = True
@@ -82,6 +90,42 @@ class DailyRuns(DailyCounts):
             models.UniqueConstraint(fields=["flow", "day", "version", "is_simulated"], name="daily_runs_once")
         ]
         indexes = [models.Index(fields=["day"], name="daily_runs_by_day")]
+
+
+class DailyModels(DailyCounts):
+    """Runs of a version that ended on a day, by the model that all of their steps ask for."""
+
+    model = models.CharField(
+        max_length=200, blank=True, help_text="As the definition names it; empty for several, and where none is asked."
+    )
+    has_several = models.BooleanField(default=False, help_text="The steps of these runs ask for several models.")
+
+    runs = _count()
+    succeeded = _count()
+    failed = _count()
+    errored = _count()
+    cancelled = _count()
+    first_time = _count("Runs that succeeded without any retry.")
+    begun = _count("First attempts of steps; an interrupted one is not the first.")
+    attempts = _count("All attempts, also those that were interrupted.")
+    retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
+    total_tokens = _count()
+    cost = _cost()
+    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
+    durations = models.JSONField(
+        default=dict, help_text="How many runs took how long: counts by the number of their bucket."
+    )
+
+    class Meta:
+        # Nobody sees or changes it by itself.
+        default_permissions = ()
+        ordering = ["flow", "day", "version", "model"]
+        verbose_name_plural = "daily models"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["flow", "day", "version", "is_simulated", "model", "has_several"], name="daily_models_once"
+            )
+        ]
 
 
 class DailySteps(DailyCounts):
@@ -159,6 +203,36 @@ class DailyIssues(DailyCounts):
         ]
 
 
+class HourlyRuns(Counts):
+    """Runs of a flow that ended in an hour of the last days, for a part of today beside the same part of other days."""
+
+    hour = models.PositiveSmallIntegerField(help_text="The hour of the day in which the runs ended, 0 to 23, UTC.")
+    runs = _count()
+    succeeded = _count()
+    failed = _count()
+    errored = _count()
+    cancelled = _count()
+    first_time = _count("Runs that succeeded without any retry.")
+    total_tokens = _count()
+    cost = _cost()
+    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
+    durations = models.JSONField(
+        default=dict, help_text="How many runs took how long: counts by the number of their bucket."
+    )
+
+    class Meta:
+        # Nobody sees or changes it by itself.
+        default_permissions = ()
+        ordering = ["flow", "day", "hour"]
+        verbose_name_plural = "hourly runs"
+        constraints = [models.UniqueConstraint(fields=["flow", "day", "hour", "is_simulated"], name="hourly_runs_once")]
+        # All flows together, and hours of long ago.
+        indexes = [models.Index(fields=["day"], name="hourly_runs_by_day")]
+
+    def __str__(self) -> str:
+        return f"{self.day}, {self.hour:02d}:00"
+
+
 class TallyTurn(models.Model):
     """Whose turn it is to add to the statistics: one row, locked by whoever does.
 
@@ -173,4 +247,4 @@ class TallyTurn(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return f"paused until {self.paused_until}" if self.paused_by else "free"
+        return f"paused until {self.paused_until}" if self.paused_until else "free"

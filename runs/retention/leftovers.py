@@ -26,6 +26,7 @@ from runs.models import (
     WebhookDelivery,
 )
 from runs.models.long_work import UNFINISHED
+from runs.statistics import hours
 
 BATCH = 100
 """Rows deleted in one transaction."""
@@ -62,6 +63,7 @@ def list_leftovers() -> list[Leftover]:
         Leftover("bulk actions", timedelta(days=90), partial(_before, BulkAction, "ended_at")),
         Leftover("exports", timedelta(days=90), _find_exports),
         Leftover("expired and revoked API tokens", timedelta(days=90), _find_tokens),
+        Leftover("hours of statistics", hours.KEPT, hours.find_hours_before),
         Leftover("expired sign-ins", timedelta(0), partial(_before, _find_session_model(), "expire_date")),
         # Lock-outs last for a day at most.
         Leftover("failures to sign in", timedelta(days=1), partial(_before, AccessAttempt, "attempt_time")),

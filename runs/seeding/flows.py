@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import models
 
-from flows.engine.spec import ModelSettings
 from flows.examples import find_digest, load_documents
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
@@ -51,8 +50,7 @@ def load_seeded_flows(*, seed: int, since: datetime, length: timedelta) -> list[
             if version is None:
                 version = load_flow(document=varied, note=f"Seeded version {number + 1}")
                 _backdate(version, since + length * number / VERSIONS)
-            spec = version.flow_spec.resolve(ModelSettings(model="gpt-5-mini"))
-            scripts = invent_scripts(spec, count=SCRIPTS, seed=f"{seed}/{name}/{number}")
+            scripts = invent_scripts(version.flow_spec, count=SCRIPTS, seed=f"{seed}/{name}/{number}")
             versions.append(SeededVersion(version, scripts, document["input_schema"]["examples"][0]))
         flow = Flow.objects.get(name=PREFIX + name)
         flow.make_live(versions[-1].version)

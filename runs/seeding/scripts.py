@@ -14,7 +14,7 @@ from flows.engine.issues import Issue, Severity
 from flows.engine.planner import describe_verdict
 from flows.engine.prompt import build_request
 from flows.engine.simulated_model import invent_value
-from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
+from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage
 from runs.facets import Facet, list_facets
 from runs.models import EndReason, RunStatus
@@ -42,6 +42,8 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 class Script:
     """One course: attempts in order, with times from an invented beginning, and how it ends."""
 
+    model: str
+    """What its steps ask that name no model of their own, and what answers."""
     attempts: tuple[Attempt, ...]
     facets: frozenset[Facet]
     status: RunStatus
@@ -52,15 +54,16 @@ class Script:
 
 
 def invent_scripts(spec: FlowSpec, *, count: int, seed: str) -> tuple[Script, ...]:
-    """``count`` courses that runs of ``spec`` may take. ``spec`` is resolved: its model steps name their model."""
+    """``count`` courses that runs of ``spec`` may take."""
     chances = (Random(f"{seed}/{number}") for number in range(count))  # noqa: S311  # repeatable, not secret
     return tuple(_Course(spec, chance).play() for chance in chances)
 
 
 class _Course:
     def __init__(self, spec: FlowSpec, random: Random) -> None:
-        self.spec, self.random = spec, random
+        self.random = random
         self.model = random.choices(list(MODELS), weights=(6, 3, 1))[0]
+        self.spec = spec.resolve(ModelSettings(model=self.model))
         self.now = BEGIN
         self.history = History.begin({"topic": "an invented input"}, run_id="seed")
 
@@ -187,6 +190,7 @@ class _Course:
     def _end(self, status: RunStatus, reason: EndReason, sentence: str, blocking: tuple[int, int] | None) -> Script:
         attempts = tuple(attempt for attempt in self.history if attempt.step)
         return Script(
+            model=self.model,
             attempts=attempts,
             facets=frozenset(facet for attempt in attempts for facet in list_facets(attempt)),
             status=status,

@@ -146,7 +146,7 @@ def _build_run(plan: _Plan) -> Run:
         flow_id=version.flow_id,
         version_id=version.pk,
         input=plan.input,
-        model_settings={"model": "gpt-5-mini", "temperature": None, "max_tokens": None},
+        model_settings={"model": script.model, "temperature": None, "max_tokens": None},
         started_by=plan.user,
         labels=plan.labels,
         status=script.status,

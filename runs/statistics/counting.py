@@ -1,12 +1,15 @@
-"""What runs that have ended add to the daily rows. Nothing is read or stored here."""
+"""What runs that have ended add to the rows of days and hours. Nothing is read or stored here."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 
 from flows.engine.audits import AUDIT_ERROR
-from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, RunStatus
+from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns, RunStatus
 from runs.output_checks import Check, find_check, find_reached
 from runs.retry_parts import FIRST, USEFUL, classify_attempts
 from runs.statistics.daily_rows import DailyRows, Key
@@ -17,40 +20,66 @@ Source = tuple[str, str]
 """Who raises an issue: an audit, by its name; or ToolFlow itself, by an empty name and the issue's code."""
 
 
-def add_runs(rows: DailyRows, runs: Iterable[EndedRun]) -> None:
-    """Count ``runs`` in ``rows``."""
+@dataclass(slots=True)
+class _RunTotals:
+    """What the attempts of a run come to together."""
+
+    begun: int = 0
+    retries: int = 0
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    unpriced: int = 0
+
+
+def add_runs(rows: DailyRows, runs: Iterable[EndedRun], *, hours_since: date) -> None:
+    """Count ``runs`` in ``rows``, by hour those that ended on ``hours_since`` (UTC) or later."""
     for run in runs:
-        head = (run.flow_id, run.day, run.version_id, run.is_simulated)
+        day = run.day
+        head = (run.flow_id, day, run.version_id, run.is_simulated)
         parts = classify_attempts([(attempt.step, attempt.outcome) for attempt in run.attempts])
         row = rows.find(DailyRuns, *head)
-        _count_run(row, run)
-        _count_attempts(row, run, parts)
+        totals = _count_attempts(row, run, parts)
+        row.retries += totals.retries
+        _count_run(row, run, totals)
+        if (duration := run.duration) is not None:
+            row.timed += 1
+            row.duration_total += duration
+        of_model = rows.find(DailyModels, *head, run.model, run.has_several)
+        of_model.attempts += len(run.attempts)
+        of_model.begun += totals.begun
+        of_model.retries += totals.retries
+        _count_run(of_model, run, totals)
+        if day >= hours_since:
+            _count_run(rows.find(HourlyRuns, run.flow_id, day, run.hour, run.is_simulated), run, totals)
         _count_steps(rows, head, run, parts)
         _count_audits(rows, head, run)
         _count_issues(rows, head, run)
 
 
-def _count_run(row: DailyRuns, run: EndedRun) -> None:
+def _count_run(row: DailyRuns | DailyModels | HourlyRuns, run: EndedRun, totals: _RunTotals) -> None:
+    """Count how a run ended, how long it took and what it used."""
     row.runs += 1
     match run.status:
         case RunStatus.SUCCEEDED:
             row.succeeded += 1
+            row.first_time += not totals.retries
         case RunStatus.FAILED:
             row.failed += 1
         case RunStatus.ERRORED:
             row.errored += 1
         case RunStatus.CANCELLED:
             row.cancelled += 1
+    row.total_tokens += totals.tokens
+    row.cost += totals.cost
+    row.unpriced += totals.unpriced
     if (duration := run.duration) is not None:
-        row.timed += 1
-        row.duration_total += duration
         bucket = str(find_bucket(duration.total_seconds()))
         row.durations[bucket] = row.durations.get(bucket, 0) + 1
 
 
-def _count_attempts(row: DailyRuns, run: EndedRun, parts: list[str]) -> None:
-    """Count what the attempts of a run used; ``parts`` says of each what it was."""
-    retries = 0
+def _count_attempts(row: DailyRuns, run: EndedRun, parts: list[str]) -> _RunTotals:
+    """Count what only days tell of the attempts of a run; ``parts`` says of each what it was. Gives what they used."""
+    totals = _RunTotals()
     for attempt, part in zip(run.attempts, parts, strict=True):
         cost = attempt.cost or 0
         row.attempts += 1
@@ -58,21 +87,21 @@ def _count_attempts(row: DailyRuns, run: EndedRun, parts: list[str]) -> None:
         row.completion_tokens += attempt.completion
         row.cached_tokens += attempt.cached
         row.reasoning_tokens += attempt.reasoning
-        row.total_tokens += attempt.total
-        row.cost += cost
-        row.unpriced += attempt.unpriced
+        totals.tokens += attempt.total
+        totals.cost += cost
+        totals.unpriced += attempt.unpriced
         if part == FIRST:
             row.first_tokens += attempt.total
             row.first_cost += cost
+            totals.begun += attempt.counts
         elif part == USEFUL:
             row.useful_retry_tokens += attempt.total
             row.useful_retry_cost += cost
         else:
             row.wasted_retry_tokens += attempt.total
             row.wasted_retry_cost += cost
-        retries += _is_retry(attempt, part)
-    row.retries += retries
-    row.first_time += run.status == RunStatus.SUCCEEDED and not retries
+        totals.retries += _is_retry(attempt, part)
+    return totals
 
 
 def _is_retry(attempt: EndedAttempt, part: str) -> bool:

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from flows.engine.history import Outcome
 from runs.models import Attempt, Issue, Run
+from runs.statistics.asked_models import find_asked_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,21 @@ class EndedRun:
     status: str
     started_at: datetime | None
     ended_at: datetime
+    model: str
+    """The one that all of its steps ask; empty for several, and where none is asked."""
+    has_several: bool
+    """Its steps ask several models."""
     attempts: list[EndedAttempt] = field(default_factory=list)
 
     @property
     def day(self) -> date:
         """The day of its end, UTC."""
         return self.ended_at.astimezone(UTC).date()
+
+    @property
+    def hour(self) -> int:
+        """The hour of the day of its end, UTC."""
+        return self.ended_at.astimezone(UTC).hour
 
     @property
     def duration(self) -> timedelta | None:
@@ -75,14 +85,22 @@ class EndedRun:
 
 
 def read_ended_runs(run_ids: Collection[int]) -> list[EndedRun]:
-    """Read those of the runs that have ended, in order of their numbers. Takes three queries, however many they are."""
+    """Read those of the runs that have ended, in order of their numbers.
+
+    Takes three queries, however many they are, and one more for versions that this process has not met yet.
+    """
     rows = Run.objects.filter(pk__in=run_ids, ended_at__isnull=False).order_by("pk")
+    found = list(
+        rows.values_list(
+            *("pk", "flow_id", "version_id", "version__digest", "is_simulated", "model_settings", "status"),
+            *("started_at", "ended_at"),
+        )
+    )
+    asked = find_asked_models({version_id: digest for _, _, version_id, digest, *_ in found})
     runs = {}
-    for pk, flow_id, version_id, is_simulated, status, started_at, ended_at in rows.values_list(
-        "pk", "flow_id", "version_id", "is_simulated", "status", "started_at", "ended_at"
-    ):
-        assert ended_at is not None
-        runs[pk] = EndedRun(pk, flow_id, version_id, is_simulated, status, started_at, ended_at)
+    for pk, flow_id, version_id, digest, is_simulated, settings, status, started_at, ended_at in found:
+        model, has_several = asked[digest].choose(settings)
+        runs[pk] = EndedRun(pk, flow_id, version_id, is_simulated, status, started_at, ended_at, model, has_several)
     attempts = _read_attempts(runs)
     _read_issues(runs, attempts)
     return list(runs.values())

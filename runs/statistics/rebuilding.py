@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from django.db import transaction
+from django.utils import timezone
 
 from flows.models import Flow
-from runs.models import PurgedDay, Run
-from runs.models.statistics import DailyCounts
+from runs.models import HourlyRuns, PurgedDay, Run
+from runs.models.statistics import Counts
 from runs.statistics.counting import add_runs
 from runs.statistics.daily_rows import (
     DailyRows,
@@ -23,6 +24,7 @@ from runs.statistics.daily_rows import (
     update_rows,
 )
 from runs.statistics.ended_runs import read_ended_runs
+from runs.statistics.hours import find_first_day
 from runs.statistics.turns import Pause
 
 BATCH = 500
@@ -31,7 +33,7 @@ BATCH = 500
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What became of the daily rows of a flow."""
+    """What became of the rows of a flow."""
 
     runs: int = 0
     """Runs that were counted."""
@@ -54,15 +56,16 @@ def rebuild_flow(
     """Count all tallied runs of ``flow`` again, and put right what is stored, in one transaction at the end.
 
     ``pause`` has begun. With ``since``, days before it are left as they are, and always those whose runs retention has
-    deleted. ``report`` is told after each batch how
-    many runs were counted so far. Raises ``PauseLostError``; then nothing has changed.
+    deleted. ``report`` is told after each batch how many runs were counted so far. Raises ``PauseLostError``; then
+    nothing has changed.
     """
     rebuilt = Rebuilt()
     rows = DailyRows()
+    hours_since = find_first_day(timezone.now())
     for run_ids in _batch_tallied(flow, since):
         pause.prolong()
         runs = read_ended_runs(run_ids)
-        add_runs(rows, runs)
+        add_runs(rows, runs, hours_since=hours_since)
         rebuilt.runs += len(runs)
         report(rebuilt.runs)
     with transaction.atomic():
@@ -74,8 +77,9 @@ def rebuild_flow(
         for model, counted in rows:
             stored = model._default_manager.filter(flow_id=flow.pk).exclude(day__in=lacking)
             counted = {key: row for key, row in counted.items() if row.day not in lacking}
-            if since is not None:
-                stored = stored.filter(day__gte=since)
+            first = max(since or hours_since, hours_since) if model is HourlyRuns else since
+            if first is not None:
+                stored = stored.filter(day__gte=first)
             _put_right(model, load_stored(stored), counted, rebuilt)
     return rebuilt
 
@@ -92,9 +96,9 @@ def _batch_tallied(flow: Flow, since: date | None) -> Iterator[list[int]]:
 
 
 def _put_right(
-    model: type[DailyCounts],
+    model: type[Counts],
     stored: Mapping[Key, tuple[int, Values]],
-    counted: Mapping[Key, DailyCounts],
+    counted: Mapping[Key, Counts],
     rebuilt: Rebuilt,
 ) -> None:
     added = [row for key, row in counted.items() if key not in stored]

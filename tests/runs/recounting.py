@@ -8,15 +8,22 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
-from runs.models import Attempt, DailyAudits, DailyIssues, DailyRuns, DailySteps, Run
+from django.utils import timezone
+
+from flows.engine.spec import ModelSettings
+from runs.models import Attempt, DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns, Run
 
 HEAD = ("flow_id", "day", "version_id", "is_simulated")
 ABOUT = {
     DailyRuns: HEAD,
+    DailyModels: (*HEAD, "model", "has_several"),
     DailySteps: (*HEAD, "step", "model"),
     DailyAudits: (*HEAD, "step", "audit", "code"),
     DailyIssues: (*HEAD, "code", "audit", "severity"),
+    HourlyRuns: ("flow_id", "day", "hour", "is_simulated"),
 }
+HOURS_KEPT = 15
+"""Days back to which hours are kept."""
 Statistics = dict[type, dict[tuple[Any, ...], dict[str, Any]]]
 
 
@@ -65,7 +72,7 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
         durations = all_of_run.setdefault("durations", {})
         bucket = _measure(seconds)
         durations[bucket] = durations.get(bucket, 0) + 1
-    retries = 0
+    retries = begun = 0
     raised = set()
     for attempt in history:
         own = [other for other in history if other.step_id == attempt.step_id]
@@ -75,6 +82,7 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
         usage = attempt.usage
         cost = usage.cost or Decimal(0)
         retries += is_retry
+        begun += is_first
         tokens = {
             "prompt_tokens": usage.prompt,
             "completion_tokens": usage.completion,
@@ -96,6 +104,30 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
             sums[DailyIssues][kind_of_issue].add(issues=1, runs=kind_of_issue not in raised)
             raised.add(kind_of_issue)
     all_of_run.add(first_time=run.status == "succeeded" and not retries)
+    used = {
+        "total_tokens": sum(attempt.usage.total for attempt in history),
+        "cost": sum((attempt.usage.cost or Decimal(0) for attempt in history), Decimal(0)),
+        "unpriced": sum(attempt.usage.unpriced for attempt in history),
+        "first_time": run.status == "succeeded" and not retries,
+    }
+    of_model = sums[DailyModels][*head, *_name_model(run)]
+    of_model.add(attempts=len(history), begun=begun, retries=retries)
+    rows = [of_model]
+    ended_at = run.ended_at.astimezone(UTC)
+    if ended_at.date() >= timezone.now().date() - timedelta(days=HOURS_KEPT):
+        rows.append(sums[HourlyRuns][run.flow_id, ended_at.date(), ended_at.hour, run.is_simulated])
+    for row in rows:
+        row.add(**{"runs": 1, run.status: 1}, **used)
+        durations = row.setdefault("durations", {})
+        if run.started_at:
+            bucket = _measure(max((run.ended_at - run.started_at).total_seconds(), 0))
+            durations[bucket] = durations.get(bucket, 0) + 1
+
+
+def _name_model(run: Run) -> tuple[str, bool]:
+    spec = run.version.flow_spec.resolve(ModelSettings.model_validate(run.model_settings))
+    models = {step.model for step in spec.steps if step.model is not None}
+    return (models.pop() if len(models) == 1 else "", len(models) > 1)
 
 
 def _name_kind(attempt: Attempt, own: list[Attempt]) -> str:

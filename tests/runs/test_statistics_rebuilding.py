@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from flows.models import Flow
 from runs.management.commands import rebuild_statistics
-from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, Run
+from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns, Run
 from runs.models.statistics import TallyTurn
 from runs.statistics import rebuilding
 from runs.statistics.rebuilding import rebuild_flow
@@ -25,7 +26,8 @@ from tests.runs.varied_runs import MIDNIGHT, make_varied_runs
 
 pytestmark = pytest.mark.django_db
 
-ALL = (DailyRuns, DailySteps, DailyAudits, DailyIssues)
+DAILY = (DailyRuns, DailyModels, DailySteps, DailyAudits, DailyIssues)
+ALL = (*DAILY, HourlyRuns)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ def rebuild(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 def spoil() -> None:
     """Make rows wrong, missing and superfluous in each table."""
-    for model in ALL:
+    for model in DAILY:
         first, second = model.objects.order_by("flow", "pk")[:2]
         second.delete()
         first.pk, first.day = None, first.day - timedelta(days=30)
@@ -57,7 +59,7 @@ class TestRebuilding:
         spoil()
         lines = rebuild(capsys)
         assert read_statistics() == recount(runs)
-        assert any(" 4 added" in line and " 4 removed" in line for line in lines)
+        assert any(" 5 added" in line and " 5 removed" in line for line in lines)
         assert "example: 14 runs counted so far." in lines
 
     def test_what_is_right_is_left_as_it_is(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +77,30 @@ class TestRebuilding:
             model.objects.all().delete()
         rebuild(capsys)
         assert read_statistics() == recount(runs)
+
+    def test_what_a_worker_of_an_earlier_release_counted_by_day_alone_is_completed(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        version, now = make_version(), timezone.now()
+        runs = [
+            make_run(version, status="succeeded", ended_at=now - timedelta(hours=hours)) for hours in (1, 2, 50, 500)
+        ]
+        tally_ended_runs(limit=2)
+        DailyModels.objects.all().delete()
+        HourlyRuns.objects.all().delete()
+        tally_ended_runs()
+        rebuild(capsys)
+        assert read_statistics() == recount(runs)
+        assert HourlyRuns.objects.count() == 3
+
+    def test_hours_that_are_kept_no_more_are_left_to_retention(self, capsys: pytest.CaptureFixture[str]) -> None:
+        version, now = make_version(), timezone.now()
+        make_run(version, status="succeeded", ended_at=now - timedelta(days=20))
+        tally_ended_runs()
+        HourlyRuns.objects.create(flow=version.flow, day=(now - timedelta(days=20)).date(), hour=3, runs=7)
+        (line,) = rebuild(capsys)
+        assert "all 2 rows were right" in line
+        assert HourlyRuns.objects.get().runs == 7
 
     def test_another_flow_is_left_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
         make_varied_runs(20)

@@ -22,6 +22,7 @@ from tests.databases import migrate
 from tests.engine.model_server import ModelServer
 from tests.runs.archive.archives import purge_all, read_documents
 from tests.runs.executing import drain
+from tests.runs.recounting import read_statistics, recount
 
 DUMP = Path(__file__).with_name("first_release.sql")
 
@@ -117,6 +118,7 @@ def test_statistics_and_search_know_them_once_a_worker_has_looked(client: Client
     (row,) = DailyRuns.objects.all()
     assert (row.runs, row.succeeded, row.failed, row.errored, row.cancelled) == (4, 1, 1, 1, 1)
     assert row.prompt_tokens > 0 and row.retries == 3
+    assert read_statistics() == recount(Run.objects.filter(pk__in=ENDED))
     page = read(client, "/runs/?q=jelly")
     assert 'href="/runs/1/"' in page and 'href="/runs/2/"' not in page
     figures: Any = client.get("/api/v1/flows/jam-label/statistics?from=2026-11-22&to=2026-11-22").json()

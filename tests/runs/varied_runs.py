@@ -21,16 +21,20 @@ SEVERITIES = ("low", "medium", "high", "critical")
 OUTCOMES = ("passed", "failed", "failed", "invalid", "errored", "interrupted", "cancelled")
 
 
+MODELS = (("gpt-4.1",) * STEPS, (None,) * STEPS, ("gpt-4.1", "gpt-5", None), ("gpt-5-mini", None, "gpt-5-mini"))
+"""The models that the steps of each version name; the settings of runs say what others ask."""
+
+
 def make_versions() -> list[FlowVersion]:
     """Two versions of each of two flows."""
     names = ("example", "other", "example", "other")
     return [
         make_version(
-            make_flow(*(make_step(step) for step in range(1, STEPS + 1))).model_copy(
+            make_flow(*(make_step(step, model=model) for step, model in enumerate(models, start=1))).model_copy(
                 update={"name": name, "description": f"Version {number}."}
             )
         )
-        for number, name in enumerate(names)
+        for number, (name, models) in enumerate(zip(names, MODELS, strict=True))
     ]
 
 

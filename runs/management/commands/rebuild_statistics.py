@@ -61,9 +61,9 @@ def describe(rebuilt: Rebuilt) -> str:
     if rebuilt.lacking:
         counted += f"; {rebuilt.lacking:,} day{'s' if rebuilt.lacking != 1 else ''} left alone, whose runs are deleted"
     if not rebuilt.changed:
-        return f"{counted}; all {rebuilt.kept:,} daily rows were right."
+        return f"{counted}; all {rebuilt.kept:,} rows were right."
     return (
-        f"{counted}; daily rows: {rebuilt.added:,} added, {rebuilt.corrected:,} corrected, "
+        f"{counted}; rows: {rebuilt.added:,} added, {rebuilt.corrected:,} corrected, "
         f"{rebuilt.removed:,} removed, {rebuilt.kept:,} right."
     )
 

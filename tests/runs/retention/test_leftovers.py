@@ -8,14 +8,15 @@ from uuid import uuid4
 import pytest
 from axes.models import AccessAttempt
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from runs.models import IdempotentRequest, OriginalInput, RunExport, WebhookDelivery, WorkState
+from runs.models import DailyRuns, HourlyRuns, IdempotentRequest, OriginalInput, RunExport, WebhookDelivery, WorkState
 from runs.retention.leftovers import clear, list_leftovers
-from tests.runs.builders import make_run
+from tests.runs.builders import make_run, make_version
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +74,16 @@ def test_an_input_as_it_was_before_redaction_goes_within_hours_also_if_nothing_c
     assert {row.run_id for row in OriginalInput.objects.all()} == {ended[1].pk, waiting.pk}
 
 
+def test_hours_of_statistics_go_after_fifteen_days_and_days_stay() -> None:
+    version = make_version()
+    for days in (14, 15, 16):
+        day = (timezone.now() - timedelta(days=days)).date()
+        HourlyRuns.objects.create(flow=version.flow, day=day, hour=23)
+        DailyRuns.objects.create(flow=version.flow, version=version, day=day)
+    assert clear_all() == {"hours of statistics": 1}
+    assert (HourlyRuns.objects.count(), DailyRuns.objects.count()) == (2, 3)
+
+
 def test_failures_to_sign_in_go_once_they_lock_out_nobody() -> None:
     for hours in (23, 25):
         attempt = AccessAttempt.objects.create(username="olga", ip_address=f"192.0.2.{hours}", failures_since_start=9)
@@ -83,8 +94,10 @@ def test_failures_to_sign_in_go_once_they_lock_out_nobody() -> None:
 
 def test_sign_ins_that_expired_go() -> None:
     store: type[SessionStore] = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
+    user = User.objects.create_user("olga")
     for seconds in (-60, 60):
         session = store()
+        session[SESSION_KEY] = str(user.pk)
         session.set_expiry(seconds)
         session.save()
     assert clear_all() == {"expired sign-ins": 1}
