@@ -57,7 +57,13 @@ class WorkersFiguresSerializer(serializers.Serializer[Any]):
 class TodayFiguresSerializer(serializers.Serializer[Any]):
     """Runs that ended today so far."""
 
-    day = serializers.DateField(help_text="Today, UTC.")
+    day = serializers.DateField(help_text="Today in the time zone that was asked for.")
+    since = serializers.DateTimeField(
+        allow_null=True,
+        help_text="The first whole hour of UTC in today, with which counting begins. Null where not all was counted by "
+        "hour, as while ToolFlow is upgraded, until `manage.py rebuild_statistics` has done so: then today is that of "
+        "UTC, without durations, and nothing is usual.",
+    )
     runs = RunFiguresSerializer(help_text="Counts, rates and durations.")
     tokens = make_count("Their tokens.")
     cost = make_cost("Their cost")
@@ -65,16 +71,21 @@ class TodayFiguresSerializer(serializers.Serializer[Any]):
 
 
 class UsualFiguresSerializer(serializers.Serializer[Any]):
-    """What is usual: the days with runs among the 14 before today."""
+    """What is usual by now: the same part of those of the 7 days before today on which any run ended."""
 
     days = make_count("How many days these are.")
-    runs = make_count("Runs of an average one of them; null if there is none.", allow_null=True)
-    pass_rate = make_rate("Runs of these days that succeeded")
-    first_attempt_pass_rate = make_rate("Runs of these days that succeeded without any retry")
-    duration_p50 = make_seconds("Seconds that half of the runs of these days took at most")
-    duration_p95 = make_seconds("Seconds that 95 of 100 runs of these days took at most")
-    tokens = make_count("Tokens of an average day; null if there is none.", allow_null=True)
-    cost = make_cost("Cost of an average day")
+    lacking_days = make_count("How many more of the 7 days were not all counted by hour, and are left out.")
+    runs = make_count(
+        "Runs by now, the median of these days; what ended in the hour under way counts for as much of it as is over. "
+        "Null if there is no such day.",
+        allow_null=True,
+    )
+    pass_rate = make_rate("Runs of these parts of days that succeeded")
+    first_attempt_pass_rate = make_rate("Runs of these parts of days that succeeded without any retry")
+    duration_p50 = make_seconds("Seconds that half of the runs of these parts of days took at most")
+    duration_p95 = make_seconds("Seconds that 95 of 100 runs of these parts of days took at most")
+    tokens = make_count("Tokens by now, in the same way; null if there is no such day.", allow_null=True)
+    cost = make_cost("Cost by now, in the same way")
     unpriced = make_unpriced()
 
 
@@ -86,5 +97,6 @@ class OverviewSerializer(serializers.Serializer[Any]):
     queue = QueueFiguresSerializer(help_text="Runs that are queued, simulated and real ones.")
     workers = WorkersFiguresSerializer(help_text="Worker processes.")
     is_simulated = serializers.BooleanField(help_text="Whether `today` and `usual` are of simulated runs.")
-    today = TodayFiguresSerializer(help_text="What ended today (UTC) so far; runs count within seconds of their end.")
-    usual = UsualFiguresSerializer(help_text="What a whole day usually comes to.")
+    time_zone = serializers.CharField(help_text="The time zone whose day `today` is.")
+    today = TodayFiguresSerializer(help_text="What ended today so far; runs count within seconds of their end.")
+    usual = UsualFiguresSerializer(help_text="What a day usually comes to by this time.")

@@ -175,8 +175,8 @@ class OverviewView(ApiView):
         operation_id="getOverview",
         tags=["Statistics"],
         summary="Read what goes on now, and today against the usual",
-        description="Runs under way, the queue and its workers; and the runs that ended today (UTC) beside those of "
-        "the 14 days before.",
+        description="Runs under way, the queue and its workers; and the runs that ended today so far beside those of "
+        "the same part of the 7 days before.",
         parameters=OVERVIEW_PARAMETERS,
         responses={200: OverviewSerializer},
     )
@@ -185,17 +185,18 @@ class OverviewView(ApiView):
         now = timezone.now()
         asked = StatisticsQuery(request.query_params, now.astimezone(UTC).date())
         is_simulated = asked.read_flag("simulated")
+        zone = asked.read_time_zone()
         asked.finish()
-        period = choose_period(now.astimezone(UTC).date())
-        rows = read_flow_days(period).get(is_simulated, ())
-        today = compare_today(period, rows, is_simulated=is_simulated)
+        rows = read_flow_days(choose_period(now.astimezone(UTC).date())).get(is_simulated, ())
+        today = compare_today(now, rows, is_simulated=is_simulated, zone=zone)
         writer = StatisticsWriter(is_simulated=is_simulated)
         return Response(
             {
                 "now": now,
                 **describe_now(),
                 "is_simulated": is_simulated,
-                **writer.write_today(today, period.last),
+                "time_zone": str(zone),
+                **writer.write_today(today),
             }
         )
 

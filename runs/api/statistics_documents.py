@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
 from runs.figures.bill import split_bill, use_of_runs
-from runs.figures.flow_sums import AuditSums, IssueSums
+from runs.figures.flow_sums import AuditSums, IssueSums, ModelRuns
 from runs.figures.sums import RunSums, Spent, StepSums
 from runs.figures.usage import UsageGroup
 from runs.figures.usual import Today
@@ -49,6 +48,32 @@ class StatisticsWriter:
             "duration_p95": _round_seconds(sums.p95),
         }
 
+    def write_model_runs(self, found: ModelRuns) -> dict[str, Any]:
+        """Runs that ask one model, several or none."""
+        runs, steps = found.runs, found.steps
+        return {
+            "model": found.model or None,
+            "has_several": found.has_several,
+            "runs": self.write_runs(runs),
+            "steps": {
+                "begun": steps.begun,
+                "attempts": steps.attempts,
+                "retries": steps.retries,
+                "attempts_per_step": steps.attempts_per_step,
+            },
+            "tokens": {
+                "total": runs.total_tokens,
+                "per_run": runs.tokens_per_run,
+                "per_accepted_output": runs.tokens_per_accepted,
+            },
+            "cost": {
+                "total": self._write_cost(runs.known_cost),
+                "per_run": self._write_cost(runs.cost_per_run),
+                "per_accepted_output": self._write_cost(runs.cost_per_accepted),
+                "unpriced": runs.unpriced,
+            },
+        }
+
     def write_audit(self, sums: AuditSums) -> dict[str, Any]:
         """What came of the findings of an audit."""
         return {
@@ -84,12 +109,13 @@ class StatisticsWriter:
             },
         }
 
-    def write_today(self, today: Today, day: date) -> dict[str, Any]:
-        """Today so far, and the usual day."""
+    def write_today(self, today: Today) -> dict[str, Any]:
+        """Today so far, and what is usual by now."""
         so_far, before = today.so_far, today.before
         return {
             "today": {
-                "day": day,
+                "day": today.day,
+                "since": today.since,
                 "runs": self.write_runs(so_far),
                 "tokens": so_far.total_tokens,
                 "cost": self._write_cost(so_far.known_cost),
@@ -97,6 +123,7 @@ class StatisticsWriter:
             },
             "usual": {
                 "days": today.days,
+                "lacking_days": today.lacking,
                 "runs": today.usual_runs,
                 "pass_rate": before.pass_rate,
                 "first_attempt_pass_rate": before.first_rate,

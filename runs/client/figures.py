@@ -27,7 +27,7 @@ _SIMULATED = Annotated[bool, typer.Option("--simulated", help="Runs that the sim
 
 
 def show_overview(context: typer.Context, simulated: _SIMULATED = False, as_json: AS_JSON = False) -> int:
-    """Show what goes on now, and today beside a usual day."""
+    """Show what goes on now, and today (UTC) beside what is usual by this time."""
     found = find_server(context).get("statistics/overview", simulated="true" if simulated else None)
     if as_json:
         print_json(found)
@@ -51,7 +51,8 @@ def show_overview(context: typer.Context, simulated: _SIMULATED = False, as_json
         ("Tokens", format_count(today["tokens"]), format_count(usual["tokens"])),
         ("Cost", format_cost(today["cost"]), format_cost(usual["cost"])),
     ]
-    print_table(("", f"TODAY ({today['day']})", "USUAL DAY"), rows, right=(f"TODAY ({today['day']})", "USUAL DAY"))
+    columns = (f"TODAY ({today['day']})", "USUAL BY NOW")
+    print_table(("", *columns), rows, right=columns)
     return SUCCEEDED
 
 
@@ -88,6 +89,7 @@ def _print_statistics(found: dict[str, Any]) -> None:
     groups = [
         ("All", found),
         *((f"Version {one['version']}" + (", live" if one["is_live"] else ""), one) for one in found["versions"]),
+        *((_name_asked(one), one) for one in found["runs_by_model"]),
         *((one["model"] or "No model", one) for one in found["models"]),
         *((f"Step {one['step']}, {one['name']}", one) for one in found["by_step"]),
     ]
@@ -108,6 +110,12 @@ def _print_statistics(found: dict[str, Any]) -> None:
     ]
     columns = ("", "RUNS", "PASSED", "AT ONCE", "ATTEMPTS", "HALF WITHIN", "TOKENS", "COST", "PER ACCEPTED OUTPUT")
     print_table(columns, rows, right=columns[1:])
+
+
+def _name_asked(one: dict[str, Any]) -> str:
+    if one["has_several"]:
+        return "Asking several models"
+    return f"Asking {one['model'] or 'no model'}"
 
 
 def _print_audits(items: list[dict[str, Any]]) -> None:

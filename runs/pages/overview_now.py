@@ -25,6 +25,8 @@ from runs.prepared_select import PreparedSelect, RowParts, build_row, list_colum
 from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
 
 MOST_RUNS = 10
+MOST_FAILED = 8
+"""As many as stand beside the figures of today and a chart."""
 _MOST_COUNTED = 1_000
 """Running runs that are counted: more than a worker or two have places for."""
 PARTS = ("notice", "queue", "running", "failed")
@@ -124,7 +126,7 @@ def _find_failed() -> list[FailedRun]:
     # One status at a time: both together are in no order of an index.
     found = [_build_run(row) for failed in _FAILED for row in failed.fetch()]
     found.sort(key=lambda run: run.ended_at or run.created_at, reverse=True)
-    return [_explain_failure(run) for run in found[:MOST_RUNS]]
+    return [_explain_failure(run) for run in found[:MOST_FAILED]]
 
 
 def _explain_failure(run: Run) -> FailedRun:
@@ -167,7 +169,7 @@ def _select_running(_: Sequence[Any]) -> QuerySet[Any, Any]:
 def _prepare_failed(status: RunStatus) -> PreparedSelect:
     newest = Run.objects.filter(Likely(Q(status=status)), ended_at__isnull=False).order_by("-ended_at")
     # Found by themselves: SQLite would begin with the versions that are joined, and read all of their runs.
-    rows = Run.objects.filter(pk__in=newest.values("pk")[:MOST_RUNS])
+    rows = Run.objects.filter(pk__in=newest.values("pk")[:MOST_FAILED])
     return PreparedSelect(lambda _: rows.order_by("-ended_at").values_list(*_PARTS.columns))
 
 

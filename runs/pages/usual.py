@@ -1,6 +1,6 @@
-"""Today against the usual, and what flows used by day: sums of the daily rows of all flows.
+"""Today against the usual, and what flows used by day: sums of what was counted of all flows.
 
-``runs.figures.usual`` says what the usual is. Costs two queries.
+``runs.figures.usual`` says what the usual is. Costs three queries.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from django.utils import timezone
 
 from runs.figures.periods import Period, sum_by_slot
 from runs.figures.sums import RunSums
@@ -42,14 +44,19 @@ class Usual:
     chart: Chart
     flows: tuple[FlowUse, ...]
     time: str
-    """How late it is in UTC."""
+    """How late it is for whoever looks."""
+    zone: str
+    """The name of their time zone."""
     is_simulated: bool
     has_both: bool
     """There are real runs and simulated ones."""
 
 
 def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
-    """Sum up today and the days before; simulated runs if asked for, or if there are no others."""
+    """Sum up today, in the time zone that is active, and the days before.
+
+    Simulated runs are summed up if they are asked for, or if there are no others.
+    """
     period = choose_period(now.astimezone(UTC).date())
     by_kind = read_flow_days(period)
     if not by_kind:
@@ -62,10 +69,11 @@ def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
     )
     return Usual(
         period=period,
-        today=compare_today(period, rows, is_simulated=is_simulated),
+        today=compare_today(now, rows, is_simulated=is_simulated, zone=timezone.get_current_timezone()),
         chart=chart,
         flows=_list_flows(rows, period, has_cost=has_cost),
-        time=f"{now.astimezone(UTC):%H:%M}",
+        time=f"{timezone.localtime(now):%H:%M}",
+        zone=timezone.get_current_timezone_name(),
         is_simulated=is_simulated,
         has_both=len(by_kind) == 2,
     )

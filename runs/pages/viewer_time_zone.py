@@ -30,13 +30,18 @@ def show_local_times(
     """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        name = request.COOKIES.get(COOKIE, "")
-        if name not in _known_names():
+        zone = find_time_zone(request.COOKIES.get(COOKIE, ""))
+        if zone is None:
             return get_response(request)
-        with timezone.override(ZoneInfo(name)):
+        with timezone.override(zone):
             return get_response(request)
 
     return answer
+
+
+def find_time_zone(name: str) -> ZoneInfo | None:
+    """The time zone of that name; None if there is none."""
+    return ZoneInfo(name) if name in _known_names() else None
 
 
 @cache

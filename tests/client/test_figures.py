@@ -7,7 +7,7 @@ import pytest
 from runs.models import RunStatus
 from tests.client.conftest import Terminal
 from tests.runs.builders import make_run, make_version, make_worker
-from tests.runs.pages.daily_rows import add_audit, add_runs, add_steps, day_ago
+from tests.runs.pages.daily_rows import add_audit, add_runs, add_steps, day_ago, stop_clock
 
 pytestmark = pytest.mark.any_database
 
@@ -17,7 +17,8 @@ def read_rows(out: str) -> dict[str, list[str]]:
     return {line.split("  ")[0].strip(): line.split() for line in out.splitlines()}
 
 
-def test_what_goes_on_is_shown_beside_a_usual_day(terminal: Terminal) -> None:
+def test_today_is_shown_beside_what_is_usual_by_now(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_clock(monkeypatch)
     version = make_version()
     make_worker(in_flight=3)
     make_run(version)

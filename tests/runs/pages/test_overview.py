@@ -16,7 +16,7 @@ from runs.models import Run, RunStatus, Worker
 from runs.models.run import in_future
 from runs.pages.usual import Usual, load_usual
 from tests.runs.builders import make_run, make_version, make_worker
-from tests.runs.pages.daily_rows import add_runs, day_ago
+from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
 from tests.runs.pages.history_builders import make_page_flow
 from tests.runs.pages.reading import HTMX, count_queries, get_page, read_table, read_words, sign_in
 from tests.site.test_content_security import InlineFinder
@@ -82,10 +82,10 @@ class TestNow:
         shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
         assert shown[0] == str(long.pk)
 
-    def test_of_failed_and_errored_runs_the_newest_ten_are_shown(self, viewer: Client) -> None:
+    def test_of_failed_and_errored_runs_the_newest_eight_are_shown(self, viewer: Client) -> None:
         runs = [fail_run(RunStatus.ERRORED if number % 3 == 0 else RunStatus.FAILED) for number in range(14)]
         shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
-        assert shown == [str(run.pk) for run in reversed(runs[4:])]
+        assert shown == [str(run.pk) for run in reversed(runs[6:])]
 
     def test_runs_that_wait_for_nobody_are_warned_of(self, viewer: Client) -> None:
         make_run(available_at=in_future(-MINUTE))
@@ -160,21 +160,9 @@ class TestUsual:
         add_runs(version, TODAY, succeeded=3, failed=1, took=20, cost="0.5")
         add_runs(version, date(2026, 5, 12), succeeded=10, cost="1")
         add_runs(other, date(2026, 5, 12), succeeded=10, failed=20)
-        add_runs(version, date(2026, 4, 29), succeeded=20, cost="3")
-        add_runs(version, date(2026, 4, 28), failed=1_000)
         found = load_usual(NOW)
         assert found is not None
         return found
-
-    def test_the_usual_is_the_mean_of_the_days_with_runs_among_fourteen(self, usual: Usual) -> None:
-        assert (usual.today.days, usual.today.usual_runs, usual.today.usual_cost) == (2, 30, 2)
-        assert usual.today.before.pass_rate == pytest.approx(40 / 60)
-        assert usual.time == "09:30"
-
-    def test_today_is_what_ended_today(self, usual: Usual) -> None:
-        assert (usual.today.so_far.runs, usual.today.so_far.pass_rate) == (4, 0.75)
-        assert usual.today.so_far.median == pytest.approx(20, rel=0.03)
-        assert usual.today.before.median == pytest.approx(10, rel=0.03)
 
     def test_flows_are_in_the_order_of_their_cost_with_tokens_where_no_price_is_known(self, usual: Usual) -> None:
         assert [(flow.name, flow.is_by_cost) for flow in usual.flows] == [("colour-theme", True), ("other", True)]
@@ -211,26 +199,18 @@ class TestUsual:
         assert [flow.name for flow in found.flows] == [*(f"flow-{number}" for number in range(11, 3, -1)), ""]
         assert (found.flows[-1].title, found.flows[-1].sums.cost) == ("4 other flows", 10)
 
-    def test_simulated_runs_are_kept_apart(self, viewer: Client) -> None:
+    def test_simulated_runs_are_kept_apart(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        stop_clock(monkeypatch)
         version = make_version(make_page_flow())
         make_run(version)
         add_runs(version, day_ago(1), succeeded=5, is_simulated=True)
         assert "simulated runs" in (words := read_plain(viewer))
-        assert "usually 5 a day" in words
+        assert "usually 5 by now" in words
         add_runs(version, day_ago(1), succeeded=3)
-        assert "usually 3 a day" in (words := read_plain(viewer))
+        assert "usually 3 by now" in (words := read_plain(viewer))
         assert "Real Simulated" in words
-        assert "usually 5 a day" in read_plain(viewer, "/?runs=simulated")
+        assert "usually 5 by now" in read_plain(viewer, "/?runs=simulated")
         assert "“runs” can be real or simulated." in read_plain(viewer, "/?runs=x")
-
-    def test_the_page_says_what_is_compared(self, viewer: Client) -> None:
-        version = make_version(make_page_flow())
-        make_run(version)
-        assert "No run ended today or in the 14 days before." in read_plain(viewer)
-        add_runs(version, day_ago(3), succeeded=5)
-        assert "beside the one whole day with runs among the 14 before" in read_plain(viewer)
-        add_runs(version, day_ago(2), succeeded=5)
-        assert "the mean of the 2 days with runs among the 14 before" in read_plain(viewer)
 
 
 class TestFirstRun:
@@ -290,8 +270,9 @@ class TestQueries:
             fail_run(RunStatus.ERRORED)
             make_worker()
         # Session, user and two for permissions; whether there are runs; workers, three for the queue, running, failed,
-        # errored, and how many run; days and durations.
-        assert count_queries(viewer, "/") == few == 14
+        # errored, and how many run; days, hours and their
+        # durations.
+        assert count_queries(viewer, "/") == few == 15
 
     def test_what_is_new_costs_eight_queries_of_runs(self, viewer: Client) -> None:
         start_run()
