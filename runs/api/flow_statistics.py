@@ -13,6 +13,7 @@ from runs.figures.flow_sums import (
     Scope,
     StepGroup,
     read_issues,
+    read_model_runs,
     read_runs,
     read_steps,
     read_steps_by_day,
@@ -28,7 +29,7 @@ MOST_ISSUES = 50
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """Reads what an answer about a flow has, with ``model`` only of steps: runs are not told apart by model."""
+    """Reads what an answer about a flow has, with ``model`` only of attempts; runs by model are in a list."""
 
     scope: Scope
     model: str | None
@@ -36,11 +37,12 @@ class FlowFigures:
     """The number of each version by its key."""
 
     def write(self, group_by: str) -> dict[str, Any]:
-        """All figures. Takes three queries, one more with ``day`` or ``week``, two less with a model."""
+        """All figures. Takes four queries, one more with ``day`` or ``week``, two less with a model."""
         is_of_model = self.model is not None
         groups = read_steps(self.scope)
         shown = [group for group in groups if group.model == self.model] if is_of_model else groups
         days = [] if is_of_model else read_runs(self.scope)
+        model_runs = read_model_runs(self.scope)
         writer = StatisticsWriter(is_simulated=self.scope.is_simulated)
         by_version = sum_versions(days)
         runs = None if is_of_model else RunSums.join(by_version.values())
@@ -49,6 +51,10 @@ class FlowFigures:
             **writer.write_figures(runs, StepSums.join(group.sums for group in shown), is_of_model=is_of_model),
             "periods": None if group_by == "none" else self._list_periods(writer, days, group_by),
             "versions": self._list_versions(writer, by_version, shown),
+            "runs_by_model": [writer.write_model_runs(found) for found in model_runs],
+            "runs_of_unknown_model": None
+            if runs is None
+            else max(runs.runs - sum(found.runs.runs for found in model_runs), 0),
             "models": _list_models(writer, groups),
             "by_step": [
                 {"step": step, "name": name, **writer.write_figures(None, sums, is_of_model=is_of_model)}

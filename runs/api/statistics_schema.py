@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from runs.figures.usage import GROUPS
 
-_OF_RUNS = "null of one model or step, since runs are not told apart by these"
+_OF_RUNS = "null of one model or step, of which there are only attempts"
 
 
 def make_count(help_text: str, *, allow_null: bool = False) -> serializers.IntegerField:
@@ -153,11 +153,51 @@ class VersionFiguresSerializer(FiguresSerializer):
 
 
 class ModelFiguresSerializer(FiguresSerializer):
-    """The figures of a model’s attempts."""
+    """The figures of the attempts that a model answered."""
 
     model = serializers.CharField(
         allow_null=True, help_text="As the provider named it; null for local steps and where none answered."
     )
+
+
+class ModelRunsStepsSerializer(serializers.Serializer[Any]):
+    """Steps of runs that ask a model."""
+
+    begun = make_count("Steps that were begun.")
+    attempts = make_count("All attempts, also those that were interrupted.")
+    retries = make_count("Attempts that followed another of their step.")
+    attempts_per_step = make_mean("Tries of a step that was begun.")
+
+
+class ModelRunsTokensSerializer(serializers.Serializer[Any]):
+    """Tokens of runs that ask a model, and means in whole numbers."""
+
+    total = make_count("Tokens of all attempts.")
+    per_run = make_count("Mean of all runs.", allow_null=True)
+    per_accepted_output = make_count("Tokens of all runs for each run that succeeded.", allow_null=True)
+
+
+class ModelRunsCostSerializer(serializers.Serializer[Any]):
+    """Cost of runs that ask a model, as far as prices are known."""
+
+    total = make_cost("Cost of all attempts")
+    per_run = make_cost("Mean of all runs")
+    per_accepted_output = make_cost("Cost of all runs for each run that succeeded")
+    unpriced = make_unpriced()
+
+
+class ModelRunsSerializer(serializers.Serializer[Any]):
+    """Runs whose steps all ask one model, several, or none."""
+
+    model = serializers.CharField(
+        allow_null=True,
+        help_text="As the definition or the settings name it; null of several, and of local steps alone.",
+    )
+    has_several = serializers.BooleanField(help_text="Whether their steps ask several models: all such runs are here.")
+    runs = RunFiguresSerializer(help_text="Counts, rates and durations of these runs.")
+    steps = ModelRunsStepsSerializer(help_text="Their steps and attempts.")
+    tokens = ModelRunsTokensSerializer(help_text="Their tokens.")
+    cost = ModelRunsCostSerializer(help_text="Their cost.")
 
 
 class StepStatisticsSerializer(FiguresSerializer):
@@ -192,6 +232,16 @@ class FlowStatisticsSerializer(SpanSerializer, FiguresSerializer):
         "which nothing ran; null with `group_by=none`.",
     )
     versions = VersionFiguresSerializer(many=True, help_text="The versions that ran, the newest 100 of them.")
+    runs_by_model = ModelRunsSerializer(
+        many=True,
+        help_text="Runs by the model that all of their steps ask, whatever `model` is; the one with the most runs "
+        "first. Together they are all runs but `runs_of_unknown_model`.",
+    )
+    runs_of_unknown_model = make_count(
+        "Runs that are in no item of `runs_by_model`, since a release that did not tell models apart counted them; "
+        "`manage.py rebuild_statistics` counts again what is kept of them. Null with `model`.",
+        allow_null=True,
+    )
     models = ModelFiguresSerializer(
         many=True, help_text="The models that answered, whatever `model` is; the one with the most attempts first."
     )

@@ -19,9 +19,10 @@ from django.db.models import Min, QuerySet, Sum
 from flows.models import Flow
 from runs.figures.means import share_of
 from runs.figures.sums import RUN_COLUMNS, STEP_COLUMNS, RunSums, StepSums
-from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
+from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps
 from runs.models.statistics import DailyCounts
 from runs.prepared_select import PreparedSelect
+from runs.statistics.durations import merge_counts
 
 MOST_AUDITS = 100
 MOST_ISSUES = 15
@@ -92,6 +93,17 @@ class StepGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRuns:
+    """Runs whose steps all ask one model, several (then it is empty), or none (then too)."""
+
+    model: str
+    has_several: bool
+    runs: RunSums
+    steps: StepSums
+    """Without what passed and what attempts used."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditSums:
     """How often an audit of a step fired and what came of it; a finding of ToolFlow's own has a code and no audit.
 
@@ -152,6 +164,22 @@ def read_steps_by_day(scope: Scope, model: str | None = None) -> list[tuple[date
     """Attempts of all steps by day: those by all models, or by one."""
     rows = _STEP_DAYS.fetch(scope) if model is None else _STEP_DAYS_OF_MODEL.fetch(scope, model)
     return [(day, StepSums(*columns)) for day, *columns in rows]
+
+
+def read_model_runs(scope: Scope) -> list[ModelRuns]:
+    """Runs by the model that they ask, the one with the most runs first."""
+    found: dict[tuple[str, bool], list[Sequence[Any]]] = {}
+    for model, has_several, *columns in _MODELS.fetch(scope):
+        found.setdefault((model, has_several), []).append(columns)
+    rows = []
+    for key, parts in found.items():
+        # A year has hundreds of rows: adding up columns takes half as long as adding up objects.
+        *columns, durations = zip(*parts, strict=True)
+        begun, retries, *sums = (sum(column) for column in columns)
+        counts: dict[str, Any] = dict(zip(_MODEL_SUMS, sums, strict=True))
+        runs = RunSums(**counts, durations=merge_counts(durations))
+        rows.append(ModelRuns(*key, runs, StepSums(begun=begun, retries=retries, attempts=runs.attempts)))
+    return sorted(rows, key=lambda row: (-row.runs.runs, row.model))
 
 
 def read_audits(
@@ -239,6 +267,14 @@ _FIRST_DAYS = PreparedSelect(
     most=1,
 )
 _RUNS = _ScopedSelect(DailyRuns, lambda rows: rows.order_by("day").values_list("day", "version", *RUN_COLUMNS))
+_MODEL_SUMS = (
+    *("runs", "succeeded", "failed", "errored", "cancelled", "first_time"),
+    *("attempts", "total_tokens", "cost", "unpriced"),
+)
+_MODELS = _ScopedSelect(
+    DailyModels,
+    lambda rows: rows.values_list("model", "has_several", "begun", "retries", *_MODEL_SUMS, "durations"),
+)
 _STEPS = _ScopedSelect(
     DailySteps,
     lambda rows: (

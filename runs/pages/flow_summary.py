@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -12,10 +12,12 @@ from runs.figures.flow_sums import (
     AuditSums,
     DayRuns,
     IssueSums,
+    ModelRuns,
     Scope,
     StepGroup,
     read_audits,
     read_issues,
+    read_model_runs,
     read_steps_by_day,
     sum_groups,
     sum_versions,
@@ -31,6 +33,8 @@ from runs.pages.small_charts import BarPart, plot_bar
 
 MOST_VERSIONS = 30
 """Rows of the table of versions."""
+SEVERAL_MODELS, NO_MODEL = "Several models", "None: local steps only"
+"""Rows of runs that do not ask one model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,20 @@ class VersionRow:
     runs: RunSums
     steps: StepSums
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """Runs by the model that they ask."""
+
+    name: str
+    """What the row is called."""
+    is_name: bool
+    """That is the name of a model, and not words of ours."""
+    runs: RunSums
+    steps: StepSums
+    url: str
+    """The same of this model alone; empty where no attempt was answered under this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +113,11 @@ class FlowSummary:
     charts: tuple[Chart, ...]
     versions: tuple[VersionRow, ...]
     version_count: int
+    runs_by_model: tuple[ModelRow, ...]
+    runs_of_model: ModelRow | None
+    """Those that ask the model in the query, if any do."""
+    untold: int
+    """Runs that were counted by a release that did not tell models apart."""
     models: tuple[StepRow, ...]
     by_step: tuple[StepRow, ...]
     audits: tuple[AuditRow, ...]
@@ -138,6 +161,8 @@ class SummaryReader:
         used = use_of_runs(runs)
         bill = split_bill(used) if not model and runs.total_tokens else ()
         versions = self._list_versions(by_version, shown)
+        model_runs = read_model_runs(self._scope)
+        runs_by_model = self._list_model_runs(model_runs, {group.model for group in groups})
         return FlowSummary(
             runs=runs,
             steps=steps,
@@ -147,6 +172,9 @@ class SummaryReader:
             charts=self._make_charts(days, measure),
             versions=versions[:MOST_VERSIONS],
             version_count=len(versions),
+            runs_by_model=runs_by_model,
+            runs_of_model=next((row for row in runs_by_model if row.is_name and row.name == model), None),
+            untold=max(runs.runs - sum(row.runs.runs for row in model_runs), 0),
             models=self._list_models(groups),
             by_step=tuple(
                 StepRow(f"{step}. {name}", sums)
@@ -215,6 +243,20 @@ class SummaryReader:
             if key in steps or not self._query.model
         ]
         return tuple(sorted(rows, key=lambda row: -row.number))
+
+    def _list_model_runs(self, found: Sequence[ModelRuns], answered: Collection[str]) -> tuple[ModelRow, ...]:
+        """The rows of models, those of several and of none after them."""
+        rows = [
+            ModelRow(
+                name=row.model or (SEVERAL_MODELS if row.has_several else NO_MODEL),
+                is_name=bool(row.model),
+                runs=row.runs,
+                steps=row.steps,
+                url=self._query.build_url(model=row.model) if row.model and row.model in answered else "",
+            )
+            for row in found
+        ]
+        return tuple(sorted(rows, key=lambda row: not row.is_name))
 
     def _list_models(self, groups: Sequence[StepGroup]) -> tuple[StepRow, ...]:
         rows = [

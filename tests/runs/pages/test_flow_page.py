@@ -19,7 +19,7 @@ from runs.pages.flow_page import load_flow_page
 from runs.pages.periods import format_day
 from runs.tally import tally_ended_runs
 from tests.runs.builders import make_version
-from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
+from tests.runs.pages.daily_rows import add_audit, add_issues, add_models, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import count_queries, get_page, read_words
 
@@ -206,7 +206,7 @@ class TestVersionsAndModels:
         words = read_plain(viewer, f"{ADDRESS}?model=gpt-5")
         assert "Attempts 4 by gpt-5 Attempts that passed 75 % 3 passed" in words
         assert "Tokens per attempt 200 267 per passed attempt" in words
-        assert "Durations and the retry bill are kept for runs as a whole, not by model. Show all models" in words
+        assert "the retry bill is kept for runs as a whole, not by model. Show all models" in words
 
     def test_a_model_can_not_write_into_the_page(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
@@ -222,8 +222,8 @@ class TestWords:
     def test_an_accepted_output_is_nothing_but_a_run_that_succeeded(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
         words = read_plain(viewer)
-        # Two figures, the table of versions, and the note below.
-        assert words.lower().count("accepted output") == 5
+        # Two figures, the table of versions twice, and the note below.
+        assert words.lower().count("accepted output") == 6
         assert "An accepted output is that of a run that succeeded" in words
         assert "Cost Per passed step" in words
         assert "Cost Per passed attempt" in words
@@ -338,12 +338,14 @@ class TestQueries:
             newer = make_version(make_page_flow())
             for day in range(30):
                 add_runs(newer, day_ago(day), succeeded=number)
+                add_models(newer, day_ago(day), f"model-{number}", runs=number)
                 for step in (1, 2, 3):
                     add_steps(newer, day_ago(day), step=step, begun=1, model=f"model-{number}")
                     add_audit(newer, day_ago(day), f"Audit {number}", step=step, fired=1)
                 add_issues(newer, day_ago(day), f"code_{number}", issues=1)
-        # Session, user and two for permissions; flow, versions, kinds, steps, runs, first days, audits and issues.
-        assert count_queries(viewer, f"{ADDRESS}?period=12m") == few == 11
+        # Session, user and two for permissions; flow, versions, kinds, steps, runs, first days, models, audits
+        # and issues.
+        assert count_queries(viewer, f"{ADDRESS}?period=12m") == few == 12
 
     def test_none_reads_runs_or_history(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
