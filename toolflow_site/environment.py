@@ -24,8 +24,8 @@ from zoneinfo import ZoneInfo
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
+from flows.engine.metadata_services import is_metadata_service
 from flows.webhook_allowance import Target
-from toolflow_site.metadata_services import is_metadata_service
 from toolflow_site.servers import build_broker, build_database
 
 _Integer = TypeVar("_Integer", bound=int | None)

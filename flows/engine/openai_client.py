@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,6 +14,7 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
+from flows.engine.metadata_services import MetadataAddressError, is_metadata_service
 from flows.engine.model_client import ModelReply
 from flows.engine.provider_errors import explain_status, quote_provider, strike_key
 
@@ -27,6 +28,8 @@ _CONNECT_TIMEOUT = 10.0
 _LEAST_SECRET = 12
 """Characters of a key that is struck from answers: compatible servers are given keys such as “ollama”, no secrets, and
 their models may well write that."""
+
+_OTHER_PLACE = "set OPENAI_BASE_URL to the address of a provider and restart the worker."
 
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 _LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
@@ -192,6 +195,12 @@ class OpenAIClient:
 
     def _explain_connection(self, error: Exception) -> ModelError:
         cause = error.__cause__ or error
+        for origin in _list_causes(cause):
+            if isinstance(origin, MetadataAddressError):
+                return ModelError(
+                    ModelErrorCode.NOT_CONFIGURED,
+                    f"{self._place} leads to {origin.address}, where clouds keep secrets of a machine; {_OTHER_PLACE}",
+                )
         detail = quote_provider(_find_words(cause), self._api_key)
         if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
             message = f"No connection to {self._place}: {detail}. Check OPENAI_BASE_URL and the network."
@@ -219,6 +228,8 @@ def find_problem(api_key: str | None, base_url: str | None) -> str | None:
             "OPENAI_BASE_URL is no web address. Give one that begins with http:// or https://, "
             f"such as {OPENAI_BASE_URL}, and restart the worker."
         )
+    if is_metadata_service(url.host):
+        return f"OPENAI_BASE_URL names “{url.host}”, where clouds keep secrets of a machine; {_OTHER_PLACE}"
     if not api_key and url.host == httpx2.URL(OPENAI_BASE_URL).host:
         return "There is no API key. Set OPENAI_API_KEY and restart the worker."
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
@@ -241,17 +252,23 @@ def _name_place(base_url: str) -> str:
 def _find_words(error: BaseException) -> str:
     """What the innermost error says: the outer ones are often empty or general."""
     words = type(error).__name__
-    seen: BaseException | None = error
-    for _ in range(10):
-        if seen is None:
-            break
+    for seen in _list_causes(error):
         if isinstance(seen, ConnectionError) and seen.errno:
             # What asyncio adds to these are names of its own.
             words = os.strerror(seen.errno)
         else:
             words = str(seen) or words
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     return words
+
+
+def _list_causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it came from, the innermost last."""
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None:
+            break
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
 
 
 def _encode_request(request: Mapping[str, Any]) -> bytes:

@@ -15,6 +15,18 @@ NETWORKS = tuple(
         ("169.254.0.0/16", "fe80::/10", "100.100.100.200", "192.0.0.192", "fd00:ec2::/32", "fd20:ce::254"),
     )
 )
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""Addresses of IPv6 that gateways turn into the one of IPv4 at their end."""
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class MetadataAddressError(OSError):
+    """A name leads to such a service and nowhere else. ``address`` is where."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"clouds keep secrets of a machine at {address}")
+        self.address = address
 
 
 def is_metadata_service(host: str) -> bool:
@@ -29,7 +41,7 @@ def is_metadata_service(host: str) -> bool:
     return address is not None and any(address in network for network in NETWORKS)
 
 
-def _read_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _read_address(host: str) -> _Address | None:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -38,4 +50,11 @@ def _read_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
             return ipaddress.IPv4Address(socket.inet_aton(host))
         except (OSError, UnicodeEncodeError):
             return None
-    return (isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped) or address
+    return _find_inner(address) if isinstance(address, ipaddress.IPv6Address) else address
+
+
+def _find_inner(address: ipaddress.IPv6Address) -> _Address:
+    """The address of IPv4 that one of IPv6 stands for; itself if it stands for none."""
+    if address in _TRANSLATED:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
