@@ -23,12 +23,15 @@ class SessionStore(browser_session.SessionStore):
     def load(self) -> dict[str, Any]:
         """What the session holds; nothing, and no key, if there is none or its time is over."""
         key = self.session_key or ""
-        # Whatever else stands in a cookie was never given to anybody, and PostgreSQL refuses some of it.
-        for data, expire_date in _SESSIONS.fetch([key]) if key.isalnum() else ():
-            if expire_date > timezone.now():
-                return dict(self.decode(data))
-        self._session_key = None
-        return {}
+        if not key.isalnum():
+            # PostgreSQL refuses some of what may stand in a cookie.
+            found = self.read_key()
+        else:
+            rows = _SESSIONS.fetch([key])
+            found = next((dict(self.decode(data)) for data, end in rows if end > timezone.now()), {})
+        if not found:
+            self._session_key = None
+        return found
 
 
 class AccountBackend(ModelBackend):

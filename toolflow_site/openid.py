@@ -22,6 +22,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.encoding import iri_to_uri
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
@@ -33,6 +34,9 @@ TIMEOUT = 10
 """Seconds that the provider may take for one answer."""
 REMEMBERED = 3600
 """Seconds for which the provider’s description of itself holds."""
+
+LONGEST_NEXT = 1_000
+"""Characters of an address on this website to come back to; whoever brings a longer one begins at the front page."""
 
 UNREADABLE = (
     requests.RequestException, SuspiciousOperation, jwt.PyJWTError, ValueError,
@@ -170,6 +174,9 @@ class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the pac
             logger.warning("%s can’t be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
             messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} does not answer. Try again soon.")
             return HttpResponseRedirect(reverse("login"))
+        # Browsers take no cookie that is larger than 4 KB.
+        if len(iri_to_uri(request.session["oidc_login_next"]) or "") > LONGEST_NEXT:
+            request.session["oidc_login_next"] = None
         return answer
 
 
@@ -194,11 +201,12 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         if request.GET.get("state") not in states:
             return HttpResponseRedirect(reverse("login"))
         del states[request.GET["state"]]
-        request.session.modified = True
         return self.login_failure()
 
     def login_failure(self) -> HttpResponse:
         """Lead back to the sign-in page, with a sentence."""
         sentence = getattr(self.request, "openid_problem", "") or "Signing in did not work. Try again."
         messages.error(self.request, sentence)
+        # What was begun is over, and the browser is to forget it too.
+        self.request.session.modified = True
         return HttpResponseRedirect(reverse("login"))

@@ -170,6 +170,7 @@ MIDDLEWARE = [
     "toolflow_site.static_files.StaticFiles",
     # Before sessions, and before names of hosts are looked at.
     "toolflow_site.probes.answer_probes",
+    "runs.pages.live.answer_vain_questions",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -239,6 +240,7 @@ _STATIC_ROOT = environment.read_path("TOOLFLOW_STATIC_ROOT", TOOLFLOW_DATA_DIR /
 STATIC_ROOT = _STATIC_ROOT if _IS_PRODUCTION or _STATIC_ROOT.is_dir() else None
 # In development served straight from the installed packages and static/: there is nothing to collect first.
 WHITENOISE_USE_FINDERS = not _IS_PRODUCTION
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
@@ -318,6 +320,7 @@ OIDC_RP_SCOPES = environment.read_text("TOOLFLOW_OIDC_SCOPES", "openid email pro
 OIDC_RP_SIGN_ALGO = "RS256"
 OIDC_USE_PKCE = True
 OIDC_TIMEOUT = 10
+OIDC_MAX_STATES = 5  # sign-ins under way in one browser, kept in a cookie, which may have 4 KB
 if TOOLFLOW_OIDC_ISSUER:
     if not OIDC_RP_CLIENT_ID:
         raise ImproperlyConfigured("TOOLFLOW_OIDC_ISSUER is set, but TOOLFLOW_OIDC_CLIENT_ID is not; set it too.")

@@ -10,6 +10,7 @@ addresses, and its limit is high, since whoever reaches it keeps somebody out.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -65,6 +66,8 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
 
     def reset_attempts(self, **which: Any) -> int:
         """Lift lock-outs, as somebody asks by a command: all of them, or those of ``ip_address`` and ``username``."""
+        if which.get("ip_address"):
+            which["ip_address"] = _find_place(which["ip_address"])
         with transaction.atomic():
             count: int = super().reset_attempts(**which)
             if count:
@@ -88,8 +91,17 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
 
 
 def read_address(request: HttpRequest) -> str | None:
-    """The address of a client as ``axes`` wants it."""
-    return find_address(request) or None
+    """Where a client is, as ``axes`` counts it."""
+    return _find_place(find_address(request)) or None
+
+
+def _find_place(address: str) -> str:
+    """An address of IPv4 as it is; of IPv6 the first one of its network: whoever has one there has all of them."""
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((found, 64), strict=False).network_address)
 
 
 def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:

@@ -101,6 +101,19 @@ def test_an_address_that_guesses_for_many_names_is_locked_out_with_all_of_them(s
     assert sign_in("olga", "correct horse", address="192.0.2.8").status_code == 302
 
 
+def test_all_addresses_of_a_network_of_ipv6_count_as_one(settings: Any) -> None:
+    settings.AXES_FAILURE_LIMIT = 2
+    places = [f"2001:db8:1:2::{number:x}" for number in range(20)]
+    answers = [sign_in(f"somebody-{number}", address=place).status_code for number, place in enumerate(places)]
+    assert answers == [200] * 19 + [429]
+    assert sign_in(password="correct horse", address="2001:db8:1:2:ffff::1").status_code == 429
+    assert sign_in(password="correct horse", address="2001:db8:1:3::1").status_code == 302
+    # The trail knows the address itself, and a lock-out is lifted by any of them.
+    assert TrailEntry.objects.filter(address=places[3]).exists()
+    call_command("axes_reset_ip", "2001:db8:1:2::9")
+    assert sign_in(password="correct horse", address=places[0]).status_code == 302
+
+
 def test_who_has_an_account_does_not_guess_on_for_others(settings: Any) -> None:
     settings.AXES_FAILURE_LIMIT = 2
     User.objects.create_user("mallory", password="correct horse")
@@ -185,7 +198,9 @@ def test_the_key_of_a_session_changes_at_sign_in_and_sign_out() -> None:
     sign_in(password="correct horse", client=client)
     during = client.cookies["sessionid"].value
     assert before != during
-    assert not BrowserSession.objects.filter(session_key=before).exists()
+    planted = Client()
+    planted.cookies["sessionid"] = before
+    assert planted.get("/account/").status_code == 302
     assert BrowserSession.objects.get(session_key=during).user == User.objects.get(username="ada")
     client.post("/accounts/logout/")
     assert not BrowserSession.objects.filter(session_key=during).exists()
