@@ -25,6 +25,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 OWN = re.compile(r"\btoolflow_[a-z_]+")
 
 
+def list_expressions() -> list[str]:
+    """All that the dashboard and the alerts ask."""
+    board = json.loads((ROOT / "deploy/grafana/toolflow.json").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    return asked + [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+
+
 def list_metrics(client: Client) -> dict[str, tuple[str, tuple[str, ...]]]:
     """All metrics that there are, as they are exposed: kind and labels by name."""
     worker = WorkerMeter()
@@ -78,11 +86,7 @@ class TestDocuments:
         assert names <= list_metrics(client).keys()
 
     def test_what_is_ready_to_use_asks_metrics_for_labels_that_they_have(self, client: Client) -> None:
-        metrics = list_metrics(client)
-        board = json.loads((ROOT / "deploy/grafana/toolflow.json").read_text(encoding="utf-8"))
-        rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text(encoding="utf-8"))
-        asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
-        asked += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+        metrics, asked = list_metrics(client), list_expressions()
         unknown = {}
         for expression in asked:
             # Each scrape adds the last ones.
@@ -91,6 +95,15 @@ class TestDocuments:
                 unknown[expression] = strange
             assert [expression.count(sign) for sign in "([{"] == [expression.count(sign) for sign in ")]}"]
         assert unknown == {} and len(asked) > 20
+
+    def test_what_every_website_says_of_the_installation_is_taken_once_however_many_are_scraped(self) -> None:
+        rows = read_table("docs/observability.md", "## Metrics of the installation")
+        shared = {unquote(name) for name, *_ in rows} - {"toolflow_database_up", "toolflow_broker_up"}
+        once = re.compile(r"max without \(instance\) \((?:(?:rate|increase)\()?(toolflow_[a-z_]+)")
+        for expression in list_expressions():
+            asked = [name for name in OWN.findall(expression) if name in shared]
+            assert [name for name in once.findall(expression) if name in shared] == asked, expression
+        assert any(name in expression for expression in list_expressions() for name in shared)
 
     def test_the_dashboard_is_one(self) -> None:
         board = json.loads((ROOT / "deploy/grafana/toolflow.json").read_text(encoding="utf-8"))
