@@ -275,3 +275,18 @@ class FlowVersion(models.Model):
     def flow_spec(self) -> FlowSpec:
         """The definition as the engine wants it."""
         return FlowSpec.from_document(self.spec)
+
+
+class WebhookSecretChange(models.Model):
+    """How often the secret of a webhook was changed. The secret itself follows from this, and is stored nowhere."""
+
+    signer = models.CharField(max_length=40, unique=True, help_text="A flow or a user, by kind and key.")
+    number = models.PositiveIntegerField(help_text="Of the last change, from 1.")
+    changed_at = models.DateTimeField()
+
+    class Meta:
+        # Nobody sees or changes it by itself.
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.signer}, change {self.number}"

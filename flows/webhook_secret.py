@@ -1,7 +1,8 @@
 """By what receivers of webhooks know that a message is ours: secrets that follow from the secret key.
 
 Whoever checks messages with a secret could sign others with it. So each flow has one of its own, for its own address,
-and each user has one, for the addresses of the runs that this user starts. They are stored nowhere.
+and each user has one, for the addresses of the runs that this user starts. They are stored nowhere: what is stored is
+how often one was changed.
 """
 
 from __future__ import annotations
@@ -9,14 +10,33 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from flows.models import WebhookSecretChange
+
+OVERLAP = timedelta(days=7)
+"""For how long messages are signed with the secret of before, too, after a change."""
 _CONTEXT = "toolflow: secret of a webhook"
 """Keeps these keys apart from all others that follow from the secret key."""
 _PREFIX = "whsec_"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSecrets:
+    """What somebody signs with now."""
+
+    current: str
+    """As receivers' libraries take it."""
+    earlier: Sequence[str]
+    """Those that receivers may still have: from before a change, and from secret keys of before that still count."""
+    changes_until: datetime | None
+    """When the secret from before a change ends; None if none counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +60,33 @@ class WebhookSigner:
 
     @property
     def secret(self) -> str:
-        """The secret, as receivers' libraries take it."""
-        return self.list_secrets()[0]
+        """The secret, as receivers' libraries take it. Takes one query."""
+        return self.read_secrets().current
 
-    def list_secrets(self) -> Sequence[str]:
-        """The secret that follows from the secret key, and those from the keys of before that still count."""
+    def read_secrets(self) -> WebhookSecrets:
+        """What is signed with now. Takes one query."""
+        change = WebhookSecretChange.objects.filter(signer=self.name).first()
+        number, until = (change.number, change.changed_at + OVERLAP) if change else (0, None)
+        if until is not None and until <= timezone.now():
+            until = None
+        numbers = [number] if until is None else [number, number - 1]
         keys = dict.fromkeys((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
-        return [self._derive_secret(key) for key in keys]
+        current, *earlier = [self._derive_secret(key, one) for one in numbers for key in keys]
+        return WebhookSecrets(current, earlier, until)
 
-    def _derive_secret(self, key: str) -> str:
-        derived = salted_hmac(_CONTEXT, self.name, secret=key, algorithm="sha256").digest()
+    def change_secret(self) -> None:
+        """Take another secret from now on. The one of before counts for ``OVERLAP``, none that was before that."""
+        now = timezone.now()
+        with transaction.atomic():
+            known, is_new = WebhookSecretChange.objects.select_for_update().get_or_create(
+                signer=self.name, defaults={"number": 1, "changed_at": now}
+            )
+            if not is_new:
+                known.number += 1
+                known.changed_at = now
+                known.save()
+
+    def _derive_secret(self, key: str, number: int) -> str:
+        value = f"{self.name}, change {number}" if number else self.name
+        derived = salted_hmac(_CONTEXT, value, secret=key, algorithm="sha256").digest()
         return _PREFIX + base64.b64encode(derived).decode("ascii")

@@ -265,7 +265,7 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
             context["can_see_versions"] = version_admin.has_view_permission(request)
             context["missing_plugins"] = find_missing_names(flow)
             if self.has_change_permission(request, flow):
-                context["webhook_secret"] = WebhookSigner.of_flow(flow.pk).secret
+                context["webhook_secrets"] = WebhookSigner.of_flow(flow.pk).read_secrets()
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:

@@ -23,7 +23,8 @@ from runs.api.webhook_deliveries_schema import TAGS
 
 _USE = (
     "Give it to a library for Standard Webhooks, which checks the signature of a message with it. Keep it like a "
-    "password: whoever has it can write such messages. It changes only with the secret key of the installation."
+    "password: whoever has it can write such messages. It changes when somebody changes it, or the secret key of the "
+    "installation; for a while messages are signed with that of before, too."
 )
 
 

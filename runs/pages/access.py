@@ -26,6 +26,7 @@ _WHAT = {
     "runs.add_run": "start runs",
     "runs.change_run": "cancel runs",
     "runs.view_trailentry": "see the trail",
+    "flows.change_flow": "change flows",
 }
 
 

@@ -20,7 +20,6 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from flows.webhook_secret import WebhookSigner
 from runs.models import ApiToken, BrowserSession
 from runs.pages.access import require_sign_in
 from runs.pages.figures import format_plural
@@ -28,6 +27,7 @@ from runs.tokens import revoke_tokens
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.trail.sign_ins import ADDRESS, BROWSER, SINCE
+from runs.webhooks.secrets import find_signer
 
 MOST_LISTED = 50
 """Sessions of one user that are listed, those that last longest first."""
@@ -66,7 +66,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
         "form": form,
         "sessions": _list_sessions(request, user),
         "token_count": ApiToken.objects.filter(user=user).active(timezone.now()).count(),
-        "webhook_secret": WebhookSigner.of_user(user.pk).secret if user.has_perm("runs.add_run") else "",
+        "webhook_secrets": find_signer(user).read_secrets() if user.has_perm("runs.add_run") else None,
         "now": timezone.now(),
     }
     return render(request, "runs/account.html", context, status=422 if request.method == "POST" else 200)

@@ -17,6 +17,7 @@ from runs.pages import (
     start,
     trail,
     views,
+    webhook_secrets,
     webhooks,
     workers,
 )
@@ -33,6 +34,7 @@ urlpatterns = [
     *attempt_output.urls,
     *api_tokens.urls,
     *webhooks.urls,
+    *webhook_secrets.urls,
     *trail.urls,
     *account.urls,
     path("runs/", views.show_runs, name="list"),

@@ -13,6 +13,7 @@ from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt
 from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
+from runs.pages.run_head import name_head
 from runs.pages.run_list import load_run_list
 from runs.pages.run_page import find_run_page
 from runs.pages.severity_filter import build_toggles, read_hidden
@@ -42,6 +43,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     page = find_run_page(run_id, Wanted(compared=compared[:MOST_COMPARED]))
     context = {
         "page": page,
+        "head": name_head(page, request.user),
         "hidden": hidden,
         "problems": [words for words in (problem, find_problem(compared, page.attempts)) if words],
         "compared": ",".join(attempt.id for attempt in page.attempts if attempt.is_compared),

@@ -53,6 +53,7 @@ class TrailAction(models.TextChoices):
     HISTORY_RESTORED = "history_restored", "Restored runs of an archive"
     BACKUP_MADE = "backup_made", "Backed up the database"
     BACKUP_RESTORED = "backup_restored", "Restored a backup of the database"
+    WEBHOOK_SECRET_CHANGED = "webhook_secret_changed", "Changed the secret of a webhook"
     WEBHOOK_SENT_AGAIN = "webhook_sent_again", "Sent a webhook again"
 
     LIMIT_ADDED = "limit_added", "Added a limit"

@@ -36,7 +36,8 @@ def sign(signers: Iterable[WebhookSigner], *, message_id: str, at: datetime, bod
 
     ``at`` is in UTC.
     """
-    secrets = [secret for signer in signers for secret in signer.list_secrets()]
+    held = [signer.read_secrets() for signer in signers]
+    secrets = [secret for one in held for secret in (one.current, *one.earlier)]
     return " ".join(Webhook(secret).sign(message_id, at, body) for secret in secrets)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
-from flows.webhook_secret import WebhookSigner
+from flows.models import Flow
 from runs.management.reading import find_flow
+from runs.webhooks.secrets import change_secret, find_signer
 
 
 class Command(BaseCommand):
@@ -19,6 +20,9 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--change", action="store_true", help="take another one first; the one of before counts for seven days more"
+        )
         whose = parser.add_mutually_exclusive_group(required=True)
         whose.add_argument("--flow", metavar="NAME", help="a flow")
         whose.add_argument("--user", metavar="NAME", help="a user")
@@ -27,15 +31,22 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.stdout.write(_find_signer(options["flow"], options["user"]).secret)
+        owner = _find_owner(options["flow"], options["user"])
+        if options["change"]:
+            change_secret(owner)
+        secrets = find_signer(owner).read_secrets()
+        self.stdout.write(secrets.current)
+        if until := secrets.changes_until:
+            self.stderr.write(f"Messages are signed with the one of before, too, until {until:%Y-%m-%d %H:%M} UTC.")
 
 
-def _find_signer(flow_name: str | None, user_name: str | None) -> WebhookSigner:
+def _find_owner(flow_name: str | None, user_name: str | None) -> Flow | User | None:
+    """Whose secret is asked for; None for that of nobody."""
     if flow := find_flow(flow_name):
-        return WebhookSigner.of_flow(flow.pk)
+        return flow
     if user_name is None:
-        return WebhookSigner.of_user(None)
+        return None
     user = User.objects.filter(username=user_name).first()
     if user is None:
         raise CommandError(f"There is no user “{user_name}”.")
-    return WebhookSigner.of_user(user.pk)
+    return user
