@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from flows.engine.errors import ExpressionError
+from flows.engine.errors import ExpressionError, SpecError
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
 from flows.engine.history import Outcome
 from flows.engine.plugins import PREFIX
@@ -128,7 +128,10 @@ class RunValues:
         if self._field == "output_sanitizer":
             value = output if raw_output is None else raw_output
             return value, "" if value is not None else "No output in this run."
-        spec = FlowVersion.objects.get(runs=self._run_id).flow_spec
+        try:
+            spec = FlowVersion.objects.get(runs=self._run_id).flow_spec
+        except SpecError:
+            return input, "Perhaps as a sanitizer left it: the version of this run can’t be read by this ToolFlow."
         was_changed = spec.step(self._find(self._step) or 1).input_sanitizer is not None
         return input, "As the sanitizer of then left it; what it was given is not kept." if was_changed else ""
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
+from django.db.models import QuerySet
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from flows.models import FlowVersion
 from runs.admin import earlier_values
 from runs.models import Run, RunStatus
 from tests.engine.builders import make_attempt, make_issue, make_step
@@ -128,6 +130,18 @@ def test_the_input_of_a_step_is_what_its_sanitizer_had(editor: Client) -> None:
     run = make_stored_run(make_attempt(1, 1, input={"document": "INVOICE"}), spec=make_page_flow(step, name="other"))
     (note, *_) = read_variables(editor, run, field="input_sanitizer", step=1)["value"]
     assert note == "As the sanitizer of then left it; what it was given is not kept."
+
+
+@pytest.mark.parametrize("spec", [{"steps": 7}, {}, 7, [], "text"])
+def test_a_run_of_a_version_that_can_t_be_read_shows_what_is_stored(editor: Client, spec: Any) -> None:
+    run = store_run(make_attempt(1, 1, input={"document": "INVOICE"}, output=OUTPUT))
+    # Versions never change: a later release made this one.
+    QuerySet.update(FlowVersion.objects.filter(pk=run.version_id), spec=spec)
+    note, *lines = read_variables(editor, run, field="input_sanitizer", step=1)["value"]
+    assert note.endswith("the version of this run can’t be read by this ToolFlow.")
+    assert 'value.document: "INVOICE"' in lines
+    for field in ("rule", "output_sanitizer", "compute", "pass_expression", "message"):
+        assert read_variables(editor, run, field=field, step=1)
 
 
 def test_issues_are_those_of_the_attempt_that_decided(editor: Client) -> None:
