@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from django.contrib.auth.models import User
@@ -99,6 +100,16 @@ def test_addresses_lead_to_no_files_of_the_machine(olga: User, client: Client, a
     assert answer.status_code in {400, 404}
     content = answer.getvalue() if answer.streaming else answer.content
     assert b"root:" not in content and b"DJANGO_SETTINGS_MODULE" not in content
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example/runs", "///evil.example/admin", "/\\evil.example/runs", "//evil.example/.."]
+)
+def test_an_address_that_looks_like_another_host_leads_to_none(olga: User, client: Client, path: str) -> None:
+    for browser in (client, Client()):
+        answer = browser.get("/", PATH_INFO=path)
+        read = answer.get("Location", "/").replace("\\", "/")
+        assert urlsplit(urljoin("http://testserver/", read))[:2] == ("http", "testserver")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "localhost@evil.example", "localhost:x"])

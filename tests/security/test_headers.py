@@ -60,6 +60,10 @@ def find_missing(answer: Any) -> Iterator[str]:
         yield f"Permissions-Policy: {answer.headers.get('Permissions-Policy')}"
     if "Cache-Control" not in answer.headers:
         yield "Cache-Control"
+    # Other sites read nothing of ours.
+    for name in answer.headers:
+        if name.lower().startswith("access-control-"):
+            yield f"{name}: {answer.headers[name]}"
 
 
 @pytest.mark.parametrize("role", [ANYONE, STAFF, "Administrator"])
