@@ -7,7 +7,7 @@ them apart stays there too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -65,11 +65,16 @@ def list_issues(
 def complete_issues(issues: Iterable[models.Issue]) -> None:
     """Read what ``is_brief`` left out of these issues. No query if nothing was left out of them."""
     brief = {issue.pk: issue for issue in issues if "context" not in issue.__dict__}
-    keys = list(brief)
-    for begin in range(0, len(keys), _MOST_COMPLETED):
-        for key, *values in _LEFT_OUT.fetch(keys[begin : begin + _MOST_COMPLETED]):
-            for name, value in zip(_LARGE_OF_ISSUE, values, strict=True):
-                setattr(brief[key], name, value)
+    for key, *values in _fetch_some(_LEFT_OUT, list(brief), at_once=_MOST_COMPLETED):
+        for name, value in zip(_LARGE_OF_ISSUE, values, strict=True):
+            setattr(brief[key], name, value)
+
+
+def _fetch_some(select: PreparedSelect, keys: Sequence[int], *, at_once: int = 0) -> Iterator[tuple[Any, ...]]:
+    """The rows that ``select`` gives for these keys, for at most so many of them at a time."""
+    at_once = at_once or _MOST_OUTPUTS
+    for begin in range(0, len(keys), at_once):
+        yield from select.fetch(keys[begin : begin + at_once])
 
 
 def _fetch_issues(run_id: int, steps: Collection[int] | None, is_brief: bool) -> list[tuple[Any, ...]]:
@@ -131,6 +136,7 @@ _BRIEF = tuple(name for name in _WHOLE if name not in _LARGE_OF_ISSUE)
 _MOST_STEPS = 8
 """Steps whose issues are read alone; whoever asks for those of more reads all."""
 _MOST_COMPLETED = 200
+_MOST_OUTPUTS = 64
 
 
 def _prepare_issues(columns: tuple[str, ...], *, of_steps: bool = False) -> PreparedSelect:
@@ -150,6 +156,16 @@ _LEFT_OUT = PreparedSelect(
     lambda keys: models.Issue.objects.filter(pk__in=keys).order_by().values_list("pk", *_LARGE_OF_ISSUE),
     most=_MOST_COMPLETED,
 )
+
+
+def _prepare_outputs(column: str) -> PreparedSelect:
+    return PreparedSelect(
+        lambda keys: models.Attempt.objects.filter(pk__in=keys).order_by().values_list("pk", column),
+        most=_MOST_OUTPUTS,
+    )
+
+
+_OUTPUTS, _RAW_OUTPUTS = _prepare_outputs("output"), _prepare_outputs("raw_output")
 _RUN_PARTS = RowParts(
     list_columns(models.Run),
     list_columns(Flow, "flow"),
@@ -168,13 +184,12 @@ def read_outputs(rows: Collection[models.Attempt]) -> None:
     """
     with_output = {row.pk: row for row in rows if row.has_output}  # type: ignore[attr-defined]  # annotated
     others = {row.pk: row for row in rows if row.pk not in with_output}
-    attempts = models.Attempt.objects.order_by()
-    for key, output in attempts.filter(pk__in=with_output).values_list("pk", "output"):
+    for key, output in _fetch_some(_OUTPUTS, list(with_output)):
         with_output[key].output = output
     for row in others.values():
         row.output = None
     unusable = [key for key, row in others.items() if row.has_raw_output]  # type: ignore[attr-defined]  # annotated
-    for key, came_back in attempts.filter(pk__in=unusable).values_list("pk", "raw_output"):
+    for key, came_back in _fetch_some(_RAW_OUTPUTS, unusable):
         others[key].unusable_output = came_back  # type: ignore[attr-defined]  # as if it were annotated
 
 

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from django.conf import settings
-from django.core.cache import cache
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.core.cache import cache as trusted
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
+from django.urls import ResolverMatch, resolve
 from django.views.decorators.http import require_GET
 
 from runs.models import Run, RunStatus
 from runs.pages.access import require_permission
 from runs.pages.attempt_view import AttemptView
 from runs.pages.badges import STATES
+from runs.pages.run_head import name_head
 from runs.pages.run_page import RunPage, StepView, find_run_page
 from runs.pages.wanted_attempts import Wanted
+from runs.prepared_select import PreparedSelect
 from runs.queue_figures import unattended_runs
 
 TRUSTED_FOR = 60
 """Seconds for which a session that may see runs is told without another look that nothing changed."""
+
+_ADDRESS = re.compile("/runs/([0-9]{1,18})/live")
+_CURRENT = PreparedSelect(
+    lambda run_ids: Run.objects.filter(pk=run_ids[0]).order_by().values_list("revision", "status"), most=1
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +50,55 @@ class _Question:
     last: tuple[int, int]
     """Step and number of the last attempt on it, zeros for none."""
     was_running: bool
+    head: str
+    """The name of the head that it shows."""
 
 
-@require_GET
-def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """What changed since ``revision``; ``seen`` is the last attempt on the reader's page. 204 if nothing did.
-
-    History only grows at its end, so that those two say which parts of the page are out of date. ``unattended`` says
-    whether the page tells that no worker is alive.
+def answer_vain_questions(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware: tells open pages that nothing changed, before anything is done that only other answers need.
 
     Nearly all questions are asked in vain, by every open page again and again. Those cost one query: a session that
     was let in less than ``TRUSTED_FOR`` seconds ago is told that nothing changed without being looked at once more.
     Whatever shows anything of the run does look.
     """
-    question = _read_question(request)
-    if question and _is_trusted(request) and _read_current(run_id) == question.known:
-        return HttpResponse(status=204, headers={"Cache-Control": "no-store"})
-    return _show_run_changes(request, run_id, question)
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        asked = _ADDRESS.fullmatch(request.path_info) if request.method == "GET" else None
+        if asked and _is_trusted(request):
+            question = _read_question(request)
+            if question is not None and _read_current(int(asked[1])) == question.known:
+                # Whoever counts requests wants to know where they led.
+                request.resolver_match = _find_match()
+                return HttpResponse(status=204, headers={"Cache-Control": "no-store"})
+        return get_response(request)
+
+    return answer
 
 
+@cache
+def _find_match() -> ResolverMatch:
+    return resolve("/runs/0/live")
+
+
+@require_GET
 @require_permission("runs.view_run")
-def _show_run_changes(request: HttpRequest, run_id: int, question: _Question | None) -> HttpResponse:
+def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
+    """What changed since ``revision``; ``seen`` is the last attempt on the reader's page. 204 if nothing did.
+
+    History only grows at its end, so that those two say which parts of the page are out of date. ``head`` is the name
+    of its head, which is left out of the answer where it is still the same. ``unattended`` says whether the page tells
+    that no worker is alive.
+    """
+    question = _read_question(request)
     if question is None:
         return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
-    _trust(request)
-    current = _read_current(run_id)
-    if current is None:
-        raise Http404
-    if current == question.known:
-        return HttpResponse(status=204)
+    # For sessions that are trusted it has been looked already.
+    if not _is_trusted(request):
+        _trust(request)
+        if _read_current(run_id) == question.known:
+            return HttpResponse(status=204)
     last = question.last
     page = find_run_page(run_id, Wanted(since=last, is_since_new=question.was_running))
     changes = [
@@ -80,7 +110,15 @@ def _show_run_changes(request: HttpRequest, run_id: int, question: _Question | N
         for step in page.steps
         if step.attempts and step.index >= last[0]
     ]
-    context = {"page": page, "changes": changes, "announcement": _announce(page), "is_update": True}
+    head = name_head(page, request.user)
+    context = {
+        "page": page,
+        "changes": changes,
+        "head": head,
+        "is_head_new": head != question.head,
+        "announcement": _announce(page),
+        "is_update": True,
+    }
     return render(request, "runs/live.html", context)
 
 
@@ -91,12 +129,14 @@ def _read_question(request: HttpRequest) -> _Question | None:
     if not seen or not revision.isdecimal() or len(revision) > 10:
         return None
     known = (int(revision), "unattended" in request.GET)
-    return _Question(known, last=(int(seen[1]), int(seen[2])), was_running=bool(seen[3]))
+    return _Question(
+        known, last=(int(seen[1]), int(seen[2])), was_running=bool(seen[3]), head=request.GET.get("head", "")
+    )
 
 
 def _read_current(run_id: int) -> tuple[int, bool] | None:
     """The revision of a run, and whether it waits though no worker is alive; None if there is no such run."""
-    found = list(Run.objects.filter(pk=run_id).values_list("revision", "status"))
+    found = _CURRENT.fetch([run_id])
     if not found:
         return None
     ((revision, status),) = found
@@ -106,12 +146,12 @@ def _read_current(run_id: int) -> tuple[int, bool] | None:
 
 def _is_trusted(request: HttpRequest) -> bool:
     key = _trust_key(request)
-    return bool(key and cache.get(key))
+    return bool(key and trusted.get(key))
 
 
 def _trust(request: HttpRequest) -> None:
     if key := _trust_key(request):
-        cache.set(key, True, TRUSTED_FOR)
+        trusted.set(key, True, TRUSTED_FOR)
 
 
 def _trust_key(request: HttpRequest) -> str:

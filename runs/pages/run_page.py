@@ -30,10 +30,11 @@ from runs.pages.attempt_rows import (
     name_attempt,
     read_outputs,
 )
-from runs.pages.attempt_view import MOST_ISSUES, RUNNING, AttemptView, list_page, view_attempt
+from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
 from runs.pages.issue_lifecycle import StepIssues
 from runs.pages.issue_links import anchor_attempt
+from runs.pages.issue_pages import MOST_ISSUES, list_page
 from runs.pages.json_lines import Listing, list_json
 from runs.pages.known_steps import KnownStep, list_steps, read_spec
 from runs.pages.opened_attempts import Openable, OpenedAttempts, choose_open
@@ -84,7 +85,6 @@ class RunPage:
     steps: tuple[StepView, ...]
     is_readable: bool
     """Whether the version of the run can be read: else its steps are known as far as they have begun."""
-    input: Listing
     verdict: Verdict | None
     duration: float | None
     waiting: Waiting | None
@@ -101,6 +101,11 @@ class RunPage:
     def counts(self) -> tuple[tuple[str, int], ...]:
         """Issues of the run by severity, the gravest first."""
         return run_issue_counts(self.run)
+
+    @cached_property
+    def input(self) -> Listing:
+        """The input of the run, as lines."""
+        return list_json(self.run.input)
 
     @cached_property
     def keeps_outputs(self) -> str:
@@ -186,8 +191,7 @@ def load_run_page(run_id: int, now: datetime, wanted: Wanted | None = None) -> R
                 name_attempt(row) in opened.open,
                 run,
                 address=f"{address}steps/{step.index}/attempts/{row.number}/",
-                lifecycles=traced.lifecycles,
-                fixed=traced.fixed.get(row.number, ()),
+                traced=traced,
                 told=told.get(row.number),
                 is_loaded=row.pk in pages,
                 base=bases.get(row.pk),
@@ -216,7 +220,6 @@ def load_run_page(run_id: int, now: datetime, wanted: Wanted | None = None) -> R
         state=run_state(run),
         steps=tuple(steps),
         is_readable=spec is not None,
-        input=list_json(run.input),
         verdict=read_verdict(run),
         duration=run_duration(run, now),
         waiting=view_waiting(run, now),

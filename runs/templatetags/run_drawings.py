@@ -1,4 +1,4 @@
-"""The parts of a run's charts that are there for each attempt.
+"""The parts of a run's charts that are there for each attempt, and others that are there several times.
 
 A run may have two hundred of them, with thirty values each: they are put together here and not by a template, which
 takes several times as long. Whatever is not ours is escaped where it is put in.
@@ -6,17 +6,40 @@ takes several times as long. Whatever is not ours is escaped where it is put in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.pages.figures import NOTHING, format_count
+from runs.pages.figures import NOTHING, format_count, format_plural
+from runs.pages.retry_bill import BillRow
 from runs.pages.token_columns import Column, TokenColumns
 from runs.pages.waterfall import Waterfall, WaterfallRow
 
 register = template.Library()
+
+
+@register.simple_tag
+def waterfall_ticks(chart: Waterfall) -> SafeString:
+    """The lines of the time axis, with what they say."""
+    return _join(
+        f'<g class="tick"><line class="grid" x1="{tick.at}" x2="{tick.at}" y1="20" y2="{chart.height}"/>'
+        f'<text x="{tick.at}" y="11" text-anchor="middle">{tick.label}</text></g>'
+        for tick in chart.ticks
+    )
+
+
+@register.simple_tag
+def token_ticks(chart: TokenColumns) -> SafeString:
+    """What the lines of the axis of tokens say."""
+    return _join(f'<text x="36" y="{tick.at}" dy="4" text-anchor="end">{tick.label}</text>' for tick in chart.ticks)
+
+
+@register.simple_tag
+def token_grid(chart: TokenColumns) -> SafeString:
+    """The lines of the axis of tokens."""
+    return _join(f'<line class="grid" x1="0" x2="100%" y1="{tick.at}" y2="{tick.at}"/>' for tick in chart.ticks)
 
 
 @register.simple_tag
@@ -108,6 +131,38 @@ def _draw_token_row(column: Column) -> str:
     else:
         cells = '<td colspan="4">not reported</td>'
     return f"<tr><td>{tokens.step}</td><td>{tokens.number}</td>{cells}</tr>"
+
+
+@register.simple_tag
+def bill_bar(parts: Sequence[BillRow]) -> SafeString:
+    """A rectangle for each part of a retry bill."""
+    return _join(
+        f'<rect class="part-{part.name}" x="{part.x}" width="{part.width}" height="10">'
+        f"<title>{part.title}: {part.share}</title></rect>"
+        for part in parts
+    )
+
+
+@register.simple_tag
+def bill_legend(parts: Sequence[BillRow], is_simulated: bool) -> SafeString:
+    """The parts of a retry bill that have attempts; what is simulated costs nothing worth telling."""
+    return _join(
+        f'<li><svg width="10" height="10"><rect class="part-{part.name}" width="10" height="10" rx="2"/></svg>'
+        f'<span>{part.title}</span> <span class="quiet">{format_plural(part.attempts, "attempt")}, {part.tokens} tokens'
+        f"{'' if is_simulated else f', {escape(part.cost)}'}</span></li>"
+        for part in parts
+        if part.attempts
+    )
+
+
+@register.simple_tag
+def bill_table(parts: Sequence[BillRow]) -> SafeString:
+    """The rows of the table behind a retry bill."""
+    return _join(
+        f'<tr><th scope="row">{part.title}</th><td>{part.attempts}</td><td>{part.tokens}</td>'
+        f"<td>{escape(part.cost)}</td><td>{part.share}</td></tr>"
+        for part in parts
+    )
 
 
 def _join(parts: Iterable[str]) -> SafeString:

@@ -33,7 +33,7 @@ class TestLive:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
         begin_attempt(run, 2, 1)
         page = get_page(viewer, run_address(run))
-        assert f'hx-get="/runs/{run.pk}/live?revision=3&amp;seen=2.1r" hx-trigger="ask"' in page
+        assert f'hx-get="/runs/{run.pk}/live?revision=3&amp;seen=2.1r&amp;head=' in page
         assert "Waiting for the model…" in page
 
     def test_the_page_of_a_run_that_ended_does_not_ask(self, viewer: Client) -> None:
@@ -53,12 +53,27 @@ class TestLive:
             assert self.poll(viewer, run, 3, "1.1") == (204, "")
         assert len(queries) == 1
 
+    def test_questions_in_vain_are_counted_where_they_lead(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        routes: list[tuple[str, int]] = []
+
+        class Meter:
+            def note_request(self, *, route: str, status: int, **_: object) -> None:
+                routes.append((route, status))
+
+        monkeypatch.setattr("runs.request_log.find_web_meter", Meter)
+        for _ in range(2):
+            self.poll(viewer, run, 3, "1.1")
+        assert routes == [("/runs/<int:run_id>/live", 204)] * 2
+
     def test_who_looks_into_the_cache_finds_no_key_of_a_session(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
         kept: list[str] = []
-        monkeypatch.setattr(live.cache, "set", lambda name, *_: kept.append(name))
+        monkeypatch.setattr(live.trusted, "set", lambda name, *_: kept.append(name))
         self.poll(viewer, run, 3, "1.1")
         (name,) = kept
         assert viewer.session.session_key and viewer.session.session_key not in name
