@@ -27,7 +27,9 @@ from runs.admin.history_admin import HistoryAdmin
 from runs.models import Issue
 from runs.pages import figures
 from runs.pages.issue_links import anchor_issue
+from runs.pages.issue_pages import MOST_ISSUES
 from runs.pages.json_lines import show_invisible
+from runs.pages.run_page import run_issue_counts
 from runs.templatetags.toolflow import moment
 
 
@@ -104,8 +106,13 @@ class IssueAdmin(HistoryAdmin):
     @admin.display(description="Output and issues")
     def attempt_link(self, issue: Issue) -> str:
         """Leads to the issue beside the output that it is about."""
-        attempt = issue.attempt
-        return link_attempt(attempt, f"#{anchor_issue(attempt.step.index, attempt.number, issue.position)}")
+        attempt, run = issue.attempt, issue.attempt.step.run
+        step, number = attempt.step.index, attempt.number
+        if sum(count for _, count in run_issue_counts(run)) > MOST_ISSUES:
+            # The page here shows only the gravest; that of the run knows where this one stands.
+            address = reverse("runs:attempt", args=[run.pk, step, number])
+            return format_html('<a href="{}?issue={}">Step {}, attempt {}</a>', address, issue.position, step, number)
+        return link_attempt(attempt, f"#{anchor_issue(step, number, issue.position)}")
 
     @admin.display(description="Run page")
     def run(self, issue: Issue) -> str:

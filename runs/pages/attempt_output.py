@@ -6,15 +6,16 @@ import json
 import re
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
-from django.urls import path
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
 from django.views.decorators.http import require_GET
 
 from runs.documents.run_summary import find_input
-from runs.models import Run
+from runs.models import Issue, Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt
-from runs.pages.issue_links import anchor_attempt
+from runs.pages.issue_links import address_issue, anchor_attempt, join_address
+from runs.pages.issue_pages import find_pages
 from runs.pages.run_page import find_run_page
 from runs.pages.wanted_attempts import Wanted
 
@@ -24,11 +25,14 @@ from runs.pages.wanted_attempts import Wanted
 def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> HttpResponse:
     """An attempt with its output and issues; with ``?diff`` against the output before it, with ``?download`` a file.
 
-    Of many issues it shows the gravest, with ``?issues=2`` those that come next, and so on. A page of the run asks for
-    the content alone when its reader opens the attempt.
+    Of many issues it shows the gravest, with ``?issues=2`` those that come next, and so on. ``?issue=`` with the
+    position of one leads to where it is shown. A page of the run asks for the content alone when its reader opens the
+    attempt.
     """
     if "download" in request.GET:
         return _download_output(run_id, step, number)
+    if "issue" in request.GET:
+        return _go_to_issue(run_id, step, number, request.GET["issue"])
     id = anchor_attempt(step, number)
     issue_page = _read_page(request.GET.get("issues", "1"))
     compared = (id,) if request.GET.get("diff") else ()
@@ -39,6 +43,20 @@ def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> H
     context = {"page": page, "step": page.steps[step - 1], "attempt": attempt}
     is_fragment = request.headers.get("HX-Request") == "true"
     return render(request, "runs/attempt_content.html" if is_fragment else "runs/attempt_page.html", context)
+
+
+def _go_to_issue(run_id: int, step: int, number: int, position: str) -> HttpResponse:
+    issues = list(
+        Issue.objects.filter(attempt__step__run=run_id, attempt__step__index=step, attempt__number=number)
+        .only("severity", "position")
+        .order_by("position")
+    )
+    issue = next((issue for issue in issues if str(issue.position) == position), None)
+    if issue is None:
+        raise Http404
+    page = find_pages(issues).get(issue.position, 1)
+    run_url = reverse("runs:page", args=[run_id])
+    return redirect(join_address(run_url, address_issue(step, number, issue.position, page)))
 
 
 def _read_page(text: str) -> int:

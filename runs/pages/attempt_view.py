@@ -12,8 +12,9 @@ from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
-from runs.pages.issue_lifecycle import Lifecycle
-from runs.pages.issue_links import IssueLink, anchor_attempt, name_issue
+from runs.pages.issue_lifecycle import FixedIssues, Lifecycle, StepIssues
+from runs.pages.issue_links import anchor_attempt, name_issue
+from runs.pages.issue_pages import IssuePages, count_page, list_page
 from runs.pages.json_lines import Listing, Place, list_json, list_text, show_invisible
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.told_feedback import ToldFeedback
@@ -24,10 +25,6 @@ RUNNING = "running"
 MOST_LINES = 30_000
 MOST_CHARACTERS = 1_000_000
 """What is shown of an output; a longer one is cut, and can be downloaded."""
-MOST_ISSUES = 200
-"""Issues of one attempt that are shown together, the gravest first; further ones are on further pages."""
-
-_RANKS = {name: rank for rank, name in enumerate(SEVERITIES)}
 
 
 class CallingStep(Protocol):
@@ -67,21 +64,6 @@ class IssueView:
 
 
 @dataclass(frozen=True, slots=True)
-class IssuePages:
-    """Which issues of an attempt with too many for one page are shown: ``first`` to ``last`` of ``whole``."""
-
-    number: int
-    """Of the page, from 1."""
-    first: int
-    last: int
-    whole: int
-
-    @property
-    def has_next(self) -> bool:
-        return self.last < self.whole
-
-
-@dataclass(frozen=True, slots=True)
 class AttemptView:
     """One attempt: its output beside its own issues. What is not ``is_loaded`` has neither, only how many issues."""
 
@@ -108,11 +90,11 @@ class AttemptView:
     diff: OutputDiff | None
     """None also where the outputs are too long to be compared."""
     issues: tuple[IssueView, ...]
-    """The gravest ``MOST_ISSUES``, or those of another page."""
+    """Those of one of their pages, the gravest first."""
     issue_pages: IssuePages | None
     """None where all issues are shown."""
-    fixed: tuple[IssueLink, ...]
-    """Issues of earlier attempts that this one fixed."""
+    fixed: FixedIssues | None
+    """Issues of earlier attempts that this one fixed; None if there are none, and while it is not loaded."""
     counts: tuple[tuple[str, int], ...]
     marks: Mapping[int, tuple[IssueMark, ...]]
     usage: TokenUsage | None
@@ -163,8 +145,7 @@ def view_attempt(
     run: Run,
     *,
     address: str = "",
-    lifecycles: Mapping[int, Lifecycle] | None = None,
-    fixed: tuple[IssueLink, ...] = (),
+    traced: StepIssues | None = None,
     told: ToldFeedback | None = None,
     is_loaded: bool = True,
     base: models.Attempt | None = None,
@@ -174,7 +155,8 @@ def view_attempt(
     """Turn the row of an attempt and those of its issues into a view.
 
     With ``is_loaded`` the row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``,
-    the attempt before it that has an output. Of ``issues`` those of ``list_page`` must be whole.
+    the attempt before it that has an output. Of ``issues`` those of ``list_page`` must be whole. ``traced``
+    are the issues of all attempts of the step.
     """
     index = row.step.index
     id = anchor_attempt(index, row.number)
@@ -185,7 +167,7 @@ def view_attempt(
     marks: dict[int, tuple[IssueMark, ...]] = {}
     if is_loaded:
         output = list_what_came(row)
-        views = _view_issues(id, list_page(issues, issue_page), output, lifecycles or {})
+        views = _view_issues(id, list_page(issues, issue_page), output, traced or StepIssues())
         for view in views:
             if view.place:
                 mark = IssueMark(view.severity, view.title, view.id)
@@ -212,8 +194,8 @@ def view_attempt(
         is_compared=is_compared and base is not None and is_usable,
         diff=diff,
         issues=views,
-        issue_pages=_count_page(issue_page, len(views), len(issues)) if is_loaded else None,
-        fixed=fixed,
+        issue_pages=count_page(issue_page, len(views), len(issues)) if is_loaded else None,
+        fixed=traced.list_fixed(row.number) if traced is not None and is_loaded else None,
         counts=tuple((name, severities[name]) for name in SEVERITIES),
         marks=marks,
         usage=_view_usage(row),
@@ -232,17 +214,6 @@ def view_attempt(
     )
 
 
-def list_page(issues: Sequence[models.Issue], page: int = 1) -> Sequence[models.Issue]:
-    """The issues of an attempt that stand on one of their pages, the gravest first."""
-    ordered = sorted(issues, key=lambda issue: (_RANKS[issue.severity], issue.position))
-    return ordered[(page - 1) * MOST_ISSUES : page * MOST_ISSUES]
-
-
-def _count_page(page: int, shown: int, whole: int) -> IssuePages | None:
-    first = (page - 1) * MOST_ISSUES
-    return IssuePages(page, first + 1, first + shown, whole) if shown < whole else None
-
-
 def list_output(output: Any) -> Listing:
     """An output as lines; of a long one only the first megabyte."""
     return list_json(output, max_lines=MOST_LINES, max_characters=MOST_CHARACTERS)
@@ -259,7 +230,7 @@ def list_what_came(row: models.Attempt) -> Listing | None:
 
 
 def _view_issues(
-    attempt_id: str, issues: Sequence[models.Issue], output: Listing | None, lifecycles: Mapping[int, Lifecycle]
+    attempt_id: str, issues: Sequence[models.Issue], output: Listing | None, traced: StepIssues
 ) -> tuple[IssueView, ...]:
     views = []
     for issue in issues:
@@ -277,7 +248,7 @@ def _view_issues(
                 suggestions=tuple(show_invisible(str(suggestion)) for suggestion in issue.suggestions),
                 context=list_json(issue.context) if issue.context else None,
                 added_fields=list_json(issue.added_fields) if issue.added_fields else None,
-                lifecycle=lifecycles.get(issue.pk),
+                lifecycle=traced.find_lifecycle(issue.pk),
             )
         )
     return tuple(views)

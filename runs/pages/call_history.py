@@ -11,6 +11,7 @@ from flows.engine.history import History, Outcome
 from flows.engine.prompt import build_sections
 from runs import models
 from runs.pages.issue_links import IssueLink, link_issue
+from runs.pages.issue_pages import find_pages
 from runs.pages.known_steps import read_spec
 from runs.pages.model_request import Told
 from runs.pages.told_feedback import ToldFeedback, find_told_feedback
@@ -50,7 +51,8 @@ def load_call_history(row: models.Attempt) -> CallHistory:
     steps: list[list[engine.Attempt]] = [[] for _ in range(index + 1)]
     for one in earlier:
         place = (one.step.index, one.number)
-        links[place] = [link_issue(*place, issue) for issue in issues[one.pk]]
+        pages = find_pages(issues[one.pk])
+        links[place] = [link_issue(*place, issue, pages.get(issue.position, 1)) for issue in issues[one.pk]]
         attempt = engine.Attempt.model_construct(
             step=one.step.index,
             number=one.number,

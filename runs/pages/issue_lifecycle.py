@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -11,17 +11,20 @@ from typing import Any
 from runs import models
 from runs.pages.badges import SEVERITIES
 from runs.pages.figures import format_count, format_plural
-from runs.pages.issue_links import IssueLink, anchor_attempt, anchor_issue, link_issue
-from runs.pages.issue_matching import (
-    Arrival,
-    JudgedAttempt,
-    Sighting,
-    Track,
-    judge_attempt,
-    trace_findings,
-    trace_without_outputs,
+from runs.pages.issue_links import (
+    MOST_LINKS,
+    IssueLink,
+    address_issue,
+    anchor_attempt,
+    anchor_issue,
+    link_issue,
+    show_place,
 )
+from runs.pages.issue_matching import Arrival, Sighting, Track, judge_attempt, trace_findings
+from runs.pages.issue_pages import find_pages
 from runs.pages.item_moves import ItemMoves
+
+_RANKS = {name: rank for rank, name in enumerate(SEVERITIES)}
 
 Judged = tuple[models.Attempt, Sequence[models.Issue]]
 """An attempt with its issues."""
@@ -29,13 +32,14 @@ Judged = tuple[models.Attempt, Sequence[models.Issue]]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One thing that became of an issue. ``words`` go on with ``linked``, which leads to ``anchor``, and ``rest``."""
+    """One thing that became of an issue. ``words`` go on with ``linked``, which leads to ``address``, and ``rest``."""
 
     kind: str
     """``introduced``, ``persisted``, ``returned``, ``fixed``, ``remains`` or ``unlisted``."""
     words: str
     linked: str = ""
-    anchor: str = ""
+    address: str = ""
+    """From the page of the run."""
     rest: str = ""
 
     def __str__(self) -> str:
@@ -48,16 +52,12 @@ class Lifecycle:
 
     anchor: str
     """Of the issue."""
-    number: int
-    """Of its attempt."""
     state: str
     """``introduced``, ``persisted`` or ``returned``."""
     fixed_by: int | None
     """The attempt that fixed it; None if it was found again, or not looked for since."""
     marks: tuple[Mark, ...]
     """The same for readers: at most one for how it came, and one for what became of it."""
-    told_by: int
-    """The attempt whose end brought the latest of the marks: before that, the page said less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,117 +70,169 @@ class SummaryPart:
 
 
 @dataclass(frozen=True, slots=True)
-class StepIssues:
-    """The issues of a step, traced over its attempts."""
+class FixedIssues:
+    """What an attempt fixed, each where it was found last."""
 
-    lifecycles: Mapping[int, Lifecycle] = field(default_factory=dict)
-    """By the key of the issue's row."""
+    links: tuple[IssueLink, ...]
+    """The gravest ``MOST_LINKS``."""
+    counts: Mapping[str, int]
+    """How many there are, by severity."""
+
+    @property
+    def more(self) -> int:
+        """How many are not among ``links``."""
+        return sum(self.counts.values()) - len(self.links)
+
+
+@dataclass(frozen=True, slots=True)
+class StepIssues:
+    """The issues of a step, traced over its attempts. What is told of each is put in words when somebody asks."""
+
+    step: int = 0
     parts: tuple[SummaryPart, ...] = ()
     """The sentence for the head of the step: “4 issues: ”, “3 fixed by attempt 2”, “, 1 persisted”."""
-    fixed: Mapping[int, tuple[IssueLink, ...]] = field(default_factory=dict)
-    """What an attempt fixed, by its number: the issues where they were found last, the gravest first."""
+    compared_in: int = 0
+    """The first attempt that there is one to compare with: before it ended, the page told nothing."""
+    sightings: Mapping[int, Sighting] = field(default_factory=dict)
+    """By the key of the issue's row; empty while there is nothing to compare."""
+    fixed: Mapping[int, Sequence[Sighting]] = field(default_factory=dict)
+    """What an attempt fixed, by its number: the issues where they were found last."""
+    pages: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    """By attempt the pages of issues that stand on further ones, by their positions."""
 
     @property
     def summary(self) -> str:
         """The sentence as plain text; empty if there were no issues."""
         return "".join(part.words + part.linked for part in self.parts)
 
+    def find_lifecycle(self, key: int) -> Lifecycle | None:
+        """What became of the issue whose row has this key; None while that can't be told."""
+        sighting = self.sightings.get(key)
+        return None if sighting is None else self._describe(sighting)
 
-@dataclass(frozen=True, slots=True)
-class BegunTrace:
-    """The issues of a step, traced without a look into its outputs."""
+    def list_news(self, number: int) -> Iterator[Lifecycle]:
+        """Issues on the page of the run of which attempts from ``number`` on tell something that was not known."""
+        for sighting in self.sightings.values():
+            if sighting.number < number <= max(sighting.told_by, self.compared_in) and self._find_page(sighting) == 1:
+                yield self._describe(sighting)
 
-    step: int
-    judged: Sequence[JudgedAttempt]
-    tracks: Sequence[Track]
-    moving: frozenset[int]
-    """The numbers of attempts whose outputs may show that an issue moved with its item."""
+    def list_fixed(self, number: int) -> FixedIssues | None:
+        """What attempt ``number`` fixed; None if that is nothing."""
+        fixed = self.fixed.get(number, ())
+        if not fixed:
+            return None
+        counts = Counter(sighting.finding.issue.severity for sighting in fixed)
+        gravest = sorted(fixed, key=lambda sighting: _RANKS[sighting.finding.issue.severity])[:MOST_LINKS]
+        return FixedIssues(tuple(map(self._link, gravest)), counts)
 
-
-def begin_trace(step: int, attempts: Iterable[Judged]) -> BegunTrace:
-    """Trace the issues of the attempts of step ``step``, in their order, as far as that goes without outputs."""
-    read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
-    judged = [attempt for attempt in read if attempt is not None]
-    return BegunTrace(step, judged, *trace_without_outputs(judged))
-
-
-def finish_trace(begun: BegunTrace, outputs: Mapping[int, Any]) -> StepIssues:
-    """What became of the issues of a step. ``issue_matching`` has the rules.
-
-    ``outputs`` are those of attempts that are ``moving``, by their numbers, as far as they are known.
-    """
-    step, judged = begun.step, begun.judged
-
-    @cache
-    def find_moves(old: int, new: int) -> ItemMoves | None:
-        return ItemMoves(outputs[old], outputs[new]) if old in outputs and new in outputs else None
-
-    tracks = trace_findings(judged, find_moves) if len(outputs) > 1 else begun.tracks
-    if len(judged) < 2:
-        # Nothing to compare with: that all is new goes without saying.
-        return StepIssues(parts=(SummaryPart(format_plural(len(tracks), "issue")),) if tracks else ())
-    lifecycles = {}
-    fixed: dict[int, list[IssueLink]] = {}
-    for track in tracks:
-        for sighting in track.sightings:
-            issue = sighting.finding.issue
-            lifecycles[issue.pk] = _describe_sighting(step, sighting, compared_in=judged[1].number)
-            if sighting.fixed_by is not None:
-                fixed.setdefault(sighting.fixed_by, []).append(link_issue(step, sighting.number, issue))
-    ranks = list(SEVERITIES)
-    return StepIssues(
-        lifecycles,
-        _summarise(step, tracks, judged[-1].number),
-        {number: tuple(sorted(links, key=lambda link: ranks.index(link.severity))) for number, links in fixed.items()},
-    )
-
-
-def _describe_sighting(step: int, sighting: Sighting, *, compared_in: int) -> Lifecycle:
-    marks = [_describe_arrival(step, sighting)]
-    # Before there is an attempt to compare with, nothing is said.
-    told_by = max(sighting.number, compared_in)
-    if sighting.fixed_by is not None:
-        told_by = sighting.fixed_by
-        marks.append(Mark("fixed", "Fixed by ", f"attempt {told_by}", anchor_attempt(step, told_by)))
-    elif sighting.found_again is not None:
-        told_by = sighting.found_again.number
-        marks.append(Mark("remains", "Still there in ", f"attempt {told_by}", _anchor(step, sighting.found_again)))
-    elif sighting.unlisted_in is not None:
-        told_by = sighting.unlisted_in
-        words = "Perhaps still there: not all issues are listed in "
-        marks.append(Mark("unlisted", words, f"attempt {told_by}", anchor_attempt(step, told_by)))
-    return Lifecycle(
-        anchor=_anchor(step, sighting),
-        number=sighting.number,
-        state=sighting.arrival.value,
-        fixed_by=sighting.fixed_by,
-        marks=tuple(marks),
-        told_by=told_by,
-    )
-
-
-def _describe_arrival(step: int, sighting: Sighting) -> Mark:
-    if sighting.origin is not None:
-        origin = sighting.origin
-        was = link_issue(step, origin.number, origin.finding.issue).place
-        moved = origin.finding.issue.path != sighting.finding.issue.path
-        rest = f", there at {was}" if moved else ""
-        linked = f"attempt {origin.number}"
-        return Mark(Arrival.PERSISTED.value, "Persisted since ", linked, _anchor(step, origin), rest)
-    if sighting.fixed_before is not None:
-        number = sighting.fixed_before
-        return Mark(
-            Arrival.RETURNED.value, "Returned, was fixed in ", f"attempt {number}", anchor_attempt(step, number)
+    def _describe(self, sighting: Sighting) -> Lifecycle:
+        marks = [self._describe_arrival(sighting)]
+        if sighting.fixed_by is not None:
+            marks.append(self._mark_attempt("fixed", "Fixed by ", sighting.fixed_by))
+        elif sighting.found_again is not None:
+            marks.append(self._mark_sighting("remains", "Still there in ", sighting.found_again))
+        elif sighting.unlisted_in is not None:
+            words = "Perhaps still there: not all issues are listed in "
+            marks.append(self._mark_attempt("unlisted", words, sighting.unlisted_in))
+        return Lifecycle(
+            anchor=anchor_issue(self.step, sighting.number, sighting.finding.issue.position),
+            state=sighting.arrival.value,
+            fixed_by=sighting.fixed_by,
+            marks=tuple(marks),
         )
-    if sighting.unlisted_before is not None:
-        number = sighting.unlisted_before
-        words = "New here, or not listed before: not all issues are in "
-        return Mark(Arrival.INTRODUCED.value, words, f"attempt {number}", anchor_attempt(step, number))
-    return Mark(Arrival.INTRODUCED.value, "New here")
+
+    def _describe_arrival(self, sighting: Sighting) -> Mark:
+        if sighting.origin is not None:
+            origin = sighting.origin.finding.issue
+            moved = origin.path != sighting.finding.issue.path
+            rest = f", there at {show_place(origin)}" if moved else ""
+            return self._mark_sighting(Arrival.PERSISTED.value, "Persisted since ", sighting.origin, rest)
+        if sighting.fixed_before is not None:
+            return self._mark_attempt(Arrival.RETURNED.value, "Returned, was fixed in ", sighting.fixed_before)
+        if sighting.unlisted_before is not None:
+            words = "New here, or not listed before: not all issues are in "
+            return self._mark_attempt(Arrival.INTRODUCED.value, words, sighting.unlisted_before)
+        return Mark(Arrival.INTRODUCED.value, "New here")
+
+    def _mark_attempt(self, kind: str, words: str, number: int) -> Mark:
+        return Mark(kind, words, f"attempt {number}", f"#{anchor_attempt(self.step, number)}")
+
+    def _mark_sighting(self, kind: str, words: str, sighting: Sighting, rest: str = "") -> Mark:
+        return Mark(kind, words, f"attempt {sighting.number}", self._address(sighting), rest)
+
+    def _address(self, sighting: Sighting) -> str:
+        position = sighting.finding.issue.position
+        return address_issue(self.step, sighting.number, position, self._find_page(sighting))
+
+    def _link(self, sighting: Sighting) -> IssueLink:
+        return link_issue(self.step, sighting.number, sighting.finding.issue, self._find_page(sighting))
+
+    def _find_page(self, sighting: Sighting) -> int:
+        return self.pages[sighting.number].get(sighting.finding.issue.position, 1)
 
 
-def _anchor(step: int, sighting: Sighting) -> str:
-    return anchor_issue(step, sighting.number, sighting.finding.issue.position)
+class StepTrace:
+    """The tracing of the issues of a step, which may need outputs on its way."""
+
+    def __init__(self, step: int, attempts: Iterable[Judged]) -> None:
+        """Trace the issues of the attempts of step ``step``, in their order, as far as that goes without outputs."""
+        read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
+        self._step = step
+        self._judged = [attempt for attempt in read if attempt is not None]
+        self._tracks: Sequence[Track] | None = None
+        self._tracing = trace_findings(self._judged)
+        self.moving: frozenset[int] = frozenset()
+        """The numbers of attempts whose outputs may show that an issue moved with its item."""
+        if len(self._judged) < 2:
+            # Nothing to compare with: that all is new goes without saying.
+            return
+        try:
+            first = next(self._tracing)
+        except StopIteration as end:
+            self._tracks = end.value
+        else:
+            self.moving = frozenset(
+                attempt.number
+                for attempt in self._judged
+                if attempt.number >= first and any(finding.shape is not None for finding in attempt.findings)
+            )
+
+    def finish(self, outputs: Mapping[int, Any]) -> StepIssues:
+        """What became of the issues of the step. ``issue_matching`` has the rules.
+
+        ``outputs`` are those of attempts that are ``moving``, by their numbers, as far as they are known.
+        """
+        if len(self._judged) < 2:
+            count = sum(len(attempt.findings) for attempt in self._judged)
+            return StepIssues(self._step, (SummaryPart(format_plural(count, "issue")),) if count else ())
+        tracks = self._go_on(outputs) if self._tracks is None else self._tracks
+        sightings = [sighting for track in tracks for sighting in track.sightings]
+        fixed: dict[int, list[Sighting]] = {}
+        for sighting in sightings:
+            if sighting.fixed_by is not None:
+                fixed.setdefault(sighting.fixed_by, []).append(sighting)
+        return StepIssues(
+            self._step,
+            _summarise(self._step, tracks, self._judged[-1].number),
+            compared_in=self._judged[1].number,
+            sightings={sighting.finding.issue.pk: sighting for sighting in sightings},
+            fixed=fixed,
+            pages={
+                attempt.number: find_pages([finding.issue for finding in attempt.findings]) for attempt in self._judged
+            },
+        )
+
+    def _go_on(self, outputs: Mapping[int, Any]) -> Sequence[Track]:
+        @cache
+        def find_moves(old: int, new: int) -> ItemMoves | None:
+            return ItemMoves(outputs[old], outputs[new]) if old in outputs and new in outputs else None
+
+        try:
+            self._tracing.send(find_moves)
+        except StopIteration as end:
+            found: Sequence[Track] = end.value
+            return found
+        raise AssertionError("Tracing stops once only.")
 
 
 def _summarise(step: int, tracks: Sequence[Track], latest: int) -> tuple[SummaryPart, ...]:

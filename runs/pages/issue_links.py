@@ -1,21 +1,26 @@
-"""How one part of a run's page names an issue that stands in another, and leads to it."""
+"""How one part of a run's page names an attempt or an issue that stands in another, and leads to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urljoin
+
+from django.urls import reverse
 
 from runs import models
 from runs.pages.json_lines import show_invisible
 
+MOST_LINKS = 20
+"""Issues that are named where they don't stand; it is said how many more there are."""
 LONGEST_PLACE = 80
 """Characters of a pointer that a link shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssueLink:
-    """An issue by its name and its place; ``anchor`` leads to it on the page of its run."""
+    """An issue by its name and its place; ``address`` leads to it from the page of its run."""
 
-    anchor: str
+    address: str
     severity: str
     title: str
     place: str
@@ -24,14 +29,13 @@ class IssueLink:
     number: int
 
 
-def link_issue(step: int, number: int, issue: models.Issue) -> IssueLink:
-    """The link to an issue of attempt ``number`` of ``step``."""
-    path = show_invisible(issue.path or "")
+def link_issue(step: int, number: int, issue: models.Issue, page: int = 1) -> IssueLink:
+    """The link to an issue of attempt ``number`` of ``step``, which stands on this ``page`` of its issues."""
     return IssueLink(
-        anchor=anchor_issue(step, number, issue.position),
+        address=address_issue(step, number, issue.position, page),
         severity=issue.severity,
         title=name_issue(issue),
-        place=path if len(path) <= LONGEST_PLACE else f"{path[: LONGEST_PLACE - 1]}…",
+        place=show_place(issue),
         step=step,
         number=number,
     )
@@ -42,6 +46,12 @@ def name_issue(issue: models.Issue) -> str:
     return show_invisible(issue.audit or issue.code.replace("_", " ").capitalize())
 
 
+def show_place(issue: models.Issue) -> str:
+    """The pointer of an issue, cut where it is long; empty where it has none."""
+    path = show_invisible(issue.path or "")
+    return path if len(path) <= LONGEST_PLACE else f"{path[: LONGEST_PLACE - 1]}…"
+
+
 def anchor_attempt(step: int, number: int) -> str:
     """The id of an attempt on the page of its run."""
     return f"s{step}a{number}"
@@ -50,3 +60,17 @@ def anchor_attempt(step: int, number: int) -> str:
 def anchor_issue(step: int, number: int, position: int) -> str:
     """The id of an issue on the page of its run."""
     return f"{anchor_attempt(step, number)}-i{position}"
+
+
+def address_issue(step: int, number: int, position: int, page: int) -> str:
+    """Where an issue is, relative to the page of its run: there, or on a further page of the issues of its attempt."""
+    anchor = f"#{anchor_issue(step, number, position)}"
+    if page == 1:
+        return anchor
+    attempt = reverse("runs:attempt", args=[0, step, number]).removeprefix(reverse("runs:page", args=[0]))
+    return f"{attempt}?issues={page}{anchor}"
+
+
+def join_address(run_url: str, address: str) -> str:
+    """``address``, relative to the page of a run, for a link on another page; ``run_url`` is empty on that page."""
+    return urljoin(run_url, address) if run_url else address

@@ -14,10 +14,9 @@ missing may still be there.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 
 from flows.engine.audits import AUDIT_ERROR, MORE_ISSUES
 from flows.engine.output_schema import MORE_SCHEMA_MISMATCHES
@@ -55,11 +54,6 @@ class Finding:
     def place(self, path: str | None) -> tuple[str, str, str | None]:
         """The fingerprint that it would have at another path."""
         return (self.issue.audit, self.issue.code, path)
-
-    @property
-    def saying(self) -> Hashable:
-        """The fingerprint and the words."""
-        return (*self.fingerprint, self.issue.description)
 
     @property
     def shape(self) -> Hashable | None:
@@ -116,11 +110,22 @@ class Sighting:
     unlisted_before: int | None = None
     """Of one that is new here: the attempt before, if it may have had it too."""
 
+    @property
+    def told_by(self) -> int:
+        """The attempt that says the latest about it: before that one ended, less was known."""
+        if self.fixed_by is not None:
+            return self.fixed_by
+        if self.found_again is not None:
+            return self.found_again.number
+        return self.number if self.unlisted_in is None else self.unlisted_in
+
 
 @dataclass(slots=True)
 class Track:
     """One issue on its way through the attempts of a step."""
 
+    place: int
+    """Among all of them, in the order in which they were found first."""
     sightings: list[Sighting] = field(default_factory=list)
 
     @property
@@ -158,42 +163,78 @@ def judge_attempt(number: int, outcome: str, issues: Iterable[models.Issue]) -> 
 FindMoves = Callable[[int, int], ItemMoves | None]
 """What moved from the output of one attempt to that of a later one, by their numbers; None where that is not known."""
 
-
-def trace_without_outputs(attempts: Sequence[JudgedAttempt]) -> tuple[list[Track], frozenset[int]]:
-    """Like ``trace_findings``, as if no item moved; with the attempts whose outputs may show that one did."""
-    asked: set[int] = set()
-
-    def ask(old: int, new: int) -> None:
-        asked.update((old, new))
-
-    return trace_findings(attempts, ask), frozenset(asked)
+Tracing = Generator[int, FindMoves, list[Track]]
+"""Comes to a stop once at most; see ``trace_findings``."""
 
 
-def trace_findings(attempts: Sequence[JudgedAttempt], find_moves: FindMoves) -> list[Track]:
-    """The issues of the attempts of a step, each with all its sightings, in the order in which they were found."""
+def trace_findings(attempts: Sequence[JudgedAttempt]) -> Tracing:
+    """The issues of the attempts of a step, each with all its sightings, in the order in which they were found.
+
+    Before outputs have to tell whether items moved, it yields the number of the first attempt that it would look into,
+    and is sent what finds that out. Where nothing can have moved it goes through without a stop.
+    """
     tracks: list[Track] = []
+    known: list[Track] = []
+    gone: dict[Hashable, list[Track]] = {}
     cut: dict[Source, int] = {}
+    find_moves: FindMoves | None = None
     for attempt in attempts:
-        known = [track for track in tracks if track.is_open]
-        gone = sorted((track for track in tracks if not track.is_open), key=lambda track: -(track.last.fixed_by or 0))
-        left = list(attempt.findings)
-        known, left = _pair(known, left, attempt.number, lambda finding: finding.saying)
-        known, left = _pair(known, left, attempt.number, _read_fingerprint)
-        known, left = _pair_moved(known, left, attempt.number, find_moves)
-        gone, left = _pair(gone, left, attempt.number, lambda finding: finding.saying)
-        _, left = _pair(gone, left, attempt.number, _read_fingerprint)
-        for track in known:
-            source = track.last.finding.source
-            if attempt.lists_all(source):
-                track.last.fixed_by = attempt.number
-            elif attempt.has_looked(source) and track.last.unlisted_in is None:
-                track.last.unlisted_in = attempt.number
+        number = attempt.number
+        left = _pair(known, attempt.findings, number)
+        candidates = _find_moving(known, left, number)
+        if candidates and find_moves is None:
+            find_moves = yield min(candidates)
+        for since, moving in candidates.items():
+            left = _pair_moved(moving, left, number, find_moves and find_moves(since, number))
+        left = _bring_back(gone, known, left, number)
         for finding in left:
-            tracks.append(Track())
-            tracks[-1].find(attempt.number, finding, unlisted_before=_find_cut(finding, cut))
-        cut = {source: number for source, number in cut.items() if not attempt.has_looked(source)}
-        cut.update(dict.fromkeys(attempt.cut, attempt.number))
+            track = Track(len(tracks))
+            track.find(number, finding, unlisted_before=_find_cut(finding, cut))
+            tracks.append(track)
+            known.append(track)
+        known = _settle(known, attempt, gone)
+        cut = {source: before for source, before in cut.items() if not attempt.has_looked(source)}
+        cut.update(dict.fromkeys(attempt.cut, number))
     return tracks
+
+
+def _settle(known: Iterable[Track], attempt: JudgedAttempt, gone: dict[Hashable, list[Track]]) -> list[Track]:
+    """Say of tracks what it means that ``attempt`` does not have them; gives those that are not ``gone`` with it."""
+    left = []
+    for track in known:
+        last = track.last
+        if last.number == attempt.number:
+            left.append(track)
+            continue
+        source = last.finding.source
+        if attempt.lists_all(source):
+            last.fixed_by = attempt.number
+            gone.setdefault(last.finding.fingerprint, []).append(track)
+            continue
+        if attempt.has_looked(source) and last.unlisted_in is None:
+            last.unlisted_in = attempt.number
+        left.append(track)
+    return left
+
+
+def _bring_back(
+    gone: dict[Hashable, list[Track]], known: list[Track], findings: list[Finding], number: int
+) -> list[Finding]:
+    """Let tracks that were fixed, the latest first, return with ``findings``; they are ``known`` again."""
+    wanted = {finding.fingerprint for finding in findings} & gone.keys() if gone else ()
+    if not wanted:
+        return findings
+    candidates = [track for fingerprint in wanted for track in gone.pop(fingerprint)]
+    candidates.sort(key=lambda track: (-(track.last.fixed_by or 0), track.place))
+    left = _pair(candidates, findings, number)
+    # Those that found nobody are gone as they were.
+    for track in candidates:
+        if track.last.number == number:
+            known.append(track)
+        else:
+            gone.setdefault(track.last.finding.fingerprint, []).append(track)
+    known.sort(key=lambda track: track.place)
+    return left
 
 
 def _find_cut(finding: Finding, cut: Mapping[Source, int]) -> int | None:
@@ -202,31 +243,30 @@ def _find_cut(finding: Finding, cut: Mapping[Source, int]) -> int | None:
     return None if is_overflow else cut.get(finding.source)
 
 
+def _find_moving(tracks: Iterable[Track], findings: Sequence[Finding], number: int) -> Mapping[int, Sequence[Track]]:
+    """Tracks that may go on with one of ``findings`` elsewhere, by the attempt of their last, the latest first."""
+    left = [track for track in tracks if track.last.number != number]
+    shapes = {shape for finding in findings if (shape := finding.shape) is not None} if left else ()
+    found: dict[int, list[Track]] = {}
+    for track in left if shapes else ():
+        if track.last.finding.shape in shapes:
+            found.setdefault(track.last.number, []).append(track)
+    return dict(sorted(found.items(), reverse=True))
+
+
 def _pair_moved(
-    tracks: list[Track], findings: list[Finding], number: int, find_moves: FindMoves
-) -> tuple[list[Track], list[Finding]]:
+    tracks: Sequence[Track], findings: list[Finding], number: int, moves: ItemMoves | None
+) -> list[Finding]:
     """Let tracks go on with findings about the same items, where those stand elsewhere now."""
-    shapes: dict[int, set[Hashable]] = defaultdict(set)
-    for track in tracks:
-        if (shape := track.last.finding.shape) is not None:
-            shapes[track.last.number].add(shape)
-    for since, known in sorted(shapes.items(), reverse=True):
-        moved = [finding for finding in findings if finding.shape in known]
-        moves = find_moves(since, number) if moved else None
-        if moves is None:
-            continue
-        origins: dict[int, Hashable] = {
-            id(finding): finding.place(path)
-            for finding in moved
-            if (path := moves.trace_back(finding.issue.path or "")) is not None
-        }
-        own = [track for track in tracks if track.last.number == since]
-        _, findings = _pair(own, findings, number, _read_fingerprint, partial(_look_up, origins))
-    return [track for track in tracks if track.last.number != number], findings
-
-
-def _look_up(origins: Mapping[int, Hashable], finding: Finding) -> Hashable | None:
-    return origins.get(id(finding))
+    if moves is None:
+        return findings
+    shapes = {track.last.finding.shape for track in tracks}
+    origins: dict[int, Hashable] = {
+        id(finding): finding.place(path)
+        for finding in findings
+        if finding.shape in shapes and (path := moves.trace_back(finding.issue.path or "")) is not None
+    }
+    return _pair(tracks, findings, number, lambda finding: origins.get(id(finding)))
 
 
 def _read_fingerprint(finding: Finding) -> Hashable:
@@ -235,26 +275,44 @@ def _read_fingerprint(finding: Finding) -> Hashable:
 
 def _pair(
     tracks: Iterable[Track],
-    findings: Iterable[Finding],
+    findings: Sequence[Finding],
     number: int,
-    key: Callable[[Finding], Hashable | None],
-    came_from: Callable[[Finding], Hashable | None] | None = None,
-) -> tuple[list[Track], list[Finding]]:
-    """Let tracks go on with findings that have the key of their last one, in order; gives what found no partner.
+    came_from: Callable[[Finding], Hashable | None] = _read_fingerprint,
+) -> list[Finding]:
+    """Let tracks go on with findings of the fingerprint of their last one; gives the findings that are left.
 
-    ``came_from`` gives the key that a finding had before, where that is another one.
+    Of several of a fingerprint those go together that say the same, then those that come first. ``came_from`` gives the
+    fingerprint that a finding had before, where that is another one.
     """
-    tracks = list(tracks)
-    waiting: dict[Hashable, deque[Track]] = defaultdict(deque)
+    waiting: dict[Hashable, list[Track]] = {}
     for track in tracks:
-        if (found := key(track.last.finding)) is not None:
-            waiting[found].append(track)
-    left: list[Finding] = []
+        waiting.setdefault(track.last.finding.fingerprint, []).append(track)
+    if not waiting:
+        return list(findings)
+    claims: dict[Hashable, list[Finding]] = {}
     for finding in findings:
-        found = (came_from or key)(finding)
-        partners = waiting.get(found) if found is not None else None
-        if partners:
-            partners.popleft().find(number, finding)
+        if (fingerprint := came_from(finding)) in waiting:
+            claims.setdefault(fingerprint, []).append(finding)
+    paired = set()
+    for fingerprint, own in claims.items():
+        for track, finding in _match_words(waiting[fingerprint], own):
+            track.find(number, finding)
+            paired.add(id(finding))
+    return [finding for finding in findings if id(finding) not in paired]
+
+
+def _match_words(tracks: Sequence[Track], findings: Sequence[Finding]) -> Iterable[tuple[Track, Finding]]:
+    if len(tracks) == len(findings) == 1:
+        return [(tracks[0], findings[0])]
+    pairs = []
+    unheard: dict[str, deque[Track]] = defaultdict(deque)
+    for track in tracks:
+        unheard[track.last.finding.issue.description].append(track)
+    others = []
+    for finding in findings:
+        if same := unheard.get(finding.issue.description):
+            pairs.append((same.popleft(), finding))
         else:
-            left.append(finding)
-    return [track for track in tracks if track.last.number != number], left
+            others.append(finding)
+    taken = {id(track) for track, _ in pairs}
+    return [*pairs, *zip((track for track in tracks if id(track) not in taken), others, strict=False)]

@@ -17,10 +17,9 @@ from flows.engine.prompt import select_attempts
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.pages.figures import format_plural
-from runs.pages.issue_links import IssueLink, anchor_attempt, link_issue, name_issue
+from runs.pages.issue_links import MOST_LINKS, IssueLink, anchor_attempt, link_issue, name_issue
+from runs.pages.issue_pages import find_pages
 
-MOST_LINKS = 20
-"""Hidden issues that are named; it is said how many more there are."""
 _UNPASSED = (Outcome.FAILED, Outcome.INVALID)
 _WITHOUT_ANSWER = (Outcome.ERRORED, Outcome.INTERRUPTED, Outcome.CANCELLED)
 
@@ -80,7 +79,9 @@ class _Told:
     @property
     def links(self) -> Iterator[IssueLink]:
         """To what was hidden."""
-        return (link_issue(self.row.step.index, self.row.number, issue) for issue in self.hidden)
+        step, number = self.row.step.index, self.row.number
+        pages = find_pages(self.issues) if self.hidden else {}
+        return (link_issue(step, number, issue, pages.get(issue.position, 1)) for issue in self.hidden)
 
 
 def find_told_feedback(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runs import models
-from runs.pages.issue_lifecycle import Judged, StepIssues, begin_trace, finish_trace
+from runs.pages.issue_lifecycle import Judged, StepIssues, StepTrace
 
 ROOM = 150_000
 """Bytes of a step's stored outputs that are looked into for items that moved; others are taken for fixed and new."""
@@ -22,7 +22,7 @@ def trace_steps(
     steps: dict[int, list[Judged]] = {}
     for row in rows:
         steps.setdefault(row.step.index, []).append((row, issues.get(row.pk, ())))
-    begun = {index: begin_trace(index, attempts) for index, attempts in steps.items()}
+    begun = {index: StepTrace(index, attempts) for index, attempts in steps.items()}
     moving: list[models.Attempt] = []
     for index, attempts in steps.items():
         moving += _choose_readable(row for row, _ in attempts if row.number in begun[index].moving)
@@ -30,7 +30,7 @@ def trace_steps(
     known: dict[int, dict[int, Any]] = {}
     for row in (row for row in moving if row.pk in outputs):
         known.setdefault(row.step.index, {})[row.number] = outputs[row.pk]
-    return {index: finish_trace(trace, known.get(index, {})) for index, trace in begun.items()}
+    return {index: trace.finish(known.get(index, {})) for index, trace in begun.items()}
 
 
 def _choose_readable(rows: Iterable[models.Attempt]) -> Iterator[models.Attempt]:

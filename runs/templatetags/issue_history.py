@@ -16,9 +16,8 @@ from django.utils.safestring import SafeString, mark_safe
 from runs.pages.attempt_view import AttemptView, IssueView
 from runs.pages.badges import SEVERITIES
 from runs.pages.figures import format_count, format_plural
-from runs.pages.issue_lifecycle import Lifecycle, Mark
-from runs.pages.issue_links import IssueLink
-from runs.pages.told_feedback import MOST_LINKS
+from runs.pages.issue_lifecycle import FixedIssues, Lifecycle, Mark
+from runs.pages.issue_links import IssueLink, join_address
 from runs.templatetags.toolflow import icon, listing, severity_icon
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def attempt_issues(context: dict[str, Any], attempt: AttemptView) -> SafeString:
     else:
         parts.append(f'<p class="plain">{_explain_no_issues(attempt)}</p>')
     if attempt.fixed:
-        parts += _draw_fixed(attempt, run_url)
+        parts += _draw_fixed(attempt.id, attempt.fixed, run_url)
     return mark_safe(f"{''.join(parts)}</div>")  # noqa: S308  # every part is escaped where it is drawn
 
 
@@ -96,15 +95,15 @@ def _explain_no_issues(attempt: AttemptView) -> str:
     return "None." if attempt.state in ("passed", "failed") else "None: there was no output to audit."
 
 
-def _draw_fixed(attempt: AttemptView, run_url: str) -> Iterator[str]:
-    severities = " ".join(sorted({link.severity for link in attempt.fixed}))
-    yield f'<div class="fixed-here" data-severities="{severities}"><p class="quiet" id="{attempt.id}-fixed">'
-    yield f'{icon("check-circle", 14)}Fixed here</p><ul aria-labelledby="{attempt.id}-fixed">'
-    for link in attempt.fixed[:MOST_LINKS]:
+def _draw_fixed(id: str, fixed: FixedIssues, run_url: str) -> Iterator[str]:
+    severities = " ".join(sorted(fixed.counts))
+    yield f'<div class="fixed-here" data-severities="{severities}"><p class="quiet" id="{id}-fixed">'
+    yield f'{icon("check-circle", 14)}Fixed here</p><ul aria-labelledby="{id}-fixed">'
+    for link in fixed.links:
         linked = issue_link(link, run_url, seen_from=link.step)
         yield f'<li class="linked-issue" data-severity="{link.severity}">{linked}</li>'
-    if (further := len(attempt.fixed) - MOST_LINKS) > 0:
-        yield f'<li class="quiet">and {format_plural(further, "issue")} more</li>'
+    if fixed.more:
+        yield f'<li class="quiet">and {format_plural(fixed.more, "issue")} more</li>'
     yield "</ul></div>"
 
 
@@ -154,8 +153,8 @@ def lifecycle_mark(mark: Mark, run_url: str = "") -> SafeString:
     """Icon, words and link of one thing that became of an issue; ``run_url`` away from the page of its run."""
     name, tone = _LOOKS[mark.kind]
     linked = escape(mark.linked)
-    if mark.anchor:
-        linked = f'<a href="{escape(run_url)}#{escape(mark.anchor)}">{linked}</a>'
+    if mark.address:
+        linked = f'<a href="{escape(join_address(run_url, mark.address))}">{linked}</a>'
     words = f"<span>{escape(mark.words)}{linked}{escape(mark.rest)}</span>"
     html = f'<span class="lifecycle tone-{tone}">{icon(name, 14)}{words}</span>'
     return mark_safe(html)  # noqa: S308  # every part is escaped above
@@ -171,7 +170,7 @@ def issue_link(link: IssueLink, run_url: str = "", *, seen_from: int | None = No
     where = ""
     if seen_from is not None:
         where = f", attempt {link.number}" if link.step == seen_from else f", step {link.step}, attempt {link.number}"
-    linked = f'<a href="{escape(run_url)}#{link.anchor}">{escape(link.title)}</a>'
+    linked = f'<a href="{escape(join_address(run_url, link.address))}">{escape(link.title)}</a>'
     html = f"{severity_icon(link.severity)}<span>{linked}{place}{where}</span>"
     return mark_safe(html)  # noqa: S308  # every part is escaped above
 
@@ -179,10 +178,9 @@ def issue_link(link: IssueLink, run_url: str = "", *, seen_from: int | None = No
 @register.simple_tag
 def newly_told(changes: Sequence[StepChange]) -> list[Lifecycle]:
     """Issues of earlier attempts of which attempts that have just ended tell something new."""
-    found = []
+    found: list[Lifecycle] = []
     for change in changes or ():
         newest = min((attempt.number for attempt in (*change.replaced, *change.added)), default=None)
         if newest is not None:
-            known = change.step.issues.lifecycles.values()
-            found += [lifecycle for lifecycle in known if lifecycle.number < newest <= lifecycle.told_by]
+            found += change.step.issues.list_news(newest)
     return found

@@ -34,6 +34,23 @@ def test_all_issues_of_an_attempt_can_be_reached_beside_its_output(admin_page: P
     expect(admin_page.locator("#s1a1-i200")).to_be_visible()
 
 
+def test_a_link_to_an_issue_beyond_the_first_page_leads_to_it(admin_page: Page) -> None:
+    issues = tuple(make_issue("high", f"Item {place} is wrong.", path=f"/items/{place}") for place in range(250))
+    run = make_stored_run(
+        make_attempt(1, 1, "failed", output={"items": list(range(250))}, issues=issues),
+        make_attempt(1, 2, "failed", output={"items": list(range(250))}, issues=issues[-1:]),
+    )
+    admin_page.goto(f"/runs/{run.pk}/")
+    admin_page.locator("#s1a2-i0").get_by_role("link", name="attempt 1").click()
+    expect(admin_page.locator("#s1a1-i249")).to_be_in_viewport()
+    # What is on no page that is open is looked for: links of other pages name no page of issues.
+    admin_page.goto("about:blank")
+    admin_page.goto(f"/runs/{run.pk}/#s1a1-i249")
+    expect(admin_page.locator("#s1a1-i249")).to_be_in_viewport()
+    admin_page.get_by_role("link", name="Back to the run").click()
+    expect(admin_page.locator("#s1a1 > summary")).to_be_in_viewport()
+
+
 def test_a_run_of_a_version_that_can_not_be_read_has_a_page(admin_page: Page) -> None:
     run = make_stored_run(make_attempt(1, 1, "failed", issues=(make_issue(),)), make_attempt(1, 2))
     QuerySet(FlowVersion).filter(pk=run.version_id).update(spec={"steps": 7})

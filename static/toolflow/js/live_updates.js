@@ -113,14 +113,24 @@
 (() => {
   let isWaiting = false;
 
+  const findAttempt = (id) => document.getElementById(/^s\d+a\d+/.exec(id)?.[0]);
+
   function reveal() {
     const id = location.hash.slice(1);
     const target = document.getElementById(id);
-    const attempt = target || document.getElementById(/^s\d+a\d+/.exec(id)?.[0]);
+    const attempt = target || findAttempt(id);
     isWaiting = Boolean(attempt && !target);
     for (let part = attempt?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
     // An attempt that stands open is loaded once it is near.
     (target || attempt)?.scrollIntoView({ block: "nearest" });
+    if (isWaiting) goFurther(id);
+  }
+
+  // Of an attempt with very many issues most are on further pages: its own page knows where.
+  function goFurther(id) {
+    const further = findAttempt(id)?.querySelector(".issue-pages a");
+    const position = /-i(\d+)$/.exec(id)?.[1];
+    if (further && position) location.replace(new URL(`?issue=${position}`, further.href));
   }
 
   window.addEventListener("hashchange", reveal);
@@ -130,7 +140,11 @@
     if (link && link.hash === location.hash) reveal();
   });
   document.addEventListener("htmx:afterSettle", () => {
-    if (!isWaiting || !document.getElementById(location.hash.slice(1))) return;
+    if (!isWaiting) return;
+    if (!document.getElementById(location.hash.slice(1))) {
+      goFurther(location.hash.slice(1));
+      return;
+    }
     isWaiting = false;
     // Only going there makes it the target that styles speak of.
     location.replace(location.hash);

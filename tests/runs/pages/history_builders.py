@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from flows.engine.history import Attempt
+from flows.engine.prompt import build_request
 from flows.engine.spec import FlowSpec, StepSpec
 from runs import models
 from runs.models import Run, RunStatus, Step
 from runs.stored_history import build_issues, build_usage
-from tests.engine.builders import NOON, make_attempt, make_issue, make_step, make_usage
+from tests.engine.builders import NOON, make_attempt, make_history, make_issue, make_step, make_usage
 from tests.runs.builders import make_run, make_version
 
 BEGIN = NOON - timedelta(minutes=5)
@@ -47,6 +48,20 @@ def make_stored_run(
     Run.objects.filter(pk=run.pk).update(**{**values, **totals, **fields})
     run.refresh_from_db()
     return run
+
+
+def make_asked_run(spec: FlowSpec, failures: int = 1, **failed: Any) -> Run:
+    """A run whose first attempts failed and whose last passed, each with the request that it was asked with.
+
+    ``failed`` are fields of those that failed.
+    """
+    history = make_history()
+    for number in range(1, failures + 2):
+        request = build_request(spec, history, 1, {"topic": "tea"})
+        is_last = number == failures + 1
+        outcome = {"issues": ()} if is_last else {"outcome": "failed", **failed}
+        history = history.append(make_attempt(1, number, request=request, **outcome))
+    return make_stored_run(*list(history)[1:], spec=spec)
 
 
 def store_attempt(run: Run, attempt: Attempt) -> models.Attempt:

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from flows.engine.prompt import build_request
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.models import Run
-from tests.engine.builders import make_attempt, make_history, make_issue, make_step
-from tests.runs.pages.history_builders import make_page_flow, make_stored_run
+from tests.engine.builders import make_attempt, make_issue, make_step
+from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, count_queries, get_page, read_words, run_address
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -25,13 +24,7 @@ HIGH = make_issue("high", "It is about coffee.", audit="Topic", path="/text")
 
 def make_told_run(spec: FlowSpec = SPEC, failures: int = 1, **fields: Any) -> Run:
     """A run whose first attempts failed and whose last passed, each with the request that it was asked with."""
-    history = make_history()
-    for number in range(1, failures + 2):
-        request = build_request(spec, history, 1, {"topic": "tea"})
-        is_last = number == failures + 1
-        outcome = {"issues": ()} if is_last else {"outcome": "failed", "issues": (LOW, HIGH), **fields}
-        history = history.append(make_attempt(1, number, request=request, **outcome))
-    return make_stored_run(*list(history)[1:], spec=spec)
+    return make_asked_run(spec, failures, **{"issues": (LOW, HIGH), **fields})
 
 
 def part_address(run: Run, number: int, part: str = "request") -> str:

@@ -12,7 +12,7 @@ from flows.engine.audits import MORE_ISSUES
 from flows.engine.history import Attempt
 from runs import models
 from runs.pages import traced_issues
-from runs.pages.issue_lifecycle import StepIssues, begin_trace, finish_trace
+from runs.pages.issue_lifecycle import Lifecycle, StepIssues, StepTrace
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
@@ -35,11 +35,17 @@ def trace(
         (models.Attempt(step=parent, number=number, outcome=outcome), issues)
         for number, (outcome, issues) in enumerate(attempts, start=1)
     ]
-    return finish_trace(begin_trace(step, rows), outputs or {})
+    return StepTrace(step, rows).finish(outputs or {})
+
+
+def lifecycle(found: StepIssues, issue: models.Issue) -> Lifecycle:
+    known = found.find_lifecycle(issue.pk)
+    assert known is not None
+    return known
 
 
 def words(found: StepIssues, *issues: models.Issue) -> list[str]:
-    return ["; ".join(map(str, found.lifecycles[one.pk].marks)) for one in issues]
+    return ["; ".join(map(str, lifecycle(found, one).marks)) for one in issues]
 
 
 class TestMarks:
@@ -47,8 +53,8 @@ class TestMarks:
         one = issue("/accent")
         found = trace(("failed", [one]), ("passed", []))
         assert words(found, one) == ["New here; Fixed by attempt 2"]
-        assert found.lifecycles[one.pk].fixed_by == 2
-        assert found.lifecycles[one.pk].marks[1].anchor == "s2a2"
+        assert lifecycle(found, one).fixed_by == 2
+        assert lifecycle(found, one).marks[1].address == "#s2a2"
 
     def test_an_issue_that_stays_leads_to_where_it_began_and_to_where_it_is_next(self) -> None:
         first, second, third = issue(), issue(), issue()
@@ -58,8 +64,8 @@ class TestMarks:
             "Persisted since attempt 1; Still there in attempt 3",
             "Persisted since attempt 1",
         ]
-        assert found.lifecycles[third.pk].marks[0].anchor == f"s2a1-i{first.position}"
-        assert found.lifecycles[first.pk].marks[1].anchor == f"s2a2-i{second.position}"
+        assert lifecycle(found, third).marks[0].address == f"#s2a1-i{first.position}"
+        assert lifecycle(found, first).marks[1].address == f"#s2a2-i{second.position}"
 
     def test_an_issue_that_returned_says_which_attempt_had_fixed_it(self) -> None:
         first, third, fourth = issue(), issue(), issue()
@@ -69,7 +75,7 @@ class TestMarks:
             "Returned, was fixed in attempt 2; Still there in attempt 4",
             "Persisted since attempt 3; Fixed by attempt 5",
         ]
-        assert [found.lifecycles[one.pk].state for one in (first, third, fourth)] == [
+        assert [lifecycle(found, one).state for one in (first, third, fourth)] == [
             "introduced",
             "returned",
             "persisted",
@@ -93,24 +99,30 @@ class TestMarks:
         ]
         found = trace(("failed", [gone]), ("failed", [issue("/b"), more]))
         assert words(found, gone) == ["New here; Perhaps still there: not all issues are listed in attempt 2"]
-        assert (found.lifecycles[gone.pk].told_by, found.lifecycles[gone.pk].marks[1].anchor) == (2, "s2a2")
+        assert lifecycle(found, gone).marks[1].address == "#s2a2"
 
     def test_with_nothing_to_compare_nothing_is_said(self) -> None:
         one = issue()
         for others in ([], [("errored", [])], [("", [])]):
-            assert trace(("failed", [one]), *others).lifecycles == {}
+            assert trace(("failed", [one]), *others).find_lifecycle(one.pk) is None
 
     def test_an_issue_is_told_anew_when_the_attempt_ends_that_says_something_about_it(self) -> None:
         gone, stays, later = issue("/a"), issue("/b"), issue("/b")
         found = trace(("failed", [gone, stays]), ("failed", [later]), ("failed", [issue("/b")]))
-        assert [found.lifecycles[one.pk].told_by for one in (gone, stays, later)] == [2, 2, 3]
+        news = {number: [told.anchor for told in found.list_news(number)] for number in (2, 3, 4)}
+        assert news == {
+            2: [f"s2a1-i{gone.position}", f"s2a1-i{stays.position}"],
+            3: [f"s2a2-i{later.position}"],
+            4: [],
+        }
 
     def test_what_an_attempt_fixed_is_listed_the_gravest_first(self) -> None:
         low, critical = issue("/a", severity="low"), issue("/b", severity="critical")
-        found = trace(("failed", [low, critical]), ("passed", []))
-        assert [(link.title, link.place, link.anchor) for link in found.fixed[2]] == [
-            ("Hex colours", "/b", f"s2a1-i{critical.position}"),
-            ("Hex colours", "/a", f"s2a1-i{low.position}"),
+        fixed = trace(("failed", [low, critical]), ("passed", [])).list_fixed(2)
+        assert fixed is not None
+        assert [(link.title, link.place, link.address) for link in fixed.links] == [
+            ("Hex colours", "/b", f"#s2a1-i{critical.position}"),
+            ("Hex colours", "/a", f"#s2a1-i{low.position}"),
         ]
 
 

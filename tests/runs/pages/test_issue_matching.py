@@ -14,7 +14,7 @@ from flows.engine.history import Outcome
 from flows.engine.output_schema import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 from runs import models
-from runs.pages.issue_matching import Arrival, Track, judge_attempt, trace_findings, trace_without_outputs
+from runs.pages.issue_matching import Arrival, Finding, Track, judge_attempt, trace_findings
 from runs.pages.item_moves import ItemMoves
 
 Attempts = list[tuple[str, list[models.Issue]]]
@@ -28,13 +28,19 @@ def trace(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = ()
     """Trace attempts, numbered from 1, each given as its outcome and its issues."""
     judged = [judge_attempt(number, outcome, issues) for number, (outcome, issues) in enumerate(attempts, start=1)]
     found = [attempt for attempt in judged if attempt is not None]
-    _, moving = trace_without_outputs(found)
+    tracing = trace_findings(found)
 
     def find_moves(old: int, new: int) -> ItemMoves | None:
-        assert {old, new} <= moving
+        assert first <= old < new
         return ItemMoves(outputs[old - 1], outputs[new - 1]) if outputs else None
 
-    return trace_findings(found, find_moves)
+    try:
+        first = next(tracing)
+        tracing.send(find_moves)
+    except StopIteration as end:
+        tracks: list[Track] = end.value
+        return tracks
+    raise AssertionError("It stops a second time.")
 
 
 def courses(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = ()) -> list[str]:
@@ -290,3 +296,55 @@ def test_attempts_without_an_output_change_nothing_for_the_others(attempts: Atte
 
     with_output = [one for one in attempts if one[0] in ("passed", "failed", "invalid")]
     assert shape(trace(*attempts)) == shape(trace(*with_output))
+
+
+class TestWork:
+    """What matching costs grows with the issues, not with issues times attempts."""
+
+    @staticmethod
+    def count_looks(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> int:
+        """How often a fingerprint was read."""
+        looks = 0
+        read = Finding.fingerprint.fget  # type: ignore[attr-defined]  # a property
+
+        def counted(finding: Finding) -> Any:
+            nonlocal looks
+            looks += 1
+            return read(finding)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Finding, "fingerprint", property(counted))
+            trace(*attempts)
+        return looks
+
+    def test_issues_that_were_fixed_long_ago_cost_nothing_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def attempts(count: int) -> Attempts:
+            return [("failed", [issue(path=f"/{number}/x{place}") for place in range(5)]) for number in range(count)]
+
+        few, many = self.count_looks(attempts(10), monkeypatch), self.count_looks(attempts(40), monkeypatch)
+        assert many <= 5 * few
+
+    def test_issues_that_come_and_go_cost_the_same_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def attempts(count: int) -> Attempts:
+            return [("failed", [issue(path=f"/x{place}") for place in range(5)] * (n % 2)) for n in range(count)]
+
+        few, many = self.count_looks(attempts(10), monkeypatch), self.count_looks(attempts(40), monkeypatch)
+        assert many <= 5 * few
+
+    def test_where_items_moved_each_issue_is_matched_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = 0
+        find = Track.find
+
+        def counted(self: Track, *args: Any, **options: Any) -> None:
+            nonlocal found
+            found += 1
+            find(self, *args, **options)
+
+        monkeypatch.setattr(Track, "find", counted)
+        names = ["red", "blue", "pink"]
+        attempts: Attempts = [
+            ("failed", [issue(path=f"/colours/{n + place}") for place in range(3)]) for n in (0, 4, 8)
+        ]
+        outputs = [colours(*["#111"] * n, *names) for n in (0, 4, 8)]
+        assert courses(*attempts, outputs=outputs) == ["1 2 3"] * 3
+        assert found == 9

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from django.test import Client
@@ -11,10 +13,10 @@ from django.test import Client
 from flows.engine.history import Attempt
 from runs import models
 from runs.models import Run, RunStatus
-from runs.pages.attempt_view import MOST_ISSUES
+from runs.pages.issue_pages import MOST_ISSUES
 from runs.prepared_select import PreparedSelect
 from tests.engine.builders import make_attempt, make_issue, make_step
-from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
+from tests.runs.pages.history_builders import begin_attempt, make_asked_run, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -151,6 +153,87 @@ class TestOneAttempt:
         read.clear()
         get_page(viewer, f"{run_address(run)}steps/2/attempts/1/")
         assert len(read) == 2
+
+
+def list_targets(viewer: Client, address: str, begin: str) -> list[str]:
+    """Where links to issues lead that stand on a page behind ``begin``, each in its item of a list."""
+    page = get_page(viewer, address)
+    links = re.findall(r'<a href="([^"]*#s\da\d-i\d+)"', page[page.index(begin) :].partition("</ul>")[0])
+    return [urljoin(address, unescape(link)) for link in links]
+
+
+def list_marks(viewer: Client, address: str, words: str) -> list[str]:
+    """Where the links lead that say what became of issues, behind ``words``."""
+    links = re.findall(f'{words}<a href="([^"]+)"', get_page(viewer, address))
+    return [urljoin(address, unescape(link)) for link in links]
+
+
+def assert_leads_to_its_line(viewer: Client, target: str) -> None:
+    address, _, anchor = target.partition("#")
+    assert f'<li class="issue" id="{anchor}"' in get_page(viewer, address), target
+
+
+class TestLinks:
+    """Links to issues beyond the first page of their attempt lead to the page that has them."""
+
+    def test_what_became_of_an_issue_leads_to_the_issue_in_the_other_attempt(self, viewer: Client, run: Run) -> None:
+        address = f"{run_address(run)}steps/1/attempts/2/?issues=15"
+        for words in ("Persisted since ", "Still there in "):
+            targets = list_marks(viewer, address, words)
+            assert len(targets) == MOST_ISSUES
+            assert {target.partition("#")[0].rpartition("?")[2] for target in targets} == {"issues=15"}
+            for target in targets[::150]:
+                assert_leads_to_its_line(viewer, target)
+
+    def test_on_the_page_of_the_run_as_well(self, viewer: Client) -> None:
+        more = tuple(make_issue("low", audit="Items", path=f"/items/{place}") for place in range(MOST_ISSUES + 5))
+        run = make_stored_run(
+            make_attempt(1, 1, "failed", issues=more),
+            make_attempt(1, 2, "failed", issues=more[-1:]),
+            make_attempt(1, 3),
+        )
+        (target,) = list_marks(viewer, run_address(run), "Persisted since ")
+        assert target == f"{run_address(run)}steps/1/attempts/1/?issues=2#s1a1-i204"
+        assert_leads_to_its_line(viewer, target)
+
+    def test_what_was_fixed_and_what_was_hidden_from_the_model(self, viewer: Client) -> None:
+        grave = tuple(make_issue("high", audit="Items", path=f"/items/{place}") for place in range(MOST_ISSUES))
+        spec = make_page_flow(make_step(1, issue_severity_filter="high"))
+        run = make_asked_run(spec, 2, issues=(make_issue("low", audit="Tone"), *grave))
+        own = f"{run_address(run)}steps/1/attempts/3/"
+        for address in (own, f"{own}request/?hide=low"):
+            first, second = list_targets(viewer, address, "Hidden from the model")
+            assert first == f"{run_address(run)}steps/1/attempts/1/?issues=2#s1a1-i0"
+            assert_leads_to_its_line(viewer, first)
+            assert_leads_to_its_line(viewer, second)
+        fixed = list_targets(viewer, own, "Fixed here")
+        assert fixed[0] == f"{run_address(run)}#s1a2-i1"
+
+    def test_the_lines_that_a_model_was_told(self, viewer: Client) -> None:
+        issues = tuple(make_issue("high", audit="Items", path=f"/{place}") for place in range(MOST_ISSUES))
+        run = make_asked_run(make_page_flow(make_step(1)), issues=(*issues, make_issue("critical", audit="Tone")))
+        targets = list_targets(viewer, f"{run_address(run)}steps/1/attempts/2/request/", "feedback-line")
+        assert len(targets) == MOST_ISSUES
+        assert targets[0] == f"{run_address(run)}#s1a1-i0"
+        assert targets[-1] == f"{run_address(run)}steps/1/attempts/1/?issues=2#s1a1-i199"
+        assert_leads_to_its_line(viewer, targets[-1])
+
+    def test_an_issue_is_found_by_its_position(self, viewer: Client, run: Run) -> None:
+        own = f"{run_address(run)}steps/1/attempts/1/"
+        for position, page in ((2_700, 1), (2_899, 1), (2_900, 2), (0, 2), (100, 3), (2_699, 15)):
+            answer = viewer.get(f"{own}?issue={position}")
+            where = run_address(run) if page == 1 else f"{own}?issues={page}"
+            assert answer.status_code == 302
+            assert answer["Location"] == f"{where}#s1a1-i{position}"
+        for position in ("3000", "-1", "x", "", "1.0", "9" * 30):
+            assert viewer.get(f"{own}?issue={position}").status_code == 404
+
+    def test_the_admin_leads_to_them_too(self, admin_client: Client, run: Run) -> None:
+        issue = models.Issue.objects.get(attempt__step__run=run, attempt__number=1, position=100)
+        page = admin_client.get(f"/admin/runs/issue/{issue.pk}/change/").content.decode()
+        link = f"{run_address(run)}steps/1/attempts/1/?issue=100"
+        assert f'<a href="{link}">Step 1, attempt 1</a>' in page
+        assert_leads_to_its_line(admin_client, admin_client.get(link)["Location"])
 
 
 class TestLiveUpdates:

@@ -21,7 +21,7 @@ def tell(flow: FlowSpec, history: History, index: int = 1) -> Told:
     """What the page knows of a call. The links lead to where each issue is: step, attempt, position."""
     links = {
         (a.step, a.number): [
-            IssueLink(f"s{a.step}a{a.number}-i{position}", issue.severity, "", "", a.step, a.number)
+            IssueLink(f"#s{a.step}a{a.number}-i{position}", issue.severity, "", "", a.step, a.number)
             for position, issue in enumerate(a.issues)
         ]
         for a in history
@@ -53,11 +53,11 @@ class TestSections:
         low = make_issue("low")
         failed = [make_attempt(1, n, "failed", issues=(low, ISSUE, low, ISSUE)) for n in (1, 2)]
         (section,) = read(self.FLOW, make_history(*failed)).sections
-        assert [line.link.anchor for told in section.attempts for line in told.lines] == [
-            "s1a1-i1",
-            "s1a1-i3",
-            "s1a2-i1",
-            "s1a2-i3",
+        assert [line.link.address for told in section.attempts for line in told.lines] == [
+            "#s1a1-i1",
+            "#s1a1-i3",
+            "#s1a2-i1",
+            "#s1a2-i3",
         ]
         assert [line.text for line in section.attempts[0].lines[0].text.lines] == [
             "- high (at /text): The text is too short.",

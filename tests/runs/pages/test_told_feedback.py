@@ -46,9 +46,9 @@ class TestHidden:
             make_attempt(1, 3),
         )
         assert [(told[n].told, told[n].hidden) for n in (1, 2, 3)] == [(0, 0), (1, 1), (2, 2)]
-        assert [(link.anchor, link.title) for link in told[3].hidden_issues] == [
-            ("s1a1-i0", "Low audit"),
-            ("s1a2-i0", "Medium audit"),
+        assert [(link.address, link.title) for link in told[3].hidden_issues] == [
+            ("#s1a1-i0", "Low audit"),
+            ("#s1a2-i0", "Medium audit"),
         ]
 
     def test_of_earlier_steps_only_those_count_that_the_step_is_shown(self) -> None:
