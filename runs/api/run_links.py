@@ -9,6 +9,7 @@ from rest_framework.request import Request
 
 from runs.api.access import START_RUNS
 from runs.models import ApiToken
+from runs.pages.issue_links import anchor_attempt
 
 
 class RunLinks:
@@ -58,7 +59,7 @@ class RunLinks:
         step, number = document["step"], document["number"]
         document["url"] = self.link_attempt(run_id, step, number)
         # Step 0 stands at the top of the page.
-        document["page_url"] = self.link_page(run_id) + (f"#s{step}a{number}" if step else "")
+        document["page_url"] = self.link_page(run_id) + (f"#{anchor_attempt(step, number)}" if step else "")
         return document
 
 

@@ -29,6 +29,7 @@ from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.charts import RunCharts, draw_run
 from runs.pages.curl_command import build_curl_command
 from runs.pages.elapsed import format_elapsed
+from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import Line, Listing, show_invisible
 from runs.pages.run_page import RunPage
 from runs.queue_figures import QueueFigures
@@ -50,6 +51,12 @@ def icon(name: str, size: int = 16) -> SafeString:
     # The package parses and copies XML for each icon: too slow for one in every cell of a list.
     svg = heroicon_mini(name, size=size, aria_hidden="true", **{"class": f"icon icon-{name}"})
     return mark_safe(svg)  # noqa: S308  # SVG from an installed package, nothing else in it
+
+
+@register.simple_tag
+def attempt_anchor(step: int, number: int) -> str:
+    """The id of an attempt on the page of its run, for links to it."""
+    return anchor_attempt(step, number)
 
 
 @register.simple_tag
