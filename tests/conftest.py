@@ -14,13 +14,15 @@ from urllib.parse import urlsplit
 
 import hypothesis
 import pytest
+from django.core.cache import caches
 from django.db import connection
 from playwright.sync_api import Playwright, expect
 from pytest_django import DjangoDbBlocker
 
+from runs.run_filters import experience
 from tests.availability import FINDERS, explain_absence, is_required
 from tests.databases import hold_test_database
-from tests.done_once import keep_permissions, keep_static_files
+from tests.done_once import empty_filled_tables, keep_static_files
 
 # What is collected, which thousands of tests are made of, is no garbage.
 gc.disable()
@@ -38,6 +40,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_reset_sequences", "django_user_model"}
 BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/", "tests/site/")
 """Where `make test` looks for tests with a browser."""
+ONLY_BROWSER = "tests/browser/"
+"""Where it looks for no others."""
 PART_FIXTURES = {"postgres_url": "postgres", "redis_url": "redis", "chromium_path": "browser", "browser": "browser"}
 
 
@@ -55,6 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item.add_marker(PART_FIXTURES[fixture])
         if item.get_closest_marker("browser") and not item.nodeid.startswith(BROWSER_FOLDERS):
             raise pytest.UsageError(f"{item.nodeid}: a test with a browser is found in tests/browser, and not there.")
+        if item.nodeid.startswith(ONLY_BROWSER) and not item.get_closest_marker("browser"):
+            raise pytest.UsageError(f"{item.nodeid}: a test without a browser is not found there.")
     yield
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
@@ -77,7 +83,7 @@ def django_db_setup(
     held = ExitStack()
     with django_db_blocker.unblock():
         held.enter_context(hold_test_database(tmp_path_factory))
-    keep_permissions(held.enter_context(pytest.MonkeyPatch.context()))
+    empty_filled_tables(held.enter_context(pytest.MonkeyPatch.context()))
     yield
     with django_db_blocker.unblock():
         held.close()
@@ -85,6 +91,14 @@ def django_db_setup(
 
 class NetworkAccessError(RuntimeError):
     """A test tried to reach something beyond this machine."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """Empty what a process remembers for a moment: who asked how often, for one. Each test has a user number 1."""
+    for cache in caches.all():
+        cache.clear()
+    experience._kept.clear()
 
 
 def _refuse_beyond_loopback(host: Any) -> None:

@@ -31,7 +31,7 @@ class Event:
 def serve() -> Iterator[int]:
     """The site under an ASGI server; gives its port."""
     application = KeptThreads(DashboardHandler())
-    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_config=None, log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

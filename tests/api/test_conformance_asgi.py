@@ -45,7 +45,8 @@ def serve() -> Iterator[str]:
     """The site as ``toolflow_site.asgi`` puts it together; gives its address."""
     threads = KeptThreads(DashboardHandler())
     site: Any = build_edge(threads, most_bytes=django_settings.TOOLFLOW_MAX_BODY)
-    server = uvicorn.Server(uvicorn.Config(site, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    config = uvicorn.Config(site, host="127.0.0.1", port=0, log_config=None, log_level="warning", lifespan="off")
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

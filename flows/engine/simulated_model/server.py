@@ -50,6 +50,8 @@ def build_server(app: Callable[..., Awaitable[None]]) -> uvicorn.Server:
         http=_ResettableProtocol,
         ws="none",
         lifespan="off",
+        # Nothing of the process that it serves in is its own to change.
+        log_config=None,
         log_level="error",
         access_log=False,
         backlog=2_048,

@@ -33,7 +33,7 @@ PATIENCE = 30.0
 def server() -> Iterator[int]:
     """The site, served as in production; gives its port."""
     application = KeptThreads(DashboardHandler())
-    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_config=None, log_level="warning", lifespan="off")
     uvicorn_server = uvicorn.Server(config)
     thread = threading.Thread(target=uvicorn_server.run)
     thread.start()
