@@ -8,13 +8,12 @@ that may have no children.
 from __future__ import annotations
 
 import json
-import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,8 @@ MAX_RESULT_BYTES = 10 * 1024 * 1024
 _ROOT = Path(__file__).resolve().parents[2]
 
 START_PATIENCE = 30.0
-"""Seconds for a process to be there. That an overloaded machine takes long for it is not the expression's fault."""
+"""Seconds for a process to be there, and to wait while others compute: that an overloaded machine takes long for both
+is not the expression's fault."""
 MOST_PROCESSES = 2
 """At one time: more would only take the processor from each other, and from the runs beside them."""
 
@@ -55,11 +55,11 @@ class ExpressionProcess:
                 self._process.kill()
 
     def evaluate(self, text: str, variables: Mapping[str, Any], *, timeout: float) -> Any:
-        """Evaluate ``text`` over JSON values, at most ``timeout`` seconds once the process is there. Blocks until then.
+        """Evaluate ``text`` over JSON values, with at most ``timeout`` seconds of computing. Blocks until then.
 
         Raises ``ExpressionTimeout`` if it took longer, ``ExpressionError`` if it failed or took too much memory.
         """
-        request = json.dumps({"text": text, "variables": dict(variables), "seconds": math.ceil(timeout)})
+        request = json.dumps({"text": text, "variables": dict(variables), "seconds": timeout})
         with _slots:
             with self._lock:
                 if self._is_killed:
@@ -68,15 +68,21 @@ class ExpressionProcess:
             with process:
                 try:
                     _hand_over(process, request.encode())
-                    output, _ = process.communicate(timeout=timeout)
+                    output, _ = process.communicate(timeout=timeout + START_PATIENCE)
                 except subprocess.TimeoutExpired:
-                    raise ExpressionTimeout(
-                        f"The expression was stopped: it took longer than {timeout:g} s. "
-                        "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
-                    ) from None
+                    raise _tell_of_end(timeout) from None
                 finally:
                     process.kill()
+        if process.returncode == -signal.SIGPROF:
+            raise _tell_of_end(timeout)
         return _read_answer(process.returncode, output)
+
+
+def _tell_of_end(timeout: float) -> ExpressionTimeout:
+    return ExpressionTimeout(
+        f"The expression was stopped: it took longer than {timeout:g} s. "
+        "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
+    )
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -126,9 +132,8 @@ def _serve() -> None:
     sys.modules["cel.cli"] = ModuleType("cel.cli")
     from flows.engine.expressions import Scope, parse_expression
 
-    # Should the parent die, nobody is left to kill us.
-    used = math.ceil(time.process_time())
-    resource.setrlimit(resource.RLIMIT_CPU, (used + request["seconds"] + 1, used + request["seconds"] + 1))
+    # Counts what this process computes, and ends it, also where the parent has died and nobody is left to kill us.
+    signal.setitimer(signal.ITIMER_PROF, request["seconds"])
     os.write(sys.stdout.fileno(), _BEGUN)
     variables = request["variables"]
     try:

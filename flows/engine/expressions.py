@@ -27,7 +27,7 @@ from flows.engine.expression_cost import (
 )
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, Evaluation, current
 from flows.engine.expression_messages import check_names, describe_failure, fail_at, fail_syntax
-from flows.engine.expression_process import MOST_PROCESSES, ExpressionProcess
+from flows.engine.expression_process import MOST_PROCESSES, START_PATIENCE, ExpressionProcess
 from flows.engine.expression_results import KeyIndex, index_keys, sort_keys, to_json
 from flows.engine.expression_scanner import Scan, scan
 
@@ -162,7 +162,7 @@ class Scope:
                 "the expression",
                 partial(process.evaluate, expression.text, values, timeout=self._timeout),
                 # The process ends itself; this is for a machine on which not even that works.
-                timeout=self._timeout + 10,
+                timeout=self._timeout + 3 * START_PATIENCE,
             )
         except asyncio.CancelledError:
             process.kill()
