@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
 PIP_OPTIONS := install --quiet --disable-pip-version-check --no-input --require-hashes
 PIP_INSTALL := $(BIN)/python -m pip $(PIP_OPTIONS)
+# To compile all that is installed takes a third of the time, and Python compiles what it imports, unless it may not keep it.
+COMPILE_LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 \
 	--no-emit-index-url --no-annotate --no-header
 
@@ -19,20 +21,22 @@ up: base ## Start ToolFlow on this machine (PORT=8001 for another port)
 
 # What a choice of tests leaves empty (exit status 5) is no failure. Tests that kill and wait leave a core to others:
 # more of them than there are cores, and those left at the end are shared out anew. Each process collects tests for ten
-# seconds: where it is known that a folder has none of a kind, it is not looked through. What make tells those that it
-# starts is not for the makes that tests start.
+# seconds: where it is known that a folder has none of a kind, it is not looked through, nor is schemathesis loaded for
+# nothing. What make tells those that it starts is not for the makes that tests start.
 RUN_TESTS = unset MAKEFLAGS MFLAGS MAKELEVEL; $(BIN)/python -m pytest $(ARGS)
-NO_DATABASE = $(addprefix --ignore=tests/,engine client browser faults)
-NO_BROWSER = $(addprefix --ignore=tests/,engine client api faults flows runs security)
+NO_DATABASE = -p no:schemathesis $(addprefix --ignore=tests/,engine client browser faults $(CONFORMANCE))
+NO_BROWSER = -p no:schemathesis $(addprefix --ignore=tests/,engine client api faults flows runs security)
+CONFORMANCE = api/test_conformance.py api/test_conformance_asgi.py
 NO_FAILURE = code=$$?; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
-# What takes longest comes first: with “--jobs 2” the others are done beside it.
+# In a fresh clone each process of the first part compiles the tests for itself: it is one of few processes. With “--jobs 2”
+# what takes longest is still begun at once.
 test: dev ## Run all tests that this machine has the parts for (ARGS="…" for pytest)
-	@$(MAKE) --no-print-directory --keep-going on-sqlite on-postgres in-browser
+	@$(MAKE) --no-print-directory --keep-going on-postgres on-sqlite in-browser
 
 on-sqlite: dev
 	@echo "All tests without a browser, on SQLite:"
-	@unset DATABASE_URL; $(RUN_TESTS) -n 4 --dist worksteal -m "not browser"; $(NO_FAILURE)
+	@unset DATABASE_URL; $(RUN_TESTS) -n 4 --dist worksteal --ignore=tests/browser -m "not browser"; $(NO_FAILURE)
 
 on-postgres: dev
 	@url=$$($(BIN)/python -m tests.availability postgres) || exit 1; [ -n "$$url" ] || exit 0; \
@@ -135,5 +139,5 @@ base: $(BIN)/pip
 dev: $(BIN)/pip
 	@cmp -s requirements/dev.txt $(VENV)/dev.txt || { \
 		echo "Installing what the checks and tests need into $(VENV) …" && \
-		$(PIP_INSTALL) -r requirements/dev.txt && \
+		$(PIP_INSTALL) $(COMPILE_LATER) -r requirements/dev.txt && \
 		cp requirements/dev.txt requirements/base.txt $(VENV)/; }
