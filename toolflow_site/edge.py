@@ -80,10 +80,9 @@ class SubPath:
 class _RefusedError(Exception):
     """The body of a request is not taken, for ``sentence``."""
 
-    def __init__(self, status: HTTPStatus, sentence: str, *, kind: str = "") -> None:
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
-        self.kind = kind
         self.sentence = sentence
 
 
@@ -125,7 +124,7 @@ class BodyLimit:
                     message = await receive()
             except TimeoutError:
                 sentence = f"The body did not arrive within {seconds} seconds."
-                raise _RefusedError(HTTPStatus.REQUEST_TIMEOUT, sentence, kind="body-too-slow") from None
+                raise _RefusedError(HTTPStatus.REQUEST_TIMEOUT, sentence) from None
             count += len(message.get("body", b""))
             is_whole = not message.get("more_body")
             if count > most:
@@ -169,7 +168,7 @@ class BodyLimit:
         # Not before somebody sends too much: those who only build the edge need no Django that is set up.
         from runs.api.problems import MEDIA_TYPE, build_document
 
-        document = build_document(status, refusal.sentence, kind=refusal.kind)
+        document = build_document(status, refusal.sentence)
         reset_request_id(token)
         always = list_headers(is_secure=scope["scheme"] == "https")
         headers = [

@@ -20,7 +20,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.defaults import bad_request, page_not_found, permission_denied, server_error
 
-_API = "/api/"
 _ACTIONS = {
     "changelist": ("view", "see"),
     "history": ("view", "see"),
@@ -39,7 +38,7 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
 
     Scripts, which ask the API, get a problem document like all others.
     """
-    if request.path_info.startswith(_API):
+    if _is_of_api(request):
         return _describe_bad_request(exception)
     match exception:
         case RequestDataTooBig():
@@ -52,6 +51,11 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
         case _:
             return bad_request(request, exception)
     return render(None, "413.html", {"problem": problem}, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+def _is_of_api(request: HttpRequest) -> bool:
+    """Whether a script asks, also one that wrote a slash twice where its base address ends."""
+    return f"{request.path_info}/".lstrip("/").startswith("api/")
 
 
 def _describe_bad_request(exception: Exception) -> HttpResponse:
@@ -81,7 +85,7 @@ def _answer_script(status: HTTPStatus, sentence: str) -> HttpResponse:
 
 def show_missing(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for an address that leads nowhere; for scripts a problem document."""
-    if request.path_info.startswith(_API):
+    if _is_of_api(request):
         return _answer_script(HTTPStatus.NOT_FOUND, "There is nothing here.")
     return page_not_found(request, exception)
 
@@ -91,7 +95,7 @@ def show_fault(request: HttpRequest) -> HttpResponse:
 
     Endpoints answer for themselves: this is for what fails around them.
     """
-    if not request.path_info.startswith(_API):
+    if not _is_of_api(request):
         return server_error(request)
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         sentence = "The database is not available. Try again soon."
@@ -101,7 +105,7 @@ def show_fault(request: HttpRequest) -> HttpResponse:
 
 def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for something that somebody may not do; it names the permission that is missing."""
-    if request.path_info.startswith(_API):
+    if _is_of_api(request):
         return _answer_script(HTTPStatus.FORBIDDEN, str(exception) or "You may not do that.")
     if not exception.args and (sentence := _explain(request)):
         exception = PermissionDenied(sentence)

@@ -3,8 +3,9 @@
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
-from django.urls import include, path
+from django.urls import include, path, re_path
 
+from runs.api.fallback import show_nothing
 from runs.health import show_alive, show_ready
 from runs.metrics.views import show_metrics
 from toolflow_site.sign_in import refuse_locked_out, sign_in
@@ -17,6 +18,8 @@ urlpatterns = [
     path("accounts/logout/", LogoutView.as_view(), name="logout"),
     path("_nested_admin/", include("nested_admin.urls")),
     path("api/v1/", include("runs.api.urls")),
+    # Else “/api/v1” would lead to “/api/v1/”, as a page does, and what another version has to a page.
+    re_path(r"^api(?:/|$)", show_nothing),
     path("healthz", show_alive, name="healthz"),
     path("readyz", show_ready, name="readyz"),
     path("metrics", show_metrics, name="metrics"),

@@ -6,12 +6,11 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import URLPattern, include, path, reverse
-from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.types import OpenApiTypes
@@ -23,6 +22,7 @@ from rest_framework.response import Response
 from runs.api import schema_completion  # noqa: F401  # it tells drf-spectacular about tokens and strict bodies
 from runs.api.browsing import HeaderNegotiation
 from runs.api.reference import Reference
+from runs.api.rendering import DocumentRenderer
 from runs.api.view import ApiView
 
 ADDRESS = "/api/v1"
@@ -89,13 +89,28 @@ class SchemaView(ApiView):
         return super().finalize_response(request, response, *args, **kwargs)
 
 
-@require_safe
-@login_required
-def show_reference(request: HttpRequest) -> HttpResponse:
-    """The reference page, for everybody who is signed in."""
-    address = _find_address()
-    reference = Reference(build_schema(), address=address, site=request.build_absolute_uri("/").rstrip("/"))
-    return render(request, "runs/api_reference.html", {"reference": reference, "address": address})
+class HtmlRenderer(DocumentRenderer):
+    """Lets whoever asks for HTML in; what is rendered are the problems that came in its place."""
+
+    media_type = "text/html"
+    format = "html"
+
+
+class ReferenceView(ApiView):
+    """The reference page, for everybody who is signed in. What can't be done is told in the API's own way."""
+
+    schema = None
+    permission_classes: Any = ()
+    renderer_classes: Any = (DocumentRenderer, HtmlRenderer)
+
+    def get(self, request: Request) -> HttpResponse:
+        """The page; strangers are led to where they sign in."""
+        site = request._request
+        if not request.user.is_authenticated:
+            return redirect_to_login(site.get_full_path())
+        address = _find_address()
+        reference = Reference(build_schema(), address=address, site=site.build_absolute_uri("/").rstrip("/"))
+        return render(site, "runs/api_reference.html", {"reference": reference, "address": address})
 
 
 def _find_address() -> str:
@@ -104,5 +119,5 @@ def _find_address() -> str:
 
 urls: list[URLPattern] = [
     path("schema", SchemaView.as_view(), name="schema"),
-    path("docs", show_reference, name="docs"),
+    path("docs", ReferenceView.as_view(), name="docs"),
 ]

@@ -88,6 +88,7 @@ KINDS = {
     HTTPStatus.NOT_FOUND: "not-found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
     HTTPStatus.NOT_ACCEPTABLE: "not-acceptable",
+    HTTPStatus.REQUEST_TIMEOUT: "body-too-slow",
     HTTPStatus.LENGTH_REQUIRED: "length-required",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too-large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",

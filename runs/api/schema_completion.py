@@ -19,7 +19,7 @@ from runs.api.schema_webhooks import describe_webhooks
 
 ANY_REQUEST = (400, 401, 403, 406, 413, 429, 503)
 """What every endpoint can answer, whatever it does."""
-REQUEST_WITH_BODY = (411, 415, 422)
+REQUEST_WITH_BODY = (408, 411, 415, 422)
 METHODS_WITH_BODY = ("post", "put", "patch")
 
 DONE = {200: "What was asked for.", 201: "It was made.", 202: "It was taken in, and goes on."}

@@ -16,6 +16,7 @@ PROBLEMS = {
     404: "There is nothing under this address.",
     405: "The address knows no such method.",
     406: "The Accept header names nothing that can be answered.",
+    408: "The body did not arrive in time.",
     409: "What is asked for doesn’t fit what is: the detail says why.",
     411: "The body came in chunks, and this server needs a `Content-Length`.",
     412: "It has changed since it was read.",
@@ -64,7 +65,7 @@ class PageSerializer(serializers.Serializer[Any]):
 def problem_responses(*statuses: int) -> dict[int, OpenApiResponse]:
     """For ``extend_schema(responses=…)``: the problem document as the answer of each of ``statuses``.
 
-    400, 401, 403, 406, 413, 429 and 503, and for methods with a body 411, 415 and 422, stand in the schema without
+    400, 401, 403, 406, 413, 429 and 503, and for methods with a body 408, 411, 415 and 422, stand in the schema without
     being named: every endpoint can answer them.
     """
     return {

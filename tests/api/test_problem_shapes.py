@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +16,7 @@ from runs.api.schema_parts import PROBLEMS
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
-from toolflow_site.edge import BodyLimit
+from toolflow_site import edge
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -52,6 +51,30 @@ def cancel_what_ended(script: Script, monkeypatch: pytest.MonkeyPatch, settings:
     return script.post("runs/4711/cancel")
 
 
+def ask_edge(
+    monkeypatch: pytest.MonkeyPatch, *, length: int, most_bytes: int, seconds: int = edge.STRANGER_SECONDS
+) -> HttpResponse:
+    """What the edge of the server answers, before Django is asked, to a body of which nothing comes."""
+    monkeypatch.setattr(edge, "STRANGER_SECONDS", seconds)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def read(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    headers = [(b"content-length", str(length).encode())]
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/runs", "scheme": "http", "headers": headers}
+    asyncio.run(edge.BodyLimit(read, most_bytes)(scope, receive, send))
+    start, body = sent
+    told = {name.decode(): value.decode() for name, value in start["headers"]}
+    return HttpResponse(body["body"], status=start["status"], headers=told)
+
+
 # By status: type, title, detail, errors, and what is answered so.
 SHAPES: dict[int, tuple[str, str, str, list[dict[str, str]] | None, Provoke]] = {
     400: (
@@ -78,6 +101,10 @@ SHAPES: dict[int, tuple[str, str, str, list[dict[str, str]] | None, Provoke]] = 
         "not-acceptable", "Not Acceptable",
         "Nothing that the header “Accept” names is given here; ask for application/json or */*.", None,
         lambda script, *_: script.get("runs", Accept="image/png"),
+    ),
+    408: (
+        "body-too-slow", "Request Timeout", "The body did not arrive within 0 seconds.", None,
+        lambda _, monkeypatch, __: ask_edge(monkeypatch, length=9, most_bytes=10, seconds=0),
     ),
     409: ("run-ended", "Conflict", "Run 4711 has ended already: it failed.", None, cancel_what_ended),
     411: (
@@ -142,28 +169,14 @@ def test_the_shape_of_a_problem(groups: None, monkeypatch: pytest.MonkeyPatch, s
     assert problem == expected | ({"errors": errors} if errors else {})
 
 
-def test_the_edge_of_the_server_refuses_in_the_same_shape() -> None:
-    """It answers before Django is asked."""
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        raise AssertionError
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/api/v1/runs", "scheme": "http"}
-    edge = BodyLimit(receive, 10)  # type: ignore[arg-type]  # nobody is asked
-    asyncio.run(edge({**scope, "headers": [(b"content-length", b"11")]}, receive, send))
-    start, body = sent
-    kind, title, detail, _, _ = SHAPES[413]
-    headers = dict(start["headers"])
-    assert (start["status"], headers[b"content-type"]) == (413, b"application/problem+json")
-    document = json.loads(body["body"])
-    assert document.pop("request_id").encode() == headers[b"x-request-id"]
-    assert document == {
+def test_the_edge_of_the_server_refuses_in_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = ask_edge(monkeypatch, length=11, most_bytes=10)
+    kind, title, _, _, _ = SHAPES[413]
+    problem = read_problem(answer)
+    assert problem == {
         "type": f"urn:toolflow:problem:{kind}",
         "title": title,
         "status": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "detail": detail,
+        "detail": "The body is larger than 10 bytes, the limit here.",
+        "request_id": answer["X-Request-ID"],
     }

@@ -92,6 +92,30 @@ class TestFaults:
         assert (problem["status"], "Try again soon" in problem["detail"]) == (status, status == 503)
 
 
+class TestAddresses:
+    @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "TRACE"])
+    @pytest.mark.parametrize(
+        "path",
+        ["/api", "/api/", "/api/v1", "/api/v2/runs", "/api/v1/runs/", "/api/v1/docs/", "/api//v1/runs", "/api/v1/%FF"],
+    )
+    def test_where_nothing_is_there_is_a_problem_and_no_page(self, viewer: Script, method: str, path: str) -> None:
+        """Nor is anybody led to another address, where what was sent is lost."""
+        answer = viewer.ask(method, path)
+        assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+
+    def test_an_address_with_a_slash_too_many_is_answered_as_one_of_the_api(self) -> None:
+        # The client of tests takes what stands behind two slashes for a host.
+        answer = Client().get("/", PATH_INFO="//api/v1/runs")
+        assert read_problem(answer)["status"] == 404
+        assert Client().get("/apis")["Content-Type"] == "text/html; charset=utf-8"
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+    @pytest.mark.parametrize("path", ["docs", "schema"])
+    def test_what_can_only_be_read_says_so(self, viewer: Script, method: str, path: str) -> None:
+        answer = viewer.ask(method, path)
+        assert (read_problem(answer)["status"], answer["Allow"]) == (405, "GET, HEAD")
+
+
 class TestHeaders:
     def test_an_empty_accept_asks_for_nothing_in_particular(self, viewer: Script) -> None:
         for accept in ("", " ", ","):
