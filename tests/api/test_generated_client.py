@@ -29,6 +29,11 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 PATIENCE = 60.0
+REGISTRY_PATIENCE = 300.0
+"""Seconds for which the npm registry may be away where it is required, as on CI: a bad moment of it fails nothing, and
+nothing is left out in silence either."""
+FETCHING = ("--prefer-offline", "--fetch-retries=5", "--fetch-retry-factor=3", "--fetch-retry-mintimeout=1000")
+"""How npm fetches packages: again if one doesn't come, and those that it has fetched before not at all."""
 
 LONG_ENOUGH = AuditSpec(name="Long enough", rule="size(output.text) >= 10", message="'The text is too short.'")
 
@@ -43,12 +48,13 @@ def run_node(*command: Path | str, cwd: Path) -> str:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the script, its packages as the lock file pins them, and the generated types."""
     if find_npm() is None:
-        give_up = pytest.fail if is_required("npm") else pytest.skip
-        give_up(explain_absence("npm"))
+        if not is_required("npm"):
+            pytest.skip(explain_absence("npm"))
+        wait_until(find_npm, within=REGISTRY_PATIENCE, what="npm reaches its registry")
     folder = tmp_path_factory.mktemp("typescript")
     for name in ("package.json", "package-lock.json", "tsconfig.json", "automate.ts"):
         shutil.copy(PACKAGE / name, folder)
-    run_node(NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+    run_node(NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *FETCHING, cwd=folder)
     run_node("node_modules/openapi-typescript/bin/cli.js", DOCUMENT, "--output", "toolflow.d.ts", cwd=folder)
     return folder
 
