@@ -151,13 +151,21 @@ def _tell_started(started: list[tuple[int, Any]], flow: str, mark: str, *, as_js
 
 
 def _read_results(server: Server, mark: str, started: list[tuple[int, Any]]) -> list[dict[str, Any]]:
-    """What came of each line, in their order. One request has all runs with their outputs."""
+    """What came of each line, in their order. Raises ``ClientError`` that says how to get it later.
+
+    The outputs of all runs are taken out at once: an export, which the audit trail tells of like any other. Lists have
+    no outputs, and to read a thousand runs one by one would be the same export, of which nobody is told.
+    """
     ended: dict[int, dict[str, Any]] = {}
     query = {"label": mark, "format": "jsonl", "attempts": "all"}
-    with server.download("runs/export", kind="application/x-ndjson", query=query) as parts:
-        for text in _join_lines(parts):
-            run = server.read(text)
-            ended[run["id"]] = run_result(run)
+    try:
+        with server.download("runs/export", kind="application/x-ndjson", query=query) as parts:
+            for text in _join_lines(parts):
+                run = server.read(text)
+                ended[run["id"]] = run_result(run)
+    except ClientError as error:
+        later = f" The runs have ended; “toolflow export --label {mark} --attempts” gives what came of them."
+        raise ClientError(error.sentence + later, error.details) from None
     return [{"line": line, **ended[run["id"]]} for line, run in started if run["id"] in ended]
 
 

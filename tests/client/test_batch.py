@@ -11,7 +11,7 @@ from flows.engine.spec import AuditSpec
 from runs.client import batch
 from runs.models import Run
 from tests.client.conftest import Done, Terminal
-from tests.client.stand_in import answer_json, answer_problem
+from tests.client.stand_in import NO_RUNS, answer_json, answer_problem
 from tests.client.test_runs import make_local
 from tests.engine.builders import make_step
 from tests.runs.builders import make_version
@@ -128,6 +128,15 @@ def test_it_is_not_said_that_nothing_is_started_where_nobody_knows(stand_in: Cal
     done = terminal.run("batch", "a", "-", stdin="{}")
     mark = json.loads(terminal.asked[0].body)["labels"][-1]
     assert done.err == f"toolflow: This is 504. Runs that are queued all the same have the label “{mark}”.\n"
+
+
+def test_results_that_can_not_be_read_are_not_lost(stand_in: Callable[..., Terminal]) -> None:
+    started = answer_json({"runs": [{"id": 7, "url": "http://x/api/v1/runs/7"}]}, 202)
+    terminal = stand_in(started, NO_RUNS, answer_problem(403))
+    done = terminal.run("batch", "a", "-", "--wait", stdin="{}")
+    mark = json.loads(terminal.asked[0].body)["labels"][-1]
+    later = f"The runs have ended; “toolflow export --label {mark} --attempts” gives what came of them."
+    assert (done.status, done.out, done.err) == (3, "", f"toolflow: This is 403. {later}\n")
 
 
 @pytest.mark.parametrize(
