@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import typer
 
+from runs.client.chosen_view import write_body
 from runs.client.errors import ERRORED, FAILED, SUCCEEDED, ClientError, naming
 from runs.client.options import AS_JSON, LIMIT, find_server
 from runs.client.printing import (
@@ -100,10 +101,7 @@ def begin_action(
 
     None if there is none to which it could be done. Raises ``ClientError``, also where nobody can be asked.
     """
-    chosen = {**filters}
-    if "status" in chosen:
-        chosen["status"] = chosen["status"].split(",")
-    body: dict[str, Any] = {"kind": kind, "filters": chosen}
+    body: dict[str, Any] = {"kind": kind, "filters": write_body(filters)}
     preview = server.ask("POST", "bulk-actions/preview", json=body)
     count = min(preview["count"], terms.get("most") or preview["count"])
     if not count:

@@ -22,7 +22,7 @@ def change_settings(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="The name of the flow.")],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE…]", help="What is set; NAME=none takes it away. All others stay."),
+        typer.Argument(metavar="NAME=VALUE", help="What is set; NAME=none takes it away. All others stay."),
     ] = None,
     as_json: AS_JSON = False,
 ) -> int:

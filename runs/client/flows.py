@@ -57,7 +57,7 @@ def list_flows(
 @commands.command("pull")
 def pull_flows(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[FLOW…]", help="Names; all flows if left out.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="FLOW", help="Names; all flows if left out.")] = None,
     folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files are written.")] = Path(),
     live: Annotated[bool, typer.Option("--live", help="The live versions, not the latest ones.")] = False,
     as_json: AS_JSON = False,
@@ -66,7 +66,7 @@ def pull_flows(
     server = find_server(context)
     wanted = "live_version" if live else "latest_version"
     if names:
-        flows = [_find(server, check_flow_name(name)) for name in names]
+        flows = [find_flow(server, name) for name in names]
     else:
         flows = list(server.list("flows", ALL))
     written = []
@@ -85,15 +85,17 @@ def pull_flows(
     return SUCCEEDED
 
 
-def _find(server: Server, name: str) -> dict[str, Any]:
+def find_flow(server: Server, name: str) -> dict[str, Any]:
+    """The document of the flow of that name. Raises ``ClientError`` if there is none."""
+    path = f"flows/{check_flow_name(name)}"
     with naming(f"flow “{name}”"):
-        return server.get(f"flows/{name}")
+        return server.get(path)
 
 
 @commands.command("push")
 def push_flows(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Flow files, in YAML or JSON.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Flow files, in YAML or JSON.")],
     live: Annotated[bool, typer.Option("--live", help="Let new runs use them at once.")] = False,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="What the new versions bring.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether they are right; store nothing.")] = False,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from runs.client.chosen_view import find_view, join_filters
 from runs.client.errors import ClientError
 from runs.client.server import Server
 
@@ -24,6 +25,7 @@ def _take(kind: Any, help: str, *names: str, metavar: str | None = None, least: 
     return Annotated[kind | None, typer.Option(*names, help=help, metavar=metavar, min=least)]
 
 
+_VIEW = _take(str, "The filters of this saved view; those named beside it count instead of its own.", metavar="NAME")
 _FILTERS: dict[str, tuple[str, Any]] = {
     "search": ("q", _take(str, "Words in inputs, outputs and issues.", "--search", "-q")),
     "flow": ("flow", _take(str, "The name of a flow.")),
@@ -48,14 +50,18 @@ def with_filters(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def choose(**values: Any) -> int:
+        wanted = values.pop("view")
         given = {name: values.pop(own) for own, (name, _) in _FILTERS.items()}
-        return command(**values, filters={name: value for name, value in given.items() if value is not None})
+        filters = {name: value for name, value in given.items() if value is not None}
+        if wanted is not None:
+            filters = join_filters(find_view(find_server(values["context"]), wanted), filters)
+        return command(**values, filters=filters)
 
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name != "filters"]
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, (_, annotation) in _FILTERS.items()
+        for name, annotation in [*((name, kind) for name, (_, kind) in _FILTERS.items()), ("view", _VIEW)]
     ]
     found = signature.replace(parameters=[*own, *options])
     choose.__signature__ = found  # type: ignore[attr-defined]  # where inspect looks for it

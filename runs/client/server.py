@@ -202,6 +202,8 @@ class Server:
             raise UnreachableError(f"{self._url} did not answer: {_name_reason(error)}.", pause=1) from None
 
     def _require_json(self, answer: httpx2.Response) -> None:
+        if answer.status_code == httpx2.codes.NO_CONTENT:
+            return
         kind = answer.headers.get("Content-Type", "")
         if not answer.content or not kind.startswith(("application/json", "application/yaml")):
             raise self._not_toolflow()

@@ -125,7 +125,7 @@ def show_secret(
 @commands.command("resend")
 def resend(
     context: typer.Context,
-    delivery_ids: Annotated[list[int], typer.Argument(metavar="DELIVERY…", min=1, help="Numbers of deliveries.")],
+    delivery_ids: Annotated[list[int], typer.Argument(metavar="DELIVERY", min=1, help="Numbers of deliveries.")],
     as_json: AS_JSON = False,
 ) -> int:
     """Send again at once, under the same message id and with all retries before it."""
