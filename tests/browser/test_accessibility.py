@@ -357,7 +357,7 @@ def test_the_reference_of_the_api(admin_page: Page) -> None:
 
 def test_the_trail_and_ones_own_account(admin_page: Page) -> None:
     load_examples()
-    for address in ("/trail/", "/trail/?action=signed_in&from=lost", "/account/"):
+    for address in ("/trail/", "/trail/?action=signed_in&from=lost", "/account/webhook-secret/", "/account/"):
         admin_page.goto(address)
         assert_accessible(admin_page)
     admin_page.get_by_label("Old password").fill("wrong")
