@@ -10,7 +10,10 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.contenttypes.models import ContentType
 
+from flows.admin.version_rows import UNREADABLE, read_spec
+from flows.engine.differences.field_diff import ChangeKind, Subject
 from flows.engine.differences.spec_diff import Change, compare_specs
+from flows.engine.spec import FlowSpec
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
 from flows.webhook_address import hide_path
@@ -81,10 +84,19 @@ def find_conflict(form: EditedFlowForm, draft: FlowDraft) -> Conflict | None:
         at=at,
         latest=latest,
         new_versions=newer,
-        theirs=compare_specs(base.flow_spec, latest.flow_spec) if base is not None and latest is not None else None,
-        mine=compare_specs(latest.flow_spec, mine) if latest is not None and mine is not None else None,
+        theirs=_compare(base, latest) if base is not None and latest is not None else None,
+        mine=_compare(latest, mine) if latest is not None and mine is not None else None,
         limits=limits,
     )
+
+
+def _compare(old: FlowVersion, new: FlowVersion | FlowSpec) -> list[Change]:
+    """What differs; a note alone where a version can't be read by this installation."""
+    before, after = read_spec(old), new if isinstance(new, FlowSpec) else read_spec(new)
+    if before is not None and after is not None:
+        return compare_specs(before, after)
+    unreadable = old if isinstance(new, FlowSpec) or before is None else new
+    return [Change(Subject.FLOW, ChangeKind.CHANGED, notes=(UNREADABLE.format(unreadable.number),))]
 
 
 def list_limit_changes(form: EditedFlowForm) -> list[LimitChange]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import QuerySet
 from django.test import Client
 
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
@@ -104,6 +105,19 @@ class TestTheSecondIsTold:
         assert third.flow_spec.steps[0].system_message == ""
         assert third.flow_spec.steps[1].max_retries == 1
         assert third.note == "Fewer retries."
+
+    def test_a_version_that_this_installation_can_not_read_is_told_and_left_alone(
+        self, mine: EditorPage, theirs: EditorPage
+    ) -> None:
+        theirs.fill("steps-0-", system_message="Be brief.")
+        theirs.save()
+        # Versions don't change, unless a later ToolFlow has worked on the database.
+        QuerySet.update(FlowVersion.objects.filter(number=2), spec={"name": "example", "colour": "red"})
+        mine.fill("steps-1-", max_retries=1)
+        words = be_refused(mine)
+        assert words.count("The definition of version 2 can't be read by this version of ToolFlow.") == 2
+        (message,) = mine.save("_overwrite")
+        assert message.startswith("Saved as version 3.")
 
     def test_saving_once_more_without_a_decision_is_refused_again(self, mine: EditorPage, theirs: EditorPage) -> None:
         theirs.fill("steps-0-", max_retries=0)
