@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -144,5 +146,6 @@ def make_session(*, seconds: int) -> None:
     """Somebody whose sign-in expires in so many seconds."""
     store: type[SessionStore] = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
     session = store()
+    session[SESSION_KEY] = str(User.objects.create_user("olga").pk)
     session.set_expiry(seconds)
     session.save()
