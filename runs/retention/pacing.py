@@ -10,8 +10,8 @@ from django.db import connection
 
 from runs.models import Run
 
-LEAST, FIRST_BATCH, MOST = 10, 20, 1_000
-"""Attempts removed in one transaction: at least, with how many to begin since some may be large, and at most."""
+FIRST_BATCH, MOST = 20, 1_000
+"""Attempts removed in one transaction: with how many to begin, since some may be large, and at most."""
 LOOK = 1.0
 """Seconds between looks whether runs are under way."""
 
@@ -22,13 +22,19 @@ class Manners:
 
     time_box: float
     """Seconds that a transaction should take."""
+    least: int
+    """Attempts removed in one transaction, however long they took: where the machine is busy, fewer would only cost
+    more each."""
     share: float
     """While runs are under way, seconds of rest for each second of work."""
 
 
 # SQLite has one writer at a time, and who waits for it looks again after up to a tenth of a second. PostgreSQL locks
 # rows of ended runs, which nobody writes; there it is only the disk and the processor that are shared.
-MANNERS = {"sqlite": Manners(time_box=0.01, share=3.0), "postgresql": Manners(time_box=0.05, share=0.25)}
+MANNERS = {
+    "sqlite": Manners(time_box=0.01, least=10, share=3.0),
+    "postgresql": Manners(time_box=0.2, least=100, share=0.25),
+}
 
 
 @dataclass(slots=True)
@@ -46,7 +52,8 @@ class Pace:
     def come_to_end(self, *, attempts: int, taken: float) -> None:
         """After a batch of so many attempts that took so many seconds: choose the next size, and rest."""
         if taken > self._manners.time_box:
-            self.attempts = max(LEAST, self.attempts // 2)
+            # Where attempts are large, even the first few may be too many.
+            self.attempts = min(self.attempts, max(self._manners.least, self.attempts // 2))
         elif attempts >= self.attempts // 2 and taken < self._manners.time_box / 2:
             self.attempts = min(MOST, self.attempts * 2)
         if self._has_company():

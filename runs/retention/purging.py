@@ -18,7 +18,7 @@ from django.db.models import Count, Q, Sum
 
 from flows.models import Flow
 from runs.models import Run
-from runs.models.run import RunQuerySet
+from runs.retention.keys import Keys
 from runs.retention.pacing import MOST, Pace
 from runs.retention.policy import Part, find_due, may_go, read_policy
 from runs.retention.removal import (
@@ -33,8 +33,11 @@ from runs.retention.removal import (
 
 logger = logging.getLogger(__name__)
 
-LOOK_AHEAD = 500
-"""Runs whose numbers are read at once."""
+LOOK_AHEAD = 2_000
+"""Runs whose numbers are read at once. Where many ended at the same moment, all of those are looked at each time."""
+
+Sized = tuple[int, int]
+"""The number of a run, and how many attempts it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +143,12 @@ def _purge_or_divide(task: Task, batch: Sequence[int], size: int, pace: Pace, pu
     return attempts, taken
 
 
-def _batch(pace: Pace, portions: Iterable[RunQuerySet]) -> Iterator[tuple[list[int], int]]:
+def _batch(pace: Pace, portions: Iterable[Iterable[Sized]]) -> Iterator[tuple[list[int], int]]:
     """The runs in batches of as many attempts as the pace allows, each with their number; a large run is alone."""
     for found in portions:
         batch: list[int] = []
         attempts = 0
-        for run_id, count in list(found.values_list("pk", "attempt_count")):
+        for run_id, count in found:
             if batch and attempts + count > pace.attempts:
                 yield batch, attempts
                 batch, attempts = [], 0
@@ -155,20 +158,23 @@ def _batch(pace: Pace, portions: Iterable[RunQuerySet]) -> Iterator[tuple[list[i
             yield batch, attempts
 
 
-def _look_ahead(task: Task) -> Iterator[RunQuerySet]:
+def _look_ahead(task: Task) -> Iterator[list[Sized]]:
     for due in find_due(task.flow.pk, task.part, task.ended_before):
         rest = due
-        while found := list(rest.values_list("ended_at", "pk")[:LOOK_AHEAD]):
-            yield Run.objects.filter(pk__in=[pk for _, pk in found]).order_by("pk")
+        while found := list(rest.values_list("ended_at", "pk", "attempt_count")[:LOOK_AHEAD]):
+            # Those that lie side by side go together.
+            yield sorted((pk, count) for _, pk, count in found)
             # Never back: what somebody else holds is his, or the next call's.
-            ended_at, pk = found[-1]
+            ended_at, pk, _ = found[-1]
             assert ended_at is not None, "Only ended runs are due."
             rest = due.filter(Q(ended_at__gt=ended_at) | Q(pk__gt=pk), ended_at__gte=ended_at)
 
 
-def _look_up(run_ids: Sequence[int]) -> Iterator[RunQuerySet]:
+def _look_up(run_ids: Sequence[int]) -> Iterator[list[Sized]]:
     for first in range(0, len(run_ids), LOOK_AHEAD):
-        yield Run.objects.filter(pk__in=list(run_ids[first : first + LOOK_AHEAD])).order_by("pk")
+        keys = Keys.of(run_ids[first : first + LOOK_AHEAD])
+        rows = Run.objects.filter(keys.build_condition("runs_run.id"))
+        yield list(rows.order_by("pk").values_list("pk", "attempt_count"))
 
 
 def _purge_batch(task: Task, run_ids: Collection[int]) -> tuple[int, int, float]:
@@ -186,7 +192,8 @@ def _purge_batch(task: Task, run_ids: Collection[int]) -> tuple[int, int, float]
 def _hold(task: Task, run_ids: Collection[int]) -> list[int]:
     """Lock those of the runs that are still due and that nobody else is at."""
     known = may_go(task.ended_before)
-    rows = Run.objects.filter(known, pk__in=run_ids, ended_at__lt=task.ended_before)
+    among = Keys.of(run_ids).build_condition("runs_run.id")
+    rows = Run.objects.filter(among, known, ended_at__lt=task.ended_before)
     if task.part is Part.OUTPUTS:
         rows = rows.filter(outputs_removed_at=None)
     return list(rows.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
@@ -200,16 +207,16 @@ def _thin(task: Task, run_id: int, pace: Pace) -> None:
             if not _hold(task, [run_id]):
                 return
             attempts = list_attempts(run_id, limit=pace.attempts, with_texts=task.part is Part.OUTPUTS)
-            if not attempts:
+            if not attempts.count:
                 return
             if task.part is Part.OUTPUTS:
                 remove_texts(attempts)
             else:
                 _delete_some(task, run_id, attempts)
-        pace.come_to_end(attempts=len(attempts), taken=time.monotonic() - begin)
+        pace.come_to_end(attempts=attempts.count, taken=time.monotonic() - begin)
 
 
-def _delete_some(task: Task, run_id: int, attempts: Collection[int]) -> None:
+def _delete_some(task: Task, run_id: int, attempts: Keys) -> None:
     delete_attempts(attempts)
     ended_at = Run.objects.values_list("ended_at", flat=True).get(pk=run_id)
     assert ended_at is not None, "Only ended runs are due."

@@ -5,17 +5,16 @@ Rows that others refer to go last. The ORM's own deletion would load every row f
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from datetime import UTC, date, datetime
-from typing import Any
 
 from django.db import connection
-from django.db.models import Case, F, Q, Value, When
-from django.db.models.functions import Now
+from django.db.models import Case, Count, F, Q, Value, When
+from django.db.models.functions import Now, TruncDate
 
 from runs.models import Attempt, EndReason, Run, Step, WebhookDelivery
+from runs.retention.keys import Keys
 
 _ATTEMPT_TEXTS = "input = NULL, output = NULL, raw_output = NULL, request = NULL, failure_reason = ''"
 _ISSUE_TEXTS = "description = '', path = NULL, context = '{}', suggestions = '[]', added_fields = '{}'"
@@ -26,34 +25,34 @@ def delete_runs(run_ids: Collection[int]) -> int:
 
     The caller holds their rows locked. What statistics counted of them stays.
     """
-    ended = Run.objects.filter(pk__in=run_ids).values_list("flow_id", "ended_at")
-    days = Counter((flow_id, find_day(ended_at)) for flow_id, ended_at in ended if ended_at is not None)
-    steps = _find_steps(run_ids)
+    runs = Keys.of(run_ids)
+    days = _count_days(runs)
+    steps = _find_steps(runs)
     attempts = _find_attempts(steps)
     delete_attempts(attempts)
-    _execute("DELETE FROM runs_step WHERE {among}", "id", steps)
-    _delete_deliveries(run_ids)
+    steps.execute("DELETE FROM runs_step WHERE {among}", "id")
+    _delete_deliveries(runs)
     for table, column in _list_dependents():
-        _execute(f"DELETE FROM {table} WHERE {{among}}", column, run_ids)  # noqa: S608  # our own names
+        runs.execute(f"DELETE FROM {table} WHERE {{among}}", column)  # noqa: S608  # our own names
     # Triggers and cascades of the database take the words of search away with it.
-    _execute("DELETE FROM runs_run WHERE {among}", "id", run_ids)
+    runs.execute("DELETE FROM runs_run WHERE {among}", "id")
     note_purged(days)
-    return len(attempts)
+    return attempts.count
 
 
-def delete_attempts(attempt_ids: Collection[int]) -> None:
+def delete_attempts(attempts: Keys) -> None:
     """Delete attempts with their issues and their usage."""
     for table in ("runs_issue", "runs_tokenusage"):
-        _execute(f"DELETE FROM {table} WHERE {{among}}", "attempt_id", attempt_ids)  # noqa: S608  # our own names
-    _execute("DELETE FROM runs_attempt WHERE {among}", "id", attempt_ids)
+        attempts.execute(f"DELETE FROM {table} WHERE {{among}}", "attempt_id")  # noqa: S608  # our own names
+    attempts.execute("DELETE FROM runs_attempt WHERE {among}", "id")
 
 
-def list_attempts(run_id: int, *, limit: int, with_texts: bool) -> list[int]:
+def list_attempts(run_id: int, *, limit: int, with_texts: bool) -> Keys:
     """Up to so many attempts of a run; with ``with_texts`` only those that still have what they read and wrote."""
     rows = Attempt.objects.filter(step__run_id=run_id)
     if with_texts:
         rows = rows.filter(Q(input__isnull=False) | Q(output__isnull=False) | Q(request__isnull=False))
-    return list(rows.order_by("-pk").values_list("pk", flat=True)[:limit])
+    return Keys.of(rows.order_by("-pk").values_list("pk", flat=True)[:limit])
 
 
 def remove_outputs(run_ids: Collection[int]) -> int:
@@ -61,12 +60,13 @@ def remove_outputs(run_ids: Collection[int]) -> int:
 
     Outcomes, usage, times, models, and code, audit and severity of issues stay. The caller holds their rows locked.
     """
-    attempts = _find_attempts(_find_steps(run_ids))
+    runs = Keys.of(run_ids)
+    attempts = _find_attempts(_find_steps(runs))
     remove_texts(attempts)
-    _delete_deliveries(run_ids, where="state <> 'waiting' AND ")
-    _empty_deliveries(run_ids)
-    _execute("DELETE FROM runs_searchdocument WHERE {among}", "run_id", run_ids)
-    Run.objects.filter(pk__in=run_ids).update(
+    _delete_deliveries(runs, where="state <> 'waiting' AND ")
+    _empty_deliveries(runs)
+    runs.execute("DELETE FROM runs_searchdocument WHERE {among}", "run_id")
+    Run.objects.filter(runs.build_condition("runs_run.id")).update(
         input={},
         metadata={},
         # The sentence may quote what an audit said.
@@ -76,14 +76,14 @@ def remove_outputs(run_ids: Collection[int]) -> int:
         outputs_removed_at=Now(),
         revision=F("revision") + 1,
     )
-    return len(attempts)
+    return attempts.count
 
 
-def remove_texts(attempt_ids: Collection[int]) -> None:
+def remove_texts(attempts: Keys) -> None:
     """Take from attempts and their issues what they read and wrote."""
-    _execute(f"UPDATE runs_issue SET {_ISSUE_TEXTS} WHERE {{among}}", "attempt_id", attempt_ids)  # noqa: S608  # constants
+    attempts.execute(f"UPDATE runs_issue SET {_ISSUE_TEXTS} WHERE {{among}}", "attempt_id")  # noqa: S608  # constants
     statement = f"UPDATE runs_attempt SET {_ATTEMPT_TEXTS}, error = {_cut_message()} WHERE {{among}}"  # noqa: S608
-    _execute(statement, "id", attempt_ids)
+    attempts.execute(statement, "id")
 
 
 def note_purged(days: Counter[tuple[int, date]]) -> None:
@@ -102,12 +102,19 @@ def find_day(moment: datetime) -> date:
     return moment.astimezone(UTC).date()
 
 
-def _find_steps(run_ids: Collection[int]) -> list[int]:
-    return list(Step.objects.filter(run_id__in=run_ids).order_by().values_list("pk", flat=True))
+def _count_days(runs: Keys) -> Counter[tuple[int, date]]:
+    """How many of these runs ended on which day, by flow and day."""
+    ended = Run.objects.filter(runs.build_condition("runs_run.id"), ended_at__isnull=False).order_by()
+    days = ended.annotate(day=TruncDate("ended_at", tzinfo=UTC)).values_list("flow_id", "day")
+    return Counter({(flow_id, day): count for flow_id, day, count in days.annotate(count=Count("pk"))})
 
 
-def _find_attempts(step_ids: Sequence[int]) -> list[int]:
-    return [pk for (pk,) in _fetch("SELECT id FROM runs_attempt WHERE {among}", "step_id", step_ids)]
+def _find_steps(runs: Keys) -> Keys:
+    return runs.find("SELECT id FROM runs_step WHERE {among}", "run_id")
+
+
+def _find_attempts(steps: Keys) -> Keys:
+    return steps.find("SELECT id FROM runs_attempt WHERE {among}", "step_id")
 
 
 def _list_dependents() -> list[tuple[str, str]]:
@@ -119,21 +126,21 @@ def _list_dependents() -> list[tuple[str, str]]:
     ]
 
 
-def _delete_deliveries(run_ids: Collection[int], *, where: str = "") -> None:
+def _delete_deliveries(runs: Keys, *, where: str = "") -> None:
     # Whoever sends holds them locked while a try is added: none comes between the two deletions.
     lock = " ORDER BY id FOR UPDATE" if connection.vendor == "postgresql" else ""
     statement = f"SELECT id FROM runs_webhookdelivery WHERE {where}{{among}}{lock}"  # noqa: S608  # constants
-    deliveries = [pk for (pk,) in _fetch(statement, "run_id", run_ids)]
-    _execute("DELETE FROM runs_webhooktry WHERE {among}", "delivery_id", deliveries)
-    _execute("DELETE FROM runs_webhookdelivery WHERE {among}", "id", deliveries)
+    deliveries = runs.find(statement, "run_id")
+    deliveries.execute("DELETE FROM runs_webhooktry WHERE {among}", "delivery_id")
+    deliveries.execute("DELETE FROM runs_webhookdelivery WHERE {among}", "id")
 
 
-def _empty_deliveries(run_ids: Collection[int]) -> None:
+def _empty_deliveries(runs: Keys) -> None:
     """Take the message from those that wait: it holds the input. The next try writes it anew, from what is left."""
-    deliveries = [pk for (pk,) in _fetch("SELECT id FROM runs_webhookdelivery WHERE {among}", "run_id", run_ids)]
-    _execute("UPDATE runs_webhookdelivery SET body = '' WHERE {among}", "id", deliveries)
+    deliveries = runs.find("SELECT id FROM runs_webhookdelivery WHERE {among}", "run_id")
+    deliveries.execute("UPDATE runs_webhookdelivery SET body = '' WHERE {among}", "id")
     # What a receiver answers may quote it.
-    _execute("UPDATE runs_webhooktry SET response = '' WHERE {among}", "delivery_id", deliveries)
+    deliveries.execute("UPDATE runs_webhooktry SET response = '' WHERE {among}", "delivery_id")
 
 
 def _cut_message() -> str:
@@ -141,25 +148,3 @@ def _cut_message() -> str:
     if connection.vendor == "postgresql":
         return "jsonb_set(error, '{message}', '\"\"')"
     return "json_set(error, '$.message', '')"
-
-
-def _execute(statement: str, column: str, keys: Collection[int]) -> None:
-    if keys:
-        with connection.cursor() as cursor:
-            cursor.execute(*_bind(statement, column, keys))
-
-
-def _fetch(statement: str, column: str, keys: Collection[int]) -> Iterable[tuple[Any, ...]]:
-    if not keys:
-        return []
-    with connection.cursor() as cursor:
-        cursor.execute(*_bind(statement, column, keys))
-        return list(cursor.fetchall())
-
-
-def _bind(statement: str, column: str, keys: Collection[int]) -> tuple[str, list[Any]]:
-    """The statement with ``{among}`` as a condition that takes any number of keys as one parameter."""
-    if connection.vendor == "postgresql":
-        return statement.replace("{among}", f"{column} = ANY(%s)"), [list(keys)]
-    among = f"{column} IN (SELECT value FROM json_each(%s))"  # noqa: S608  # our own names
-    return statement.replace("{among}", among), [json.dumps(list(keys))]
