@@ -19,6 +19,8 @@ from runs.models import (
     PurgedDay,
     Run,
     RunStatus,
+    Step,
+    TokenUsage,
     WebhookDelivery,
     WebhookTry,
 )
@@ -115,6 +117,14 @@ class TestRuns:
         assert 0 < first.runs < due
         assert first.runs + sum(purged.runs for purged in purge_all()) == due
 
+    def test_runs_that_ended_at_the_same_moment_all_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        version = make_version()
+        for _ in range(5):
+            make_run(version, status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=30))
+        monkeypatch.setattr(purging, "LOOK_AHEAD", 2)
+        assert purge(Task(version.flow, Part.RUNS, NOW), pace=Pace()).runs == 5
+        assert not Run.objects.exists()
+
     def test_the_number_of_statements_does_not_grow_with_the_runs_of_a_portion(self) -> None:
         runs = store_aged_runs(30)
         flow = max({run.flow for run in runs}, key=lambda flow: sum(run.flow_id == flow.pk for run in runs))
@@ -126,6 +136,21 @@ class TestRuns:
                 purging._purge_batch(task, portion)
             counts.append(len(queries))
         assert len(own) > 5 and counts[0] == counts[1]
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL cuts files while others write")
+def test_no_table_that_loses_rows_is_locked_to_cut_its_file() -> None:
+    losing = [Run, Step, Attempt, Issue, TokenUsage, WebhookTry]
+    tables = {model._meta.db_table for model in losing} | {"runs_searchdocument"}
+    tables |= {relation.related_model._meta.db_table for relation in Run._meta.related_objects}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT main.relname FROM pg_class AS main LEFT JOIN pg_class AS toast ON toast.oid = main.reltoastrelid "
+            "WHERE main.relname = ANY(%s) AND 'vacuum_truncate=false' = ANY(main.reloptions) "
+            "AND (toast.oid IS NULL OR 'vacuum_truncate=false' = ANY(toast.reloptions))",
+            [list(tables)],
+        )
+        assert {name for (name,) in cursor.fetchall()} == tables
 
 
 class TestRunsThatCannotGo:
@@ -276,16 +301,27 @@ class TestOutputs:
 
 class TestPace:
     def test_portions_shrink_when_they_take_long_and_grow_when_they_do_not(self) -> None:
-        pace = Pace(rest=lambda _seconds: None, attempts=100)
-        pace.come_to_end(attempts=100, taken=10.0)
-        assert pace.attempts == 50
-        pace.come_to_end(attempts=50, taken=0.0)
-        assert pace.attempts == 100
+        pace = Pace(rest=lambda _seconds: None, attempts=400)
+        pace.come_to_end(attempts=400, taken=10.0)
+        assert pace.attempts == 200
+        pace.come_to_end(attempts=200, taken=0.0)
+        assert pace.attempts == 400
+
+    def test_portions_do_not_shrink_to_nothing_where_the_machine_is_busy(self) -> None:
+        pace = Pace(rest=lambda _seconds: None, attempts=400)
+        for _ in range(10):
+            pace.come_to_end(attempts=pace.attempts, taken=10.0)
+        assert pace.attempts == MANNERS[connection.vendor].least
+
+    def test_the_first_portion_of_large_attempts_is_not_followed_by_a_larger_one(self) -> None:
+        pace = Pace(rest=lambda _seconds: None, attempts=1)
+        pace.come_to_end(attempts=1, taken=10.0)
+        assert pace.attempts == 1
 
     def test_it_rests_while_runs_are_under_way_and_only_then(self) -> None:
         rests: list[float] = []
         now = [0.0]
-        pace = Pace(rest=rests.append, clock=lambda: now[0], _manners=Manners(time_box=1, share=3))
+        pace = Pace(rest=rests.append, clock=lambda: now[0], _manners=Manners(time_box=1, least=1, share=3))
         pace.come_to_end(attempts=1, taken=0.5)
         assert rests == []
         make_run(status=RunStatus.RUNNING, lease_until=timezone.now())
