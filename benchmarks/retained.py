@@ -20,14 +20,20 @@ from typing import Any
 
 import django
 from django.core.management import call_command
-from django.db import transaction
-from django.db.models import F, Sum
+from django.db import connection, transaction
+from django.db.models import DurationField, ExpressionWrapper, F, Sum, Value
 from django.utils import timezone
 
+from benchmarks.processes import read_cpu_times
 from benchmarks.work import FLOW
 
 AT_A_TIME = 200
-OLD = timedelta(days=400)
+OLD, APART = timedelta(days=400), timedelta(minutes=1)
+"""How long ago the first run was stored, and how far from one to the next."""
+COPIED = 2_000
+"""Runs that are made findable in one transaction."""
+FOUND_BY = {"runs_runfacet": "kind, value", "runs_runlevels": "cost, tokens", "runs_searchdocument": "words"}
+"""The tables of what tallying stores of a run, with their columns besides its number."""
 
 
 class _Retained:
@@ -63,27 +69,37 @@ class _Retained:
         while tally_ended_runs():
             pass
         # Copies lack what search and lists find runs by: that is stored for them below, as tallying would.
-        Run.objects.ended().update(
-            created_at=F("created_at") - OLD, started_at=F("started_at") - OLD, ended_at=F("ended_at") - OLD
-        )
         copy_runs(int(attempts / stored["attempts"]))
+        self._make_old()
         self._make_findable()
+        with connection.cursor() as cursor:
+            # As any database is that has been at work for longer than this one.
+            cursor.execute("VACUUM ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
         return {"attempts": Run.objects.aggregate(sum=Sum("attempt_count"))["sum"]}
 
+    def _make_old(self) -> None:
+        """Put what was stored a year back, one run after the other: copies all ended at the same moment."""
+        from runs.models import Run
+
+        is_native = connection.features.has_native_duration_field
+        apart = F("pk") * (Value(APART) if is_native else Value(APART // timedelta(microseconds=1)))
+        shift = ExpressionWrapper(apart, output_field=DurationField())
+        Run.objects.ended().update(**{name: F(name) - OLD + shift for name in ("created_at", "started_at", "ended_at")})
+
     def _make_findable(self) -> None:
-        from runs.facets import add_facets
-        from runs.models import Run, RunFacet
-        from runs.models.run_levels import store_levels
-        from runs.search import index_runs
+        from runs.models import Run
 
         template, *copies = Run.objects.ended().order_by("pk").values_list("pk", flat=True)
-        facets = list(RunFacet.objects.filter(run=template).values_list("kind", "value"))
-        for first in range(0, len(copies), 500):
-            chunk = copies[first : first + 500]
-            with transaction.atomic():
-                add_facets((run_id, facet) for run_id in chunk for facet in facets)
-                store_levels(run_ids=chunk)
-                index_runs(chunk)
+        for first in range(0, len(copies), COPIED):
+            chunk = copies[first : first + COPIED]
+            with transaction.atomic(), connection.cursor() as cursor:
+                for table, columns in FOUND_BY.items():
+                    cursor.execute(
+                        f"INSERT INTO {table} (run_id, {columns}) SELECT copy.id, {columns} "  # noqa: S608  # constants
+                        f"FROM (SELECT id FROM runs_run WHERE id BETWEEN %s AND %s) AS copy, {table} AS found "
+                        "WHERE found.run_id = %s",
+                        [chunk[0], chunk[-1], template],
+                    )
 
     def _purge(self, part: str) -> dict[str, Any]:
         from runs.retention.pacing import Pace
@@ -91,9 +107,14 @@ class _Retained:
         from runs.retention.purging import Task, purge
 
         task = Task(self._flow, Part(part), timezone.now() - OLD / 2)
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), _read_cpu()
         purged = purge(task, pace=Pace())
-        return {"attempts": purged.attempts, "longest": purged.longest, "seconds": time.perf_counter() - begin}
+        return {
+            "attempts": purged.attempts,
+            "longest": purged.longest,
+            "seconds": time.perf_counter() - begin,
+            "cpu": _read_cpu() - cpu,
+        }
 
     async def _record(self, seconds: float) -> dict[str, Any]:
         from benchmarks.recording import LEASE, execute_once
@@ -139,6 +160,15 @@ class _Retained:
             "median": median(commits),
             "high": quantiles(commits, n=100)[-1],
         }
+
+
+def _read_cpu() -> float:
+    """Seconds of CPU that this process and the one that serves it on PostgreSQL have used so far."""
+    connection.ensure_connection()
+    pids = [os.getpid()]
+    if connection.vendor == "postgresql":
+        pids.append(connection.connection.info.backend_pid)
+    return sum(read_cpu_times(pids).own.values())
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def measure(setting: Setting) -> list[Figure]:
         for name, url in databases:
             figures += _measure_one(name, url, setting, rows)
     header = (
-        *("database", "purged", "attempts", "a second", "longest transaction, ms"),
+        *("database", "purged", "attempts", "a second", "CPU ms each", "longest transaction, ms"),
         *("stored a second", "commit, ms", "longest wait, ms"),
     )
     print_table("Retention beside a writer; commits as median / 99 %, the longest wait for a lock", header, rows)
@@ -57,14 +57,18 @@ def _measure_one(name: str, url: str, setting: Setting, rows: list[Sequence[str]
         is_watched = name == "PostgreSQL"
         with _watch(url, is_watched=is_watched) as waits:
             calm = writer.ask(record=CALM)
-        rows.append((name, "nothing", "", "", "", *_describe(calm, waits)))
+        rows.append((name, "nothing", "", "", "", "", *_describe(calm, waits)))
         for part in ("outputs", "runs"):
             with _watch(url, is_watched=is_watched) as waits:
                 purged, busy = _purge_beside(purger, writer, part)
             rate = purged["attempts"] / purged["seconds"]
+            cpu = f"{purged['cpu'] * 1000 / purged['attempts']:.3f}"
             longest = f"{purged['longest'] * 1000:.0f}"
-            rows.append((name, part, f"{purged['attempts']:,}", f"{rate:,.0f}", longest, *_describe(busy, waits)))
+            counted = f"{purged['attempts']:,}"
+            rows.append((name, part, counted, f"{rate:,.0f}", cpu, longest, *_describe(busy, waits)))
             if waits is not None:
+                if waits.story:
+                    say(f"  Longest wait for a lock: {waits.story}")
                 kept = _rate_stored(busy) / _rate_stored(calm) * 100
                 figures += [
                     Figure(f"Attempts purged ({part}) on {name}", rate, "a second", at_least=5_000),
