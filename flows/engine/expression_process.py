@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +33,7 @@ MOST_PROCESSES = 2
 """At one time: more would only take the processor from each other, and from the runs beside them."""
 
 _BEGUN = b"\n"
-"""What a process says when it begins to evaluate."""
+"""What a process says when it is there."""
 
 _slots = threading.BoundedSemaphore(MOST_PROCESSES)
 
@@ -67,8 +66,8 @@ class ExpressionProcess:
                 process = self._process = _start()
             with process:
                 try:
-                    _hand_over(process, request.encode())
-                    output, _ = process.communicate(timeout=timeout + START_PATIENCE)
+                    _await_beginning(process)
+                    output, _ = process.communicate(request.encode(), timeout=timeout + START_PATIENCE)
                 except subprocess.TimeoutExpired:
                     raise _tell_of_end(timeout) from None
                 finally:
@@ -95,19 +94,17 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _hand_over(process: subprocess.Popen[bytes], request: bytes) -> None:
-    """Give the process its request, and wait until it begins with it. Raises ``ExpressionTimeout``."""
-    assert process.stdin is not None and process.stdout is not None, "It was started with both."
-    with suppress(BrokenPipeError):  # killed, which its status tells
-        process.stdin.write(request)
-        process.stdin.close()
-    process.stdin = None
-    begun, _, _ = select.select([process.stdout], [], [], START_PATIENCE)
-    if not begun:
-        raise ExpressionTimeout(
-            f"The expression was not evaluated: no process for it was there within {START_PATIENCE:g} s. "
-            "The machine is overloaded, by whatever else is at work on it."
-        )
+def _await_beginning(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process is there, or has ended. Raises ``ExpressionTimeout``."""
+    assert process.stdout is not None, "It was started with one."
+    # Unlike “select”, this takes descriptors of any number: a busy worker has thousands.
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        if not selector.select(START_PATIENCE):
+            raise ExpressionTimeout(
+                f"The expression was not evaluated: no process for it was there within {START_PATIENCE:g} s. "
+                "The machine is overloaded, by whatever else is at work on it."
+            )
     os.read(process.stdout.fileno(), len(_BEGUN))
 
 
@@ -127,14 +124,14 @@ def _serve() -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    request = json.load(sys.stdin)
     # ``cel`` imports its command line, and with it half a second of libraries that nothing here uses.
     sys.modules["cel.cli"] = ModuleType("cel.cli")
     from flows.engine.expressions import Scope, parse_expression
 
+    os.write(sys.stdout.fileno(), _BEGUN)
+    request = json.load(sys.stdin)
     # Counts what this process computes, and ends it, also where the parent has died and nobody is left to kill us.
     signal.setitimer(signal.ITIMER_PROF, request["seconds"])
-    os.write(sys.stdout.fileno(), _BEGUN)
     variables = request["variables"]
     try:
         expression = parse_expression(request["text"], variables=frozenset(variables))

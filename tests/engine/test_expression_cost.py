@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import Mock
 
@@ -51,6 +53,19 @@ class TestWhatWouldTakeTooLong:
         monkeypatch.setattr(expression_process, "START_PATIENCE", 0.001)
         with pytest.raises(ExpressionTimeout, match=r"no process for it was there within 0\.001 s"):
             Scope({"output": lines(2_000)}, timeout=20).evaluate(parse("output.lines.filter(a, a.amount > 1.0).size()"))
+
+    def test_a_process_with_thousands_of_connections_evaluates_as_ever(self) -> None:
+        before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4_096), most))
+        try:
+            with ExitStack() as stack:
+                for _ in range(1_100):
+                    stack.enter_context(open(os.devnull))
+                assert (
+                    Scope({"output": {"list": list(range(50_000))}}, timeout=20).evaluate(parse("output.list[7]")) == 7
+                )
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
     def test_what_would_fill_the_memory_is_stopped_and_told(self) -> None:
         with pytest.raises(ExpressionError, match=r"was stopped: it takes too much memory"):
