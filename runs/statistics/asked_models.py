@@ -52,10 +52,16 @@ def find_asked_models(versions: Mapping[int, str]) -> Mapping[str, AskedModels]:
             missing = list(versions)
         rows = FlowVersion.objects.filter(pk__in=missing).order_by()
         _known.update((digest, _read_asked(spec)) for digest, spec in rows.values_list("digest", "spec"))
-    return _known
+    return {digest: _known[digest] for digest in versions.values()}
 
 
-def _read_asked(spec: Mapping[str, Any]) -> AskedModels:
-    """What a definition asks. Only this is looked at: what else an old one says may be refused by now."""
-    asked = [step.get("model") or spec.get("model") for step in spec["steps"] if step.get("compute") is None]
-    return AskedModels(frozenset(model for model in asked if model), not all(asked))
+def _read_asked(spec: Any) -> AskedModels:
+    """What a definition asks. Only this is looked at: what else an old one says may be refused by now.
+
+    One that a later ToolFlow wrote in another shape asks nothing that is known here.
+    """
+    try:
+        asked = [step.get("model") or spec.get("model") for step in spec["steps"] if step.get("compute") is None]
+    except (AttributeError, KeyError, TypeError):
+        return AskedModels(frozenset(), False)
+    return AskedModels(frozenset(model for model in asked if model and isinstance(model, str)), not all(asked))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db.models import QuerySet
 from django.test import Client
 
 from flows.models import FlowVersion
-from runs.models import Run, RunStatus
+from runs.models import DailyRuns, Run, RunStatus
+from runs.tally import tally_ended_runs
 from tests.engine.builders import make_attempt, make_issue, make_usage
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
@@ -50,6 +53,15 @@ def test_the_page_shows_what_is_stored_and_says_what_is_not_known(viewer: Client
     assert "3 Step 3 Not begun" in words
     assert "Step 2 “Step 2” did not pass in 1 attempt." in words
     assert "Blind retry" not in words and "Hidden from the model" not in words
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_its_runs_are_counted_like_all_others(spec: Any) -> None:
+    run = make_unreadable(spec)
+    assert tally_ended_runs() == 1
+    call_command("rebuild_statistics", stdout=StringIO())
+    (counted,) = DailyRuns.objects.values_list("flow", "failed")
+    assert counted == (run.flow_id, 1)
 
 
 def test_a_version_that_can_be_read_is_not_spoken_of(viewer: Client) -> None:
