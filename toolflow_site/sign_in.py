@@ -10,7 +10,6 @@ addresses, and its limit is high, since whoever reaches it keeps somebody out.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -33,7 +32,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from runs.trail.actions import TrailAction
-from runs.trail.asking import find_address
+from runs.trail.asking import find_address, find_place
 from runs.trail.entries import leave_trail
 
 SCALE = (1, 10, 20)
@@ -67,7 +66,7 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
     def reset_attempts(self, **which: Any) -> int:
         """Lift lock-outs, as somebody asks by a command: all of them, or those of ``ip_address`` and ``username``."""
         if which.get("ip_address"):
-            which["ip_address"] = _find_place(which["ip_address"])
+            which["ip_address"] = find_place(which["ip_address"])
         with transaction.atomic():
             count: int = super().reset_attempts(**which)
             if count:
@@ -92,16 +91,7 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
 
 def read_address(request: HttpRequest) -> str | None:
     """Where a client is, as ``axes`` counts it."""
-    return _find_place(find_address(request)) or None
-
-
-def _find_place(address: str) -> str:
-    """An address of IPv4 as it is; of IPv6 the first one of its network: whoever has one there has all of them."""
-    try:
-        found = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((found, 64), strict=False).network_address)
+    return find_place(find_address(request)) or None
 
 
 def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:

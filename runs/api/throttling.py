@@ -24,6 +24,7 @@ from rest_framework.views import APIView
 
 from runs.models import ApiToken
 from runs.queue_processes.outage import Outage
+from runs.trail.asking import find_place
 
 WINDOW = 60
 """Seconds that a quota is for. The windows of everybody begin with the minute."""
@@ -168,5 +169,5 @@ class ThrottledView(APIView):
 
 def _find_address(request: Request) -> str:
     # A server behind a proxy may have it from a header, which holds what its sender likes.
-    address = str(request.META.get("REMOTE_ADDR", ""))
+    address = find_place(str(request.META.get("REMOTE_ADDR", "")))
     return f"address:{hashlib.blake2b(address.encode(errors='replace'), digest_size=12).hexdigest()}"

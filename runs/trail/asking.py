@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -71,6 +72,15 @@ def read_asking() -> Asking:
 def find_address(request: HttpRequest) -> str:
     """The address that a request comes from; what a proxy says of it counts as far as the server believes the proxy."""
     return str(request.META.get("REMOTE_ADDR") or "")[:LONGEST_ADDRESS]
+
+
+def find_place(address: str) -> str:
+    """An address of IPv4 as it is; of IPv6 the first one of its network: whoever has one there has all of them."""
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((found, 64), strict=False).network_address)
 
 
 @contextmanager

@@ -100,6 +100,8 @@ def test_strangers_are_counted_by_address_whatever_token_they_send(viewer: Scrip
     assert [answer.status_code for answer in answers] == [401, 429]
     assert read_limits(answers[0]) == ('"strangers";q=1;w=60', '"strangers";r=0;t=60')
     assert Client(REMOTE_ADDR="2001:db8::7").get("/api/v1/nowhere").status_code == 401
+    # Whoever has one address of a network of IPv6 has all of them.
+    assert Client(REMOTE_ADDR="2001:db8::1:2:3:4").get("/api/v1/nowhere").status_code == 429
     # Whose token lets in is no stranger, wherever strangers ask from.
     assert viewer.get("nowhere").status_code == 404
 
