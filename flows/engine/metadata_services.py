@@ -12,10 +12,13 @@ NETWORKS = tuple(
     map(
         ipaddress.ip_network,
         # Nearly all are at a link-local address; some have others.
-        ("169.254.0.0/16", "fe80::/10", "100.100.100.200", "192.0.0.192", "fd00:ec2::/32", "fd20:ce::254"),
+        (
+            *("169.254.0.0/16", "fe80::/10", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+            *("fd00:ec2::/32", "fd00:42::42", "fd20:ce::254"),
+        ),
     )
 )
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+_TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48")))
 """Addresses of IPv6 that gateways turn into the one of IPv4 at their end."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -55,6 +58,6 @@ def _read_address(host: str) -> _Address | None:
 
 def _find_inner(address: ipaddress.IPv6Address) -> _Address:
     """The address of IPv4 that one of IPv6 stands for; itself if it stands for none."""
-    if address in _TRANSLATED:
+    if any(address in network for network in _TRANSLATED):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or address

@@ -107,7 +107,7 @@ METADATA = (
     "http://0xa9fea9fe/", "http://0251.0376.0251.0376/", "http://169.254.43518/", "http://[::ffff:169.254.169.254]/v1",
     "http://[::ffff:a9fe:a9fe]/", "http://[fe80::1]/", "http://[fe80::1%25eth0]/", "http://[fd00:ec2::254]/",
     "http://100.100.100.200/", "http://metadata.google.internal/v1", "http://METADATA.google.internal./v1",
-    "http://key@169.254.169.254/v1",
+    "http://key@169.254.169.254/v1", "http://168.63.129.16/", "http://[fd00:42::42]/v1", "http://[64:ff9b:1::a9fe:a9fe]/",
 )  # fmt: skip
 
 
