@@ -76,7 +76,9 @@ def delete_view(
     try:
         server.send("DELETE", f"saved-views/{view['id']}")
     except NothingThereError:
-        raise ClientError(f"The {called} is of {view['created_by']}; nobody else can delete it.") from None
+        # What is gone is deleted: the answer to a first request may have been lost.
+        if any(other["id"] == view["id"] for other in server.list("saved-views", ALL)):
+            raise ClientError(f"The {called} is of {view['created_by']}; nobody else can delete it.") from None
     if as_json:
         print_json(view)
     else:
