@@ -55,14 +55,13 @@ class SessionStore(DatabaseSessions):
 
     def get_session_cookie_age(self) -> int:
         """Seconds from its last change that the session lasts."""
-        return settings.SESSION_COOKIE_AGE if SESSION_KEY in self else min(ANONYMOUS_AGE, settings.SESSION_COOKIE_AGE)
+        return settings.SESSION_COOKIE_AGE if SESSION_KEY in self else ANONYMOUS_AGE
 
     def read_key(self) -> dict[str, Any]:
         """What the key itself holds; nothing if it names a row, was not signed here, or its time is over."""
-        age = min(ANONYMOUS_AGE, settings.SESSION_COOKIE_AGE)
         try:
             found: dict[str, Any] = signing.loads(
-                self.session_key or "", salt=_CONTEXT, serializer=self.serializer, max_age=age
+                self.session_key or "", salt=_CONTEXT, serializer=self.serializer, max_age=ANONYMOUS_AGE
             )
         except (signing.BadSignature, ValueError):
             return {}
