@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -60,10 +61,9 @@ class TestWhatWouldTakeTooLong:
         try:
             with ExitStack() as stack:
                 for _ in range(1_100):
-                    stack.enter_context(open(os.devnull))
-                assert (
-                    Scope({"output": {"list": list(range(50_000))}}, timeout=20).evaluate(parse("output.list[7]")) == 7
-                )
+                    stack.enter_context(Path(os.devnull).open())
+                scope = Scope({"output": {"list": list(range(50_000))}}, timeout=20)
+                assert scope.evaluate(parse("output.list[7]")) == 7
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
