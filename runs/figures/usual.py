@@ -1,21 +1,23 @@
 """Today until now against the usual: the same part of the days before, off the hourly rows of all flows.
 
 A day is that of whoever looks, in their time zone. Hours are those of UTC: where a zone is half an hour off, its days
-begin with the first whole hour of UTC in them. Costs three queries.
+begin with the first whole hour of UTC in them. Costs two queries.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from statistics import median
 from typing import Any
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Aggregate, QuerySet, Sum, TextField
+from django.db.models.sql.compiler import SQLCompiler
 
 from runs.figures.periods import Period, last_days
 from runs.figures.sums import RUN_COLUMNS, RunSums
@@ -30,6 +32,8 @@ USUAL_DAYS = 7
 _COUNTS = tuple(name for name in RUN_COLUMNS if name != "durations")
 _HOUR_COUNTS = ("runs", "succeeded", "failed", "errored", "cancelled", "first_time", "total_tokens", "cost", "unpriced")
 _HOUR = timedelta(hours=1)
+_REMEMBERED_HOURS = 2 * 24 * (USUAL_DAYS + 1)
+"""Of real runs and of simulated ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +143,34 @@ class _Hour:
     begin: datetime
     sums: RunSums
     """Without durations."""
-    durations: list[Mapping[str, int]] = field(default_factory=list)
-    """Of each flow: to add them up takes long, and not all are wanted."""
+    durations: str
+    """Of each flow, as JSON with commas between: to read and to add them up takes long, and not all are wanted."""
 
 
 def _join_hours(hours: Iterable[_Hour]) -> RunSums:
     hours = list(hours)
     joined = RunSums.join((hour.sums for hour in hours), with_durations=False)
-    joined.durations = merge_counts(counted for hour in hours for counted in hour.durations)
+    joined.durations = merge_counts(_merge_hour(hour.durations) for hour in hours)
     return joined
+
+
+@lru_cache(maxsize=_REMEMBERED_HOURS)
+def _merge_hour(durations: str) -> Mapping[str, int]:
+    """Those of all flows. Asked by what is stored, since most hours are over and remain as they are."""
+    return merge_counts(json.loads(f"[{durations}]"))
 
 
 def _read_hours(first: date, last: date, *, is_simulated: bool) -> list[_Hour]:
     """What was counted in each hour of days of UTC."""
-    counts, durations = (select.fetch((first, last)) for select in _prepare_hours(is_simulated))
-    found = {
-        (day, hour): _Hour(
+    return [
+        _Hour(
             day,
             datetime(day.year, day.month, day.day, hour, tzinfo=UTC),
             RunSums(**dict(zip(_HOUR_COUNTS, values, strict=True))),
+            durations,
         )
-        for day, hour, *values in counts
-    }
-    for day, hour, counted in durations:
-        # An hour may have come to be in between.
-        if (own := found.get((day, hour))) is not None:
-            own.durations.append(counted)
-    return list(found.values())
+        for day, hour, durations, *values in _prepare_hours(is_simulated).fetch((first, last))
+    ]
 
 
 class _DayPart:
@@ -200,16 +205,25 @@ def _select_flow_days(span: Sequence[Any]) -> QuerySet[Any, Any]:
 _FLOW_DAYS = PreparedSelect(_select_flow_days, kinds=(date, date))
 
 
+class _JoinTexts(Aggregate):
+    """The texts of all rows with commas between: a row for each flow and hour would take longer to read than to sum."""
+
+    name = "Texts"
+    function = "GROUP_CONCAT"
+    output_field = TextField()
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **extra: Any) -> tuple[str, Sequence[Any]]:
+        template = "STRING_AGG((%(expressions)s)::text, ',')"
+        return super().as_sql(compiler, connection, template=template, **extra)
+
+
 @cache
-def _prepare_hours(is_simulated: bool) -> tuple[PreparedSelect, PreparedSelect]:
-    """What the hours of a span count: sums of all flows, which the database makes, and durations as they are stored."""
+def _prepare_hours(is_simulated: bool) -> PreparedSelect:
+    """What all flows together counted in each hour of a span."""
 
-    def find(span: Sequence[Any]) -> QuerySet[HourlyRuns]:
-        return HourlyRuns.objects.filter(day__range=span, is_simulated=is_simulated).order_by()
+    def find(span: Sequence[Any]) -> QuerySet[Any, Any]:
+        rows = HourlyRuns.objects.filter(day__range=span, is_simulated=is_simulated).order_by()
+        groups = rows.values_list("day", "hour")
+        return groups.annotate(_JoinTexts("durations"), *(Sum(name) for name in _HOUR_COUNTS))
 
-    kinds = (date, date)
-    sums = [Sum(name) for name in _HOUR_COUNTS]
-    return (
-        PreparedSelect(lambda span: find(span).values_list("day", "hour").annotate(*sums), kinds=kinds),
-        PreparedSelect(lambda span: find(span).values_list("day", "hour", "durations"), kinds=kinds),
-    )
+    return PreparedSelect(find, kinds=(date, date))

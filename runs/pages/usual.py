@@ -1,6 +1,6 @@
 """Today against the usual, and what flows used by day: sums of what was counted of all flows.
 
-``runs.figures.usual`` says what the usual is. Costs three queries.
+``runs.figures.usual`` says what the usual is. Costs two queries.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Usual:
     """How late it is for whoever looks."""
     zone: str
     """The name of their time zone."""
+    is_too_early: bool
+    """Today's first whole hour of UTC, with which it is counted from, is yet to begin."""
     is_simulated: bool
     has_both: bool
     """There are real runs and simulated ones."""
@@ -67,13 +69,15 @@ def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
     chart = ChartMaker(period, (), {}).chart_use(
         sum_by_slot(period, ((row.day, row.sums) for row in rows)), measure="cost" if has_cost else "tokens"
     )
+    today = compare_today(now, rows, is_simulated=is_simulated, zone=timezone.get_current_timezone())
     return Usual(
         period=period,
-        today=compare_today(now, rows, is_simulated=is_simulated, zone=timezone.get_current_timezone()),
+        today=today,
         chart=chart,
         flows=_list_flows(rows, period, has_cost=has_cost),
         time=f"{timezone.localtime(now):%H:%M}",
         zone=timezone.get_current_timezone_name(),
+        is_too_early=today.since is not None and today.since > now,
         is_simulated=is_simulated,
         has_both=len(by_kind) == 2,
     )

@@ -20,10 +20,10 @@ def day_ago(days: int) -> date:
     return datetime.now(UTC).date() - timedelta(days=days)
 
 
-def stop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let it be noon (UTC) of today for the website, whenever the test runs."""
-    noon = datetime.combine(day_ago(0), time(12), tzinfo=UTC)
-    monkeypatch.setattr(timezone, "now", lambda: noon)
+def stop_clock(monkeypatch: pytest.MonkeyPatch, at: time = time(12)) -> None:
+    """Let it be noon (UTC) of today for the website, or another time, whenever the test runs."""
+    now = datetime.combine(day_ago(0), at, tzinfo=UTC)
+    monkeypatch.setattr(timezone, "now", lambda: now)
 
 
 def add_runs(

@@ -270,9 +270,8 @@ class TestQueries:
             fail_run(RunStatus.ERRORED)
             make_worker()
         # Session, user and two for permissions; whether there are runs; workers, three for the queue, running, failed,
-        # errored, and how many run; days, hours and their
-        # durations.
-        assert count_queries(viewer, "/") == few == 15
+        # errored, and how many run; days and hours.
+        assert count_queries(viewer, "/") == few == 14
 
     def test_what_is_new_costs_eight_queries_of_runs(self, viewer: Client) -> None:
         start_run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tests.runs.pages.reading import get_page, read_words
 
 pytestmark = pytest.mark.django_db
 
+COUNTED_AGAIN = "manage.py rebuild_statistics counts again the days of which all runs are kept."
 NOW = datetime(2026, 5, 13, 9, 30, tzinfo=UTC)
 TODAY = NOW.date()
 
@@ -79,6 +80,14 @@ class TestToday:
         assert (today.so_far.pass_rate, today.before.pass_rate) == (0.75, pytest.approx(40 / 60))
         assert today.so_far.median == pytest.approx(20, rel=0.03)
         assert today.before.median == pytest.approx(10, rel=0.03)
+
+    def test_durations_are_those_of_all_flows_also_after_more_was_counted(self) -> None:
+        other = make_version(make_page_flow(name="other"))
+        end_runs(date(2026, 5, 12), succeeded=10, took=10)
+        add_runs(other, date(2026, 5, 12), succeeded=11, took=40)
+        assert load().today.before.median == pytest.approx(40, rel=0.03)
+        end_runs(date(2026, 5, 12), succeeded=5, took=10)
+        assert load().today.before.median == pytest.approx(10, rel=0.03)
 
     @pytest.mark.parametrize(
         ("zone", "day", "runs", "usual"),
@@ -150,6 +159,38 @@ class TestToday:
         del viewer.cookies[COOKIE]
         end_runs(day_ago(2), succeeded=1, hour=None)
         words = read_plain(viewer)
-        assert "1 day more was not counted by hour; manage.py rebuild_statistics does it." in words
+        assert f"1 day more was not counted by hour. {COUNTED_AGAIN}" in words
         end_runs(day_ago(0), succeeded=1, hour=None)
-        assert "Not all of it was counted by hour" in read_plain(viewer)
+        words = read_plain(viewer)
+        assert "Not all of it was counted by hour" in words
+        assert f"so nothing stands beside it. {COUNTED_AGAIN}" in words
+
+    def test_where_no_day_before_was_counted_by_hour_the_page_says_just_that(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stop_clock(monkeypatch)
+        version = make_version(make_page_flow())
+        make_run(version)
+        for days in range(1, 8):
+            add_runs(version, day_ago(days), succeeded=5, hour=None)
+        words = read_plain(viewer)
+        assert "beside nothing: no day before was counted by hour. 7 days were not counted by hour." in words
+        assert COUNTED_AGAIN in words
+        assert "no run ended" not in words
+
+    def test_before_the_first_whole_hour_of_today_the_page_says_when_it_begins(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        version = make_version(make_page_flow())
+        make_run(version)
+        add_runs(version, day_ago(2), succeeded=5)
+        viewer.cookies[COOKIE] = "Asia/Kolkata"
+        # Ten past midnight there.
+        stop_clock(monkeypatch, time(18, 40))
+        words = read_plain(viewer)
+        assert "Today begins with the whole hour, at 00:30 (Asia/Kolkata)." in words
+        assert "What ended today" not in words
+        stop_clock(monkeypatch, time(19))
+        words = read_plain(viewer)
+        assert "What ended today from 00:30 up to 00:30 (Asia/Kolkata), beside" in words
+        assert "Today begins" not in words
