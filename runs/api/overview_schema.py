@@ -61,8 +61,8 @@ class TodayFiguresSerializer(serializers.Serializer[Any]):
     since = serializers.DateTimeField(
         allow_null=True,
         help_text="The first whole hour of UTC in today, with which counting begins. Null where not all was counted by "
-        "hour, as while ToolFlow is upgraded, until `manage.py rebuild_statistics` has done so: then today is that of "
-        "UTC, without durations, and nothing is usual.",
+        "hour, as while ToolFlow is upgraded: then today is that of UTC, without durations, and nothing is usual. "
+        "`manage.py rebuild_statistics` counts again the days of which all runs are kept.",
     )
     runs = RunFiguresSerializer(help_text="Counts, rates and durations.")
     tokens = make_count("Their tokens.")

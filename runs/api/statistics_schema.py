@@ -239,7 +239,7 @@ class FlowStatisticsSerializer(SpanSerializer, FiguresSerializer):
     )
     runs_of_unknown_model = make_count(
         "Runs that are in no item of `runs_by_model`, since a release that did not tell models apart counted them; "
-        "`manage.py rebuild_statistics` counts again what is kept of them. Null with `model`.",
+        "`manage.py rebuild_statistics` counts again the days of which all runs are kept. Null with `model`.",
         allow_null=True,
     )
     models = ModelFiguresSerializer(

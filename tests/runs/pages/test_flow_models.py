@@ -83,7 +83,7 @@ def test_runs_that_an_earlier_release_counted_are_told_of(viewer: Client, versio
     words = read_plain(viewer)
     assert (
         "1 200 runs of this period are missing: the release that counted them did not tell models apart. "
-        "manage.py rebuild_statistics counts again what is kept of them." in words
+        "manage.py rebuild_statistics counts again the days of which all runs are kept." in words
     )
 
 
