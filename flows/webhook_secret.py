@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
-from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -37,6 +37,8 @@ class WebhookSecrets:
     """Those that receivers may still have: from before a change, and from secret keys of before that still count."""
     changes_until: datetime | None
     """When the secret from before a change ends; None if none counts."""
+    number: int
+    """Of the last change; 0 before the first. Whoever wants another secret says which one they know by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +74,24 @@ class WebhookSigner:
         numbers = [number] if until is None else [number, number - 1]
         keys = dict.fromkeys((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
         current, *earlier = [self._derive_secret(key, one) for one in numbers for key in keys]
-        return WebhookSecrets(current, earlier, until)
+        return WebhookSecrets(current, earlier, until, number)
 
-    def change_secret(self) -> None:
-        """Take another secret from now on. The one of before counts for ``OVERLAP``, none that was before that."""
+    def change_secret(self, *, number: int) -> bool:
+        """Take another secret from now on. The one of before counts for ``OVERLAP``, none that was before that.
+
+        ``number`` is that of the last change that whoever asks knows of. False, and nothing is changed, if there was
+        another one since: two changes in a row would leave receivers nothing that they know.
+        """
         now = timezone.now()
-        with transaction.atomic():
-            known, is_new = WebhookSecretChange.objects.select_for_update().get_or_create(
-                signer=self.name, defaults={"number": 1, "changed_at": now}
-            )
-            if not is_new:
-                known.number += 1
-                known.changed_at = now
-                known.save()
+        if number == 0:
+            change = {"number": 1, "changed_at": now}
+            return WebhookSecretChange.objects.get_or_create(signer=self.name, defaults=change)[1]
+        known = WebhookSecretChange.objects.filter(signer=self.name, number=number)
+        return known.update(number=F("number") + 1, changed_at=now) == 1
+
+    def derive_secret(self, number: int) -> str:
+        """The secret of after that many changes, whether it counts or not."""
+        return self._derive_secret(settings.SECRET_KEY, number)
 
     def _derive_secret(self, key: str, number: int) -> str:
         value = f"{self.name}, change {number}" if number else self.name

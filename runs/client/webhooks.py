@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import typer
 
-from runs.client.errors import SUCCEEDED, naming
+from runs.client.errors import SUCCEEDED, ClientError, naming
 from runs.client.options import AS_JSON, LIMIT, check_flow_name, find_server
 from runs.client.printing import (
     NONE,
@@ -108,17 +108,31 @@ def _print_delivery(delivery: dict[str, Any]) -> None:
 def show_secret(
     context: typer.Context,
     flow: Annotated[str | None, typer.Option(help="That of this flow’s own webhook, not yours.")] = None,
+    change: Annotated[
+        bool, typer.Option("--change", help="Take another one first; that of before counts for seven days more.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --change: also where one of before still counts, which ends at once.")
+    ] = False,
     as_json: AS_JSON = False,
 ) -> int:
     """Print the secret by which a receiver checks messages; keep it like a password."""
+    if again and not change:
+        raise ClientError("--again is for another change; it takes --change.")
     server = find_server(context)
     path = "webhook-secret" if flow is None else f"flows/{check_flow_name(flow)}/webhook-secret"
     with naming(f"flow “{flow}”"):
-        found = server.get(path)
+        if change:
+            headers = {"Idempotency-Key": str(uuid4())}
+            found = server.ask("POST", f"{path}/change", json={"again": again}, headers=headers)
+        else:
+            found = server.get(path)
     if as_json:
         print_json(found)
-    else:
-        print_line(found["secret"])
+        return SUCCEEDED
+    print_line(found["secret"])
+    if until := found["earlier_until"]:
+        print_line(f"Messages are signed with the one of before, too, until {format_time(until)}.", is_error=True)
     return SUCCEEDED
 
 

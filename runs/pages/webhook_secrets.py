@@ -14,6 +14,8 @@ from flows.webhook_secret import OVERLAP
 from runs.pages.access import require_permission
 from runs.webhooks.secrets import change_secret, find_signer
 
+_CHANGED_MEANWHILE = "The secret was changed meanwhile, and not once more now: this page shows the one that counts."
+
 
 @require_http_methods(["GET", "POST"])
 @require_permission("runs.add_run")
@@ -33,13 +35,18 @@ def change_flow_secret(request: HttpRequest, flow_name: str) -> HttpResponse:
 
 
 def _change(request: HttpRequest, owner: Flow | User, back: str) -> HttpResponse:
+    secrets = find_signer(owner).read_secrets()
     if request.method == "POST":
-        change_secret(owner)
-        messages.success(request, f"The secret is another one. That of before counts for {OVERLAP.days} days more.")
+        # What a page was shown with decides: to be sent twice, or by two people, must not end what receivers know.
+        is_known = request.POST.get("number") == str(secrets.number)
+        if is_known and change_secret(owner, number=secrets.number):
+            messages.success(request, f"The secret is another one. That of before counts for {OVERLAP.days} days more.")
+        else:
+            messages.warning(request, _CHANGED_MEANWHILE)
         return redirect(back)
     context = {
         "flow": owner if isinstance(owner, Flow) else None,
-        "until": find_signer(owner).read_secrets().changes_until,
+        "secrets": secrets,
         "days": OVERLAP.days,
         "back": back,
     }

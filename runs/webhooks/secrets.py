@@ -18,10 +18,16 @@ def find_signer(owner: Flow | User | None) -> WebhookSigner:
     return WebhookSigner.of_user(owner.pk if owner else None)
 
 
-def change_secret(owner: Flow | User | None) -> None:
-    """Let messages be signed with another secret from now on, and for some days with that of before, too."""
+def change_secret(owner: Flow | User | None, *, number: int) -> bool:
+    """Let messages be signed with another secret from now on, and for some days with that of before, too.
+
+    ``number`` is that of the last change that whoever asks knows of. False, and nothing is changed, if there was
+    another one since.
+    """
     with transaction.atomic():
-        find_signer(owner).change_secret()
+        if not find_signer(owner).change_secret(number=number):
+            return False
         leave_trail(
             action=TrailAction.WEBHOOK_SECRET_CHANGED, about=owner, label="" if owner else "runs that nobody started"
         )
+        return True

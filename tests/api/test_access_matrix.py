@@ -130,6 +130,7 @@ TABLE: dict[str, dict[str, Ask]] = {
     "webhook-deliveries/<delivery_id>":              get(),
     "webhook-deliveries/<delivery_id>/send-again":   post(RUN, 202, {}),
     "webhook-secret":                                get(least=START),
+    "webhook-secret/change":                         post(START, 200, {}),
 
     "flows":                                         get() | post(EDIT, 201, {**FLOW, "name": "another"}),
     "flows/<name>":                                  get() | put(EDIT, 200, FLOW) | delete(EDIT, 409),  # it has runs
@@ -138,6 +139,7 @@ TABLE: dict[str, dict[str, Ask]] = {
     "flows/try-audits":                              post(EDIT, 200, {**TRIAL, "output": {"text": "Tea."}}),
     "flows/<name>/settings":                         get() | patch(EDIT, 200, {"keep_days": 30}),
     "flows/<name>/webhook-secret":                   get(least=EDIT),
+    "flows/<name>/webhook-secret/change":            post(EDIT, 200, {}),
     "flows/<name>/archive":                          post(EDIT, 200),
     "flows/<name>/take-out":                         post(EDIT, 200),
     "flows/<name>/versions":                         get(),

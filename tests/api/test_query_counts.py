@@ -49,6 +49,7 @@ COUNTS: dict[str, dict[str, int]] = {
     "flows/<name>/versions/<number>/diff":             {"GET": 5},
     "flows/<name>/versions/<number>/make-live":        {"POST": 11},
     "flows/<name>/webhook-secret":                     {"GET": 4},
+    "flows/<name>/webhook-secret/change":              {"POST": 12},
     "flows/preview":                                   {"POST": 2},
     "flows/try-audits":                                {"POST": 2},
     "flows/validate":                                  {"POST": 4},
@@ -69,13 +70,14 @@ COUNTS: dict[str, dict[str, int]] = {
     "saved-views":                                     {"GET": 3, "POST": 6},
     "saved-views/<view_id>":                           {"GET": 3, "DELETE": 4},
     "schema":                                          {"GET": 1},
-    "statistics/overview":                             {"GET": 11},
+    "statistics/overview":                             {"GET": 10},
     "statistics/usage":                                {"GET": 3},
     "trail":                                           {"GET": 3},
     "webhook-deliveries":                              {"GET": 3},
     "webhook-deliveries/<delivery_id>":                {"GET": 5},
     "webhook-deliveries/<delivery_id>/send-again":     {"POST": 10},
     "webhook-secret":                                  {"GET": 3},
+    "webhook-secret/change":                           {"POST": 11},
     "workers":                                         {"GET": 6},
 }  # fmt: skip
 

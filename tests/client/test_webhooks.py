@@ -65,6 +65,26 @@ def test_the_secret_of_a_receiver_is_printed_alone(terminal: Terminal) -> None:
     assert terminal.run("webhooks", "secret", "--flow", "nowhere").err == "toolflow: There is no flow “nowhere”.\n"
 
 
+@pytest.mark.parametrize("of_flow", [True, False])
+def test_a_secret_is_changed_and_once_more_only_if_that_is_said(terminal: Terminal, of_flow: bool) -> None:
+    flow, user = make_version().flow, User.objects.get(username="editor")
+    signer = WebhookSigner.of_flow(flow.pk) if of_flow else WebhookSigner.of_user(user.pk)
+    command = ("webhooks", "secret", *(("--flow", "example") if of_flow else ()))
+    secrets = [signer.secret]
+    done = terminal.run(*command, "--change")
+    secrets.append(signer.secret)
+    assert (done.status, done.out) == (0, f"{secrets[1]}\n") and secrets[1] != secrets[0]
+    assert done.err.startswith("Messages are signed with the one of before, too, until 20")
+    refused = terminal.run(*command, "--change")
+    assert (refused.status, refused.out) == (3, "")
+    assert "changed lately already" in refused.err and "say “again” if that is meant" in refused.err
+    assert signer.read_secrets().earlier == [secrets[0]]
+    shown = terminal.run(*command, "--change", "--again", "--json").json
+    assert shown["secret"] == signer.secret and signer.read_secrets().earlier == [secrets[1]]
+    refused = terminal.run(*command, "--again")
+    assert (refused.status, refused.err) == (3, "toolflow: --again is for another change; it takes --change.\n")
+
+
 def test_who_may_not_is_told_what_is_missing(make_terminal: Callable[..., Terminal]) -> None:
     done = make_terminal("Viewer").run("webhooks", "resend", str(make_lost().pk))
     assert (done.status, done.err) == (3, "toolflow: Your account lacks the permission “runs.change_run”.\n")

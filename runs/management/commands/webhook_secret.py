@@ -23,6 +23,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--change", action="store_true", help="take another one first; the one of before counts for seven days more"
         )
+        parser.add_argument(
+            "--again",
+            action="store_true",
+            help="with --change: also where the secret from before the last change still counts, which ends at once",
+        )
         whose = parser.add_mutually_exclusive_group(required=True)
         whose.add_argument("--flow", metavar="NAME", help="a flow")
         whose.add_argument("--user", metavar="NAME", help="a user")
@@ -33,11 +38,25 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         owner = _find_owner(options["flow"], options["user"])
         if options["change"]:
-            change_secret(owner)
+            _change(owner, is_meant=options["again"])
+        elif options["again"]:
+            raise CommandError("“--again” goes with “--change” only.")
         secrets = find_signer(owner).read_secrets()
         self.stdout.write(secrets.current)
         if until := secrets.changes_until:
             self.stderr.write(f"Messages are signed with the one of before, too, until {until:%Y-%m-%d %H:%M} UTC.")
+
+
+def _change(owner: Flow | User | None, *, is_meant: bool) -> None:
+    """Take another secret; ``is_meant`` if the one from before the last change may end at once."""
+    secrets = find_signer(owner).read_secrets()
+    if not is_meant and (until := secrets.changes_until):
+        raise CommandError(
+            f"It was changed lately already: the secret of before counts until {until:%Y-%m-%d %H:%M} UTC, and another "
+            "change ends it at once. Add --again if that is meant."
+        )
+    if not change_secret(owner, number=secrets.number):
+        raise CommandError("Somebody else changed it in this moment; it was not changed once more.")
 
 
 def _find_owner(flow_name: str | None, user_name: str | None) -> Flow | User | None:
