@@ -62,7 +62,8 @@ class TestWorkers:
     def test_only_the_address_that_was_set_answers(
         self, settings: Any, monkeypatch: pytest.MonkeyPatch, host: str, open_at: set[str]
     ) -> None:
-        settings.TOOLFLOW_WORKER_METRICS_PORT = 39470
+        port = find_free_ports(1)
+        settings.TOOLFLOW_WORKER_METRICS_PORT = port
         settings.TOOLFLOW_WORKER_METRICS_HOST = host
         served: list[ThreadingHTTPServer] = []
 
@@ -72,7 +73,7 @@ class TestWorkers:
         monkeypatch.setattr("runs.measuring.exporter.serve_metrics", serve)
         measuring.serve_worker_metrics.__wrapped__()
         try:
-            assert {name for name in ("127.0.0.1", "127.0.0.2") if is_open(name, 39470)} == open_at
+            assert {name for name in ("127.0.0.1", "127.0.0.2") if is_open(name, port)} == open_at
         finally:
             served[0].shutdown()
             served[0].server_close()
@@ -93,23 +94,35 @@ class TestWorkers:
         assert len(names - {None}) == MOST_MODELS + 1
 
     def test_each_process_takes_the_first_port_that_is_free_and_asks_for_the_token(self) -> None:
+        port = find_free_ports(2)
         first_meter, second_meter = WorkerMeter(), WorkerMeter()
         first_meter.note_batch(writes=3, seconds=0.01)
-        first = serve_metrics(first_meter.registry, host="127.0.0.1", port=39464, count=2, token=TOKEN)
-        second = serve_metrics(second_meter.registry, host="127.0.0.1", port=39464, count=2, token=TOKEN)
+        first = serve_metrics(first_meter.registry, host="127.0.0.1", port=port, count=2, token=TOKEN)
+        second = serve_metrics(second_meter.registry, host="127.0.0.1", port=port, count=2, token=TOKEN)
         assert first is not None and second is not None
         try:
-            assert (first.server_port, second.server_port) == (39464, 39465)
-            assert fetch(39464, TOKEN)[0] == 200
-            samples = read_samples(fetch(39464, TOKEN)[1])
+            assert (first.server_port, second.server_port) == (port, port + 1)
+            assert fetch(port, TOKEN)[0] == 200
+            samples = read_samples(fetch(port, TOKEN)[1])
             assert of(samples, "toolflow_recorder_batch_writes_sum") == 3
-            assert fetch(39464, "wrong")[0] == 401
-            assert fetch(39464, TOKEN, path="/")[0] == 404
-            assert serve_metrics(first_meter.registry, host="127.0.0.1", port=39464, count=2, token=TOKEN) is None
+            assert fetch(port, "wrong")[0] == 401
+            assert fetch(port, TOKEN, path="/")[0] == 404
+            assert serve_metrics(first_meter.registry, host="127.0.0.1", port=port, count=2, token=TOKEN) is None
         finally:
             for server in (first, second):
                 server.shutdown()
                 server.server_close()
+
+
+def find_free_ports(count: int) -> int:
+    """The first of so many ports that nobody has, one after the other.
+
+    Linux gives none of these to connections, and processes that test beside this one begin to look elsewhere.
+    """
+    for port in range(20_000 + os.getpid() % 1_000 * 10, 32_000, count):
+        if not any(is_open("127.0.0.1", number) for number in range(port, port + count)):
+            return port
+    pytest.fail("All ports are taken.")
 
 
 def is_open(host: str, port: int) -> bool:
