@@ -1,7 +1,8 @@
 """Who is signed in: what every request asks the database first, in statements that are built once.
 
 Sessions, accounts and permissions are read anew for each request: whoever is signed out, locked out or given less is so
-at once, whatever process answers.
+at once, whatever process answers. Only that nothing changed is an open page told without them, for a minute at most
+(``runs.pages.live``).
 """
 
 from __future__ import annotations
