@@ -28,9 +28,9 @@ MOST_TABS = 80
 
 
 @pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
+def installation(folder: Path) -> Iterator[Installation]:
     """A fresh installation with the simulated model."""
-    with Installation(tmp_path) as started:
+    with Installation(folder) as started:
         yield started
 
 

@@ -21,10 +21,10 @@ RUN_PATIENCE = 30_000
 
 
 @pytest.fixture
-def installation(tmp_path: Path, model_server: ModelServer) -> Iterator[Installation]:
+def installation(folder: Path, model_server: ModelServer) -> Iterator[Installation]:
     """A fresh installation whose provider is the simulated model, scripted like the examples, over TCP."""
     model_server.app = SimulatedModel(script=example_script())
-    with Installation(tmp_path, OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="right-key") as started:
+    with Installation(folder, OPENAI_BASE_URL=model_server.base_url, OPENAI_API_KEY="right-key") as started:
         yield started
 
 
@@ -78,22 +78,22 @@ def test_an_input_that_does_not_fit_is_refused_on_the_terminal_with_its_path(ins
 
 
 def test_ctrl_c_stops_everything_and_a_second_start_finds_what_was_there(
-    tmp_path: Path, model_server: ModelServer
+    folder: Path, model_server: ModelServer
 ) -> None:
     environment = {"OPENAI_BASE_URL": model_server.base_url, "OPENAI_API_KEY": "right-key"}
-    first = Installation(tmp_path, **environment)
+    first = Installation(folder, **environment)
     with first:
         assert first.password
     assert "Nothing is lost" in first.output
-    with Installation(tmp_path, **environment) as second:
+    with Installation(folder, **environment) as second:
         assert not second.password
         assert second.stop() == 0
 
 
-def test_without_the_plug_ins_of_the_examples_it_starts_and_says_what_is_missing(tmp_path: Path) -> None:
-    with Installation(tmp_path):
+def test_without_the_plug_ins_of_the_examples_it_starts_and_says_what_is_missing(folder: Path) -> None:
+    with Installation(folder):
         pass
-    with Installation(tmp_path, TOOLFLOW_PLUGINS="json") as installation:
+    with Installation(folder, TOOLFLOW_PLUGINS="json") as installation:
         assert "flows.W001" in installation.output
         assert "The example flows stay out: their plug-ins" in installation.output
         assert "Traceback" not in installation.output

@@ -9,20 +9,13 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
-from runs.access_groups import ACCESS_GROUPS, APPS, LEFT_OUT, create_groups
+from runs.access_groups import ACCESS_GROUPS, LEFT_OUT, create_groups
 from runs.trail.asking import told_already
+from tests.runs.older_tables import hold_older_tables, migrate, migrate_to_newest
 
 BEFORE = [("flows", "0003_revision"), ("runs", "0006_rename_packed_request")]
 HERE = [("flows", "0003_revision"), ("runs", "0007_access_groups")]
-
-
-def migrate(targets: list[tuple[str, str]]) -> Any:
-    """Migrate to ``targets``; gives the models as they are then."""
-    MigrationExecutor(connection).migrate(targets)
-    return MigrationExecutor(connection).loader.project_state(targets).apps
 
 
 def read_permissions(group: Any) -> set[str]:
@@ -85,22 +78,21 @@ class TestMigration:
 
     @pytest.fixture
     def before(self) -> Iterator[Any]:
-        """The models before there were groups; afterwards the database is the newest again."""
-        newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
-        yield migrate(BEFORE)
-        migrate(newest)
+        """The models before there were groups, with tables of that time."""
+        with hold_older_tables(BEFORE) as models:
+            yield models
 
     @pytest.mark.any_database
     def test_an_empty_database_gets_all_groups_with_all_permissions(self, before: Any) -> None:
-        # As while the first migration runs: Django makes permissions after the last one.
-        before.get_model("auth", "Permission").objects.filter(content_type__app_label__in=APPS).delete()
+        # Django makes permissions after the last migration only.
+        assert not before.get_model("auth", "Permission").objects.exists()
         groups = migrate(HERE).get_model("auth", "Group").objects
         found = {name: read_permissions(groups.get(name=name)) for name in ACCESS_GROUPS}
         assert found == {name: permissions - LATER for name, permissions in ACCESS_GROUPS.items()}
 
     @pytest.mark.any_database
     def test_later_migrations_bring_the_rest(self, before: Any) -> None:
-        migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
+        migrate_to_newest()
         assert read_permissions(Group.objects.get(name="Administrator")) == ACCESS_GROUPS["Administrator"]
 
     @pytest.mark.any_database

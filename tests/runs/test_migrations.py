@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations import AddField
 from django.test import Client
@@ -23,6 +22,7 @@ from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain, script
+from tests.runs.older_tables import hold_older_tables, migrate, migrate_to_newest
 from tests.runs.searching import search_runs
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -32,27 +32,18 @@ FIRST_RELEASE = [("flows", "0003_revision"), ("runs", "0008_version_status_index
 """The tables of version 0.1.0."""
 
 
-def migrate(targets: list[tuple[str, str]]) -> Any:
-    """Migrate to ``targets``; gives the models as they are then."""
-    executor = MigrationExecutor(connection)
-    executor.migrate(targets)
-    return MigrationExecutor(connection).loader.project_state(targets).apps
-
-
 @pytest.fixture
 def first_tables() -> Iterator[Any]:
-    """The models of the first tables there were, in a database that has these; afterwards it is the newest again."""
-    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
-    yield migrate(FIRST_TABLES)
-    migrate(newest)
+    """The models of the first tables there were, in a database that has these."""
+    with hold_older_tables(FIRST_TABLES) as models:
+        yield models
 
 
 @pytest.fixture
 def first_release() -> Iterator[Any]:
-    """The models of the first release, in a database of that release; afterwards it is the newest again."""
-    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
-    yield migrate(FIRST_RELEASE)
-    migrate(newest)
+    """The models of the first release, in a database of that release."""
+    with hold_older_tables(FIRST_RELEASE) as models:
+        yield models
 
 
 @pytest.fixture
@@ -78,7 +69,7 @@ def test_a_run_in_the_first_tables_opens_with_all_that_was_stored(first_tables: 
         )
         first_tables.get_model("runs", "TokenUsage").objects.create(attempt=attempt, total=30)
 
-    migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
+    migrate_to_newest()
     upgraded = Run.objects.get()
     assert (upgraded.priority, upgraded.token_budget, upgraded.record_number) == (Priority.NORMAL, None, 0)
     first, second = load_history(upgraded).attempts(1)
@@ -115,7 +106,7 @@ def _store_ended_run(models: Any) -> None:
 
 def test_every_page_and_the_api_show_runs_of_the_first_release(first_release: Any) -> None:
     _store_ended_run(first_release)
-    migrate(MigrationExecutor(connection).loader.graph.leaf_nodes())
+    migrate_to_newest()
     # Workers of this release count and index what they find.
     assert tally_ended_runs() == 1
     run = Run.objects.get()
@@ -130,6 +121,12 @@ def test_every_page_and_the_api_show_runs_of_the_first_release(first_release: An
     first, second = document["steps"][1]["attempts"]
     assert (first["outcome"], [issue["code"] for issue in first["issues"]]) == ("failed", ["too_short"])
     assert (second["outcome"], second["output"], document["usage"]["total"]) == ("passed", {"text": "Jam."}, 60)
+
+
+def test_all_migrations_can_be_undone_and_done_again() -> None:
+    migrate(FIRST_TABLES)
+    migrate_to_newest()
+    assert make_run(make_version(make_flow(make_step()))).status == "queued"
 
 
 def test_rows_of_an_older_process_fit_the_newest_tables() -> None:
