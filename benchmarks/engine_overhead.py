@@ -58,7 +58,7 @@ class MemoryClient:
         self.requests: list[Mapping[str, Any]] = []
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
-        return ModelReply(self.bodies[idempotency_key.partition("-")[2]])
+        return ModelReply(self.bodies[idempotency_key.partition("-")[0]])
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -73,7 +73,7 @@ class RecordingClient:
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
         reply = await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
-        self._memory.bodies[idempotency_key.partition("-")[2]] = reply.body
+        self._memory.bodies[idempotency_key.partition("-")[0]] = reply.body
         self._memory.requests.append(request)
         return reply
 

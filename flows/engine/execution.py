@@ -19,7 +19,7 @@ from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value
 from flows.engine.judgement import clean_output, judge_output
-from flows.engine.model_client import ModelClient
+from flows.engine.model_client import ModelClient, make_idempotency_key
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
@@ -302,7 +302,9 @@ class Execution:
             used = None
             reply = await self.client.complete(
                 start.request,
-                idempotency_key=f"{run_id}-{start.step}-{start.number}",
+                idempotency_key=make_idempotency_key(
+                    start.request, run_id=run_id, step=start.step, number=start.number
+                ),
                 timeout=self.call_timeout if left is None else min(self.call_timeout, left),
             )
             answer = read_reply(reply.body, tool_name=self.spec.step(start.step).tool_name or "")

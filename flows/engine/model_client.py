@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,3 +31,13 @@ class ModelClient(Protocol):
     async def close(self) -> None:
         """Give back connections. The client can't be used afterwards."""
         ...
+
+
+def make_idempotency_key(request: Mapping[str, Any], *, run_id: str, step: int, number: int) -> str:
+    """What a provider is sent with ``request``, so that it answers once what it is asked once more.
+
+    It ends with run, step and number of the attempt. The request is part of it: after an older copy of a database
+    was put back, another run has the number of one that the provider may remember.
+    """
+    digest = hashlib.sha256(json.dumps(request, separators=(",", ":")).encode()).hexdigest()
+    return f"{digest[:16]}-{run_id}-{step}-{number}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -108,16 +109,27 @@ class TestRecords:
 
 
 class TestIdempotencyKeys:
-    async def test_each_attempt_has_one_of_run_step_and_number(self) -> None:
+    async def test_each_attempt_has_one_of_request_run_step_and_number(self) -> None:
         app = simulate(tool_1=[SHORT, LONG], tool_2=[LONG])
         await execute(make_flow(audited(1), audited(2)), app, make_history(run_id="r7"))
-        assert [call.idempotency_key for call in app.calls] == ["r7-1-1", "r7-1-2", "r7-2-1"]
+        keys = [re.fullmatch(r"([0-9a-f]{16})-r7-(\d-\d)", str(call.idempotency_key)) for call in app.calls]
+        assert [key and key[2] for key in keys] == ["1-1", "1-2", "2-1"]
+        assert len({key and key[1] for key in keys}) == 3
 
     async def test_an_attempt_that_is_sent_again_after_a_crash_has_the_same(self) -> None:
         app, flow = simulate(tool_1=[LONG]), make_flow(audited(1))
         for _ in range(2):
             await execute(flow, app, make_history(run_id="r7"))
-        assert [call.idempotency_key for call in app.calls] == ["r7-1-1", "r7-1-1"]
+        first, again = (call.idempotency_key for call in app.calls)
+        assert first == again
+
+    async def test_another_request_of_a_run_with_the_same_id_has_another(self) -> None:
+        """As after an older copy of a database was put back: the number of a run is given once more."""
+        app, flow = simulate(tool_1=[LONG]), make_flow(audited(1))
+        for topic in ("tea", "coffee"):
+            await execute(flow, app, make_history(run_id="r7", input={"topic": topic}))
+        first, other = (call.idempotency_key for call in app.calls)
+        assert first != other
 
     async def test_the_timeout_of_a_call_is_handed_to_the_client(self) -> None:
         timeouts: list[float] = []
