@@ -46,12 +46,8 @@ class DailyCounts(Counts):
         return f"version {self.version_id} on {self.day}"
 
 
-class DailyRuns(DailyCounts):
-    """Runs of a version that ended on a day, and what they used."""
-
-    # What ran once can't be deleted, also when its runs are gone.
-    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="daily_runs", db_index=False)
-    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="daily_runs")
+class RunCounts(models.Model):
+    """What is counted of runs in whatever way they are put together."""
 
     runs = _count()
     succeeded = _count()
@@ -59,6 +55,23 @@ class DailyRuns(DailyCounts):
     errored = _count()
     cancelled = _count()
     first_time = _count("Runs that succeeded without any retry.")
+    total_tokens = _count()
+    cost = _cost()
+    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
+    durations = models.JSONField(
+        default=dict, help_text="How many runs took how long: counts by the number of their bucket."
+    )
+
+    class Meta:
+        abstract = True
+
+
+class DailyRuns(RunCounts, DailyCounts):
+    """Runs of a version that ended on a day, and what they used."""
+
+    # What ran once can't be deleted, also when its runs are gone.
+    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="daily_runs", db_index=False)
+    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="daily_runs")
 
     attempts = _count("All attempts, also those that were interrupted.")
     retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
@@ -66,9 +79,6 @@ class DailyRuns(DailyCounts):
     completion_tokens = _count()
     cached_tokens = _count("The part of the prompt tokens that the provider had cached.")
     reasoning_tokens = _count("The part of the completion tokens that was thought and not shown.")
-    total_tokens = _count()
-    cost = _cost()
-    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
 
     first_tokens = _count("Tokens of first attempts.")
     first_cost = _cost("USD of first attempts.")
@@ -79,9 +89,6 @@ class DailyRuns(DailyCounts):
 
     timed = _count("Runs that were started, so that they have a duration.")
     duration_total = models.DurationField(default=timedelta(0), help_text="From start to end, all timed runs together.")
-    durations = models.JSONField(
-        default=dict, help_text="How many runs took how long: counts by the number of their bucket."
-    )
 
     class Meta:
         ordering = ["flow", "day", "version"]
@@ -92,7 +99,7 @@ class DailyRuns(DailyCounts):
         indexes = [models.Index(fields=["day"], name="daily_runs_by_day")]
 
 
-class DailyModels(DailyCounts):
+class DailyModels(RunCounts, DailyCounts):
     """Runs of a version that ended on a day, by the model that all of their steps ask for."""
 
     model = models.CharField(
@@ -100,21 +107,9 @@ class DailyModels(DailyCounts):
     )
     has_several = models.BooleanField(default=False, help_text="The steps of these runs ask for several models.")
 
-    runs = _count()
-    succeeded = _count()
-    failed = _count()
-    errored = _count()
-    cancelled = _count()
-    first_time = _count("Runs that succeeded without any retry.")
     begun = _count("First attempts of steps; an interrupted one is not the first.")
     attempts = _count("All attempts, also those that were interrupted.")
     retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
-    total_tokens = _count()
-    cost = _cost()
-    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
-    durations = models.JSONField(
-        default=dict, help_text="How many runs took how long: counts by the number of their bucket."
-    )
 
     class Meta:
         # Nobody sees or changes it by itself.
@@ -203,22 +198,10 @@ class DailyIssues(DailyCounts):
         ]
 
 
-class HourlyRuns(Counts):
+class HourlyRuns(RunCounts, Counts):
     """Runs of a flow that ended in an hour of the last days, for a part of today beside the same part of other days."""
 
     hour = models.PositiveSmallIntegerField(help_text="The hour of the day in which the runs ended, 0 to 23, UTC.")
-    runs = _count()
-    succeeded = _count()
-    failed = _count()
-    errored = _count()
-    cancelled = _count()
-    first_time = _count("Runs that succeeded without any retry.")
-    total_tokens = _count()
-    cost = _cost()
-    unpriced = _count("Attempts that used tokens at an unknown price: the cost is without them.")
-    durations = models.JSONField(
-        default=dict, help_text="How many runs took how long: counts by the number of their bucket."
-    )
 
     class Meta:
         # Nobody sees or changes it by itself.
