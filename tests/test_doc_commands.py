@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
@@ -47,6 +48,11 @@ def read_code(page: str, *infos: str) -> str:
     found = [code for language, wanted in blocks for info, code in find_blocks(page, language) if info == wanted]
     assert found, f"{page} has no such block"
     return "".join(found)
+
+
+def keep_umask(code: str) -> str:
+    """Code that fails unless what is written after it can be read by others as before: a page goes on in its shell."""
+    return f"umask 022\n{code}\ntest $(umask) = 0022"
 
 
 def read_session(page: str) -> tuple[str, str]:
@@ -196,7 +202,9 @@ def test_a_dump_of_postgresql_holds_what_the_database_held(tmp_path: Path, postg
         ask(names[0], "INSERT INTO runs_run VALUES ('first')")
         shell = Shell(tmp_path)
         for name, tag in zip(names, ("postgres dump", "postgres restore"), strict=True):
-            shell.run(read_code("docs/backup.md", tag), DATABASE_URL=f"{postgres_url.rpartition('/')[0]}/{name}")
+            shell.run(
+                keep_umask(read_code("docs/backup.md", tag)), DATABASE_URL=f"{postgres_url.rpartition('/')[0]}/{name}"
+            )
         assert ask(names[1], "SELECT note FROM runs_run") == "first"
         assert stat.S_IMODE((tmp_path / "toolflow.dump").stat().st_mode) == 0o600
     finally:
@@ -214,7 +222,7 @@ ROOT_PROGRAMS = {
     # A folder may belong to a user that this machine does not have.
     "install": NOTED + '; case "$*" in *"-o toolflow"*) ;; *) exec /usr/bin/install "$@" ;; esac',
     "python3": '[ "$1" != -m ] && exec python "$@"; ' + NOTED,
-    "systemd-run": 'while [ "$1" != manage.py ]; do shift; done; shift; exec manage.py "$@"',
+    "systemd-run": NOTED + '; while [ "$1" != manage.py ]; do shift; done; shift; exec manage.py "$@"',
 }
 
 
@@ -225,6 +233,7 @@ def machine(tmp_path: Path) -> Callable[[str], Shell]:
     ``manage.py`` reads its arguments and does nothing; what would change the machine only notes what it was asked for.
     """
     places = (
+        "etc/cron.daily",
         "etc/systemd/system",
         "etc/nginx/conf.d",
         "usr/local/sbin",
@@ -241,8 +250,9 @@ def machine(tmp_path: Path) -> Callable[[str], Shell]:
     (tmp_path / "srv/backups/toolflow-2026-03-02.dump").touch()
 
     def run(page: str) -> Shell:
-        code = re.sub(r"(?<![\w.:/])/(etc|opt|srv|usr/local)/", rf"{tmp_path}/\1/", read_code(page, "as root"))
-        shell.run(f"PATH={tmp_path}/usr/local/sbin:$PATH\ntouch base.txt scale.txt\n{code}")
+        code = read_code(page, "as root").replace("/usr/bin/python3", "python3")
+        code = re.sub(r"(?<![\w.:/])/(etc|opt|srv|usr/local)/", rf"{tmp_path}/\1/", code)
+        shell.run(keep_umask(f"PATH={tmp_path}/usr/local/sbin:$PATH\ntouch base.txt scale.txt\n{code}"))
         return shell
 
     return run
@@ -270,7 +280,26 @@ def test_the_steps_of_the_deploy_page_follow_from_each_other(machine: Callable[[
 def test_a_service_is_backed_up_and_put_back(machine: Callable[[str], Shell], tmp_path: Path) -> None:
     shell = machine("docs/deploy.md")
     before = len(shell.commands)
+    old = tmp_path / "srv/backups/toolflow-2024-11-20.dump"
+    old.touch()
+    os.utime(old, (LONG_AGO.timestamp(),) * 2)
     machine("docs/backup.md")
-    assert [command[0] for command in shell.commands[before:]] == ["backup", "restore", "migrate"]
-    (dump,) = [path for path in (tmp_path / "srv/backups").glob("*.dump") if "2026-03-02" not in path.name]
-    assert stat.S_IMODE(dump.stat().st_mode) == 0o600
+    assert [command[0] for command in shell.commands[before:]] == ["restore", "migrate", "migrate", "serve"]
+    (dump,) = [path for path in (tmp_path / "srv/backups").iterdir() if "2026-03-02" not in path.name]
+    assert dump.suffix == ".dump" and stat.S_IMODE(dump.stat().st_mode) == 0o600
+
+
+def test_a_copy_is_tried_with_settings_of_its_own(machine: Callable[[str], Shell], tmp_path: Path) -> None:
+    machine("docs/deploy.md")
+    shell = machine("docs/backup.md")
+    started = [call for call in shell.calls if call.startswith("systemd-run ")][-4:]
+    # Putting a copy back, before that, is about the installation itself.
+    assert [f"EnvironmentFile={tmp_path}/etc/toolflow/try " in call for call in started] == [False, False, True, True]
+    assert not (tmp_path / "etc/toolflow/try").exists()
+    page = read_code("docs/backup.md", "as root")
+    written = re.search(r"toolflow/try <<'END'\n(.*?)^END$", page, re.MULTILINE | re.DOTALL)
+    assert written is not None
+    lines = [*(tmp_path / "etc/toolflow/env").read_text(encoding="utf-8").splitlines(), *written[1].splitlines()]
+    values = dict(line.split("=", 1) for line in lines)
+    done = start_command("check", data_dir=tmp_path / "data", **values)
+    assert (done.returncode, done.stderr) == (0, "")
