@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
+from django.db import DatabaseError, OperationalError, connections
 
 from runs.trail.acting import act_as_command
 from toolflow_site.environment import read_text
@@ -23,8 +25,23 @@ def check_static_files(**kwargs: Any) -> list[CheckMessage]:
     return [Error(problem, id="toolflow.E001")] if problem else []
 
 
+@register(Tags.database)
+def check_connection(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether the databases that are asked about (``check --database default``) let us in; ``main`` says why not.
+
+    Raises ``DatabaseError``: whatever else is to be checked in a database can't be either.
+    """
+    for name in databases or ():
+        connections[name].ensure_connection()
+    return []
+
+
 def main() -> None:
-    """Run the command that the arguments name. A wrong setting is one sentence and exit status 2."""
+    """Run the command that the arguments name.
+
+    A wrong setting is one sentence and exit status 2. A database that can't be used is one sentence and exit status 1,
+    where a command says nothing of its own; ``--traceback`` raises what Django raised.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolflow_site.settings")
     act_as_command(sys.argv[1] if len(sys.argv) > 1 else "", caller=read_text("SUDO_USER"))
     try:
@@ -32,3 +49,19 @@ def main() -> None:
     except ImproperlyConfigured as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
+    except DatabaseError as error:
+        if "--traceback" in sys.argv or not _is_unusable(error):
+            raise
+        # What may follow are hints of the driver's, and the same once more for each address of the server.
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        sys.stderr.write(
+            f"The database can't be used: {reason}. Check DATABASE_URL; a new database wants `manage.py migrate` first."
+            " --traceback tells more.\n"
+        )
+        sys.exit(1)
+
+
+def _is_unusable(error: DatabaseError) -> bool:
+    """Whether an error is one of the database rather than of what it was asked."""
+    # SQLite has no class of its own for a file that holds something else.
+    return isinstance(error, OperationalError) or "file is not a database" in str(error)

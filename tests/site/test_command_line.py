@@ -1,0 +1,63 @@
+"""What all commands say where the database can't be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.site.test_settings import start_command
+
+CREATE_USER = ("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.com")
+COMMANDS = [("migrate",), ("clearsessions",), CREATE_USER, ("check", "--deploy", "--database", "default")]
+ADVICE = "Check DATABASE_URL; a new database wants `manage.py migrate` first. --traceback tells more.\n"
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A data directory whose database is a file of something else."""
+    (tmp_path / "toolflow.sqlite3").write_text("no database, but long enough to be taken for the head of one" * 50)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_file_that_is_no_database_gets_one_sentence(damaged: Path, command: tuple[str, ...]) -> None:
+    done = start_command(*command, data_dir=damaged)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"The database can't be used: file is not a database. {ADVICE}",
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_server_that_does_not_let_us_in_gets_one_sentence(
+    tmp_path: Path, postgres_url: str, command: tuple[str, ...]
+) -> None:
+    parts = urlsplit(postgres_url)
+    address = parts._replace(path="/no_such_database").geturl()
+    done = start_command(*command, data_dir=tmp_path, DATABASE_URL=address)
+    assert done.returncode == 1
+    assert done.stderr.startswith("The database can't be used: connection failed: ")
+    assert done.stderr.endswith(f'database "no_such_database" does not exist. {ADVICE}')
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_server_that_is_away_gets_one_sentence(tmp_path: Path) -> None:
+    done = start_command("migrate", data_dir=tmp_path, DATABASE_URL="postgres://somebody:hidden@127.0.0.1:1/toolflow")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"Connection refused. {ADVICE}")
+    assert done.stderr.count("\n") == 1
+    assert "hidden" not in done.stderr
+
+
+def test_whoever_wants_the_traceback_gets_it(damaged: Path) -> None:
+    done = start_command("migrate", "--traceback", data_dir=damaged)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("DatabaseError: file is not a database\n")
+
+
+def test_checks_look_at_the_database_only_if_asked(damaged: Path) -> None:
+    done = start_command("check", "--deploy", data_dir=damaged)
+    assert "can't be used" not in done.stderr
