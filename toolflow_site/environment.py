@@ -253,19 +253,20 @@ def read_data_dir(name: str, default: Path, *, base: Path) -> Path:
 
 
 def read_secret_key(name: str, path: Path | None) -> str:
-    """The secret key: the variable, else the content of ``path``, which is generated once; empty without a ``path``.
+    """The secret key: the variable, else the content of ``path``, which is generated once.
 
-    The file appears whole and readable by its owner only, also when several processes start at the same time.
+    Without a ``path`` it is the variable as it is, or empty: production tells what is wrong with it, with all else. The
+    file appears whole and readable by its owner only, also when several processes start at the same time.
     """
     key = read_secret(name)
+    if path is None:
+        return key
     if key:
         if len(key) < MIN_SECRET_KEY_LENGTH:
             raise ImproperlyConfigured(
                 f"{name} has {len(key)} characters; it must have at least {MIN_SECRET_KEY_LENGTH}, all of them random."
             )
         return key
-    if path is None:
-        return ""
     try:
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(48))
@@ -279,11 +280,14 @@ def read_secret_key(name: str, path: Path | None) -> str:
     return key
 
 
-def read_old_secret_keys(name: str) -> list[str]:
-    """Secret keys of before, between spaces: what was signed with them still counts, and nothing new is."""
+def read_old_secret_keys(name: str, *, any_length: bool = False) -> list[str]:
+    """Secret keys of before, between spaces: what was signed with them still counts, and nothing new is.
+
+    With ``any_length`` they are as they are: production tells what is wrong with them, with all else.
+    """
     keys = read_secret(name).split()
     for number, key in enumerate(keys, start=1):
-        if len(key) < MIN_SECRET_KEY_LENGTH:
+        if len(key) < MIN_SECRET_KEY_LENGTH and not any_length:
             raise ImproperlyConfigured(
                 f"{name}: key {number} has {len(key)} characters; list keys that TOOLFLOW_SECRET_KEY was before, of at "
                 f"least {MIN_SECRET_KEY_LENGTH}, with spaces between."

@@ -134,7 +134,7 @@ TOOLFLOW_PLAIN_HTTP_HOSTS = environment.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS", [
 SECRET_KEY = environment.read_secret_key(
     "TOOLFLOW_SECRET_KEY", None if _IS_PRODUCTION else TOOLFLOW_DATA_DIR / "secret_key"
 )
-SECRET_KEY_FALLBACKS = environment.read_old_secret_keys("TOOLFLOW_SECRET_KEY_FALLBACKS")
+SECRET_KEY_FALLBACKS = environment.read_old_secret_keys("TOOLFLOW_SECRET_KEY_FALLBACKS", any_length=_IS_PRODUCTION)
 DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
 ALLOWED_HOSTS = TOOLFLOW_ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 

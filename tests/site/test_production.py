@@ -48,9 +48,20 @@ def test_with_nothing_set_everything_is_refused_at_once_a_sentence_each(data_dir
 def test_no_command_starts_with_a_wrong_setting(data_dir: Path, command: str) -> None:
     done = start_command(command, data_dir=data_dir, **{**RIGHT, "TOOLFLOW_SECRET_KEY": "short"})
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1] == (
-        "TOOLFLOW_SECRET_KEY has 5 characters; it must have at least 32, all of them random."
-    )
+    assert done.stderr.splitlines() == [
+        "TOOLFLOW_ENV is “production”, and one setting must be mended:",
+        "- TOOLFLOW_SECRET_KEY has 5 characters; it must have at least 50 random characters.",
+    ]
+
+
+def test_keys_that_are_far_too_short_are_told_together_with_all_else(data_dir: Path) -> None:
+    changes = {"TOOLFLOW_SECRET_KEY": "short", "TOOLFLOW_SECRET_KEY_FALLBACKS": "brief", "TOOLFLOW_ALLOWED_HOSTS": ""}
+    first, *others = read_refusal(data_dir, **changes)
+    assert first == "TOOLFLOW_ENV is “production”, and 3 settings must be mended:"
+    assert others[:2] == [
+        "- TOOLFLOW_SECRET_KEY has 5 characters; it must have at least 50 random characters.",
+        "- A key in TOOLFLOW_SECRET_KEY_FALLBACKS has 5 characters; it must have at least 50 random characters.",
+    ]
 
 
 @pytest.mark.parametrize(
