@@ -74,7 +74,7 @@ def list_urls(site: AdminSite) -> list[URLPattern]:
     return [path("feedback/", site.admin_view(guarded), name="flows_flow_feedback")]
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @limit_rate("flow-feedback", most=CHECKS_A_MINUTE, seconds=60)
 @refuse_unreadable
 def feedback_view(request: HttpRequest) -> HttpResponse:
@@ -84,7 +84,7 @@ def feedback_view(request: HttpRequest) -> HttpResponse:
     for the input: ``{"1": {"text": …, "type": …}}``. With ``"action": "make_strict"`` a schema is mended: ``optional``
     is ``null`` or ``given`` and says what becomes of properties that may be left out.
     """
-    if request.method == "GET":
+    if request.method != "POST":
         return JsonResponse(describe_fields())
     posted = read_posted_json(request)
     field, text, action = (get_text(posted, name) for name in ("field", "text", "action"))

@@ -60,7 +60,7 @@ class Question(BaseModel):
     table: SchemaTable | None = None
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def answer_question(request: HttpRequest) -> HttpResponse:
     """GET gives the dialog; POST takes a ``Question`` as JSON and gives what was asked for as JSON.
 
@@ -68,7 +68,7 @@ def answer_question(request: HttpRequest) -> HttpResponse:
     what the editor wrote, each with a path and a message. A question that the dialog never asks is answered with 400
     and ``error``, one sentence.
     """
-    if request.method == "GET":
+    if request.method != "POST":
         return render(request, "admin/flows/flow/schema_maker.html", _describe_dialog())
     try:
         question = _read_question(request)

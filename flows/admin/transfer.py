@@ -57,7 +57,8 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
         messages.error(request, problem)
         return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
     assert version is not None, "What was read is a version’s."
-    tell_of_export([version])
+    if request.method != "HEAD":
+        tell_of_export([version])
     name = f"{spec.name}-v{version.number}.yaml" if number else f"{spec.name}.yaml"
     return FileResponse(io.BytesIO(write_flow(spec).encode()), as_attachment=True, filename=name, content_type=_YAML)
 
@@ -92,7 +93,8 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
         for sentence in skipped or ["There is no flow to download."]:
             messages.error(request, sentence)
         return HttpResponseRedirect(reverse("admin:flows_flow_changelist"))
-    tell_of_export(written)
+    if request.method != "HEAD":
+        tell_of_export(written)
     archive.seek(0)
     return FileResponse(archive, as_attachment=True, filename="flows.zip", content_type="application/zip")
 

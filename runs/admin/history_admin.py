@@ -107,7 +107,7 @@ class HistoryAdmin(_ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """The list. A form that was sent with empty fields leads to the address without them."""
-        if request.method == "GET" and "" in request.GET.values():
+        if request.method != "POST" and "" in request.GET.values():
             filled = request.GET.copy()
             for name in [name for name, value in request.GET.items() if not value]:
                 del filled[name]

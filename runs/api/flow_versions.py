@@ -137,7 +137,7 @@ class FlowVersionView(ApiView):
         flow = _find_flow(name)
         version = find_version(flow, number)
         if request.accepted_renderer.format == FlowFileRenderer.format:
-            return _answer_file(version)
+            return _answer_file(version, is_taken=request.method != "HEAD")
         document = describe_whole_version(version, flow)
         return Response(document, headers={"ETag": make_tag(document)})
 
@@ -157,10 +157,11 @@ class FlowVersionView(ApiView):
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 
-def _answer_file(version: FlowVersion) -> HttpResponse:
+def _answer_file(version: FlowVersion, *, is_taken: bool) -> HttpResponse:
     spec = read_definition(version)
     file = write_flow(spec).encode()
-    tell_of_export([version])
+    if is_taken:
+        tell_of_export([version])
     disposition = f'attachment; filename="{spec.name}-v{version.number}.yaml"'
     headers = {"ETag": make_tag(file), "Content-Disposition": disposition}
     return HttpResponse(file, content_type=f"{YAML}; charset=utf-8", headers=headers)

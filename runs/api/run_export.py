@@ -7,7 +7,6 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils import timezone
@@ -24,7 +23,7 @@ from runs.api.runs_parameters import FILTERS
 from runs.api.view import ApiView
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import RunStream, begin_export
-from runs.pages.part_stream import MOMENT, TooManyFilesError, send_file
+from runs.pages.part_stream import MOMENT, TooManyFilesError, announce_file, send_file
 from runs.run_filters.filters import PARAMETERS
 
 CSV, JSON_LINES = "csv", "jsonl"
@@ -98,10 +97,9 @@ class RunExportView(ApiView):
             raise InvalidQuery(problems)
         file: ExportFile = CsvFile() if format == CSV else JsonLinesFile(has_attempts=has_attempts)
         name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
-        if request.method == "HEAD":
-            headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-            return HttpResponse(content_type=file.content_type, headers=headers)
         try:
+            if request.method == "HEAD":
+                return announce_file(request._request, name=name, content_type=file.content_type)
             export = begin_export(
                 filters, token=uuid4(), format=format, has_attempts=has_attempts, asked_by_id=request.user.pk
             )

@@ -46,7 +46,7 @@ class SessionRow:
 
 
 @sensitive_post_parameters()
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_sign_in
 def show_account(request: HttpRequest) -> HttpResponse:
     """The account of whoever is signed in; a form that is sent changes the password, and signs out everywhere else."""

@@ -92,7 +92,7 @@ class TokenForm:
 
 # The token stands in one answer: none may be kept.
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def show_tokens(request: HttpRequest) -> HttpResponse:
     """The tokens of whoever is signed in; a form that is sent makes one, and the answer shows it, once."""
@@ -124,7 +124,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def revoke(request: HttpRequest, key: str) -> HttpResponse:
     """Ask whether to revoke one's own token, and do it."""
@@ -132,7 +132,7 @@ def revoke(request: HttpRequest, key: str) -> HttpResponse:
     if token is None:
         raise Http404
     now = timezone.now()
-    if request.method == "GET" and token.find_state(now) == TokenState.ACTIVE:
+    if request.method != "POST" and token.find_state(now) == TokenState.ACTIVE:
         return render(request, "runs/api_tokens_revoke.html", {"token": token, "now": now})
     if request.method == "POST" and revoke_token(token):
         messages.success(request, f"The token “{token.name}” is revoked. What uses it is refused from now on.")

@@ -8,7 +8,7 @@ import re
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs.documents.run_summary import find_input
 from runs.models import Issue, Run
@@ -20,7 +20,7 @@ from runs.pages.run_page import find_run_page
 from runs.pages.wanted_attempts import Wanted
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> HttpResponse:
     """An attempt with its output and issues; with ``?diff`` against the output before it, with ``?download`` a file.

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs import models
 from runs.pages.access import require_permission
@@ -21,7 +21,7 @@ from runs.pages.severity_filter import read_hidden
 PARTS = {"request": "What the model saw", "input": "Input of the step", "raw_output": "Raw output"}
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int, part: str) -> HttpResponse:
     """What the model saw, the step's input or the raw output: folded away on the run page, read when opened.

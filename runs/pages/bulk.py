@@ -9,7 +9,7 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from runs.bulk_actions.requesting import MOST_STARTED, request_bulk_action
 from runs.models import BulkAction, BulkKind, Worker, WorkState
@@ -23,7 +23,7 @@ SHOWN = 50
 """Actions that the list of them shows."""
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("runs.view_run")
 @require_permission("runs.change_run")
 def cancel_runs(request: HttpRequest) -> HttpResponse:
@@ -31,7 +31,7 @@ def cancel_runs(request: HttpRequest) -> HttpResponse:
     return _confirm(request, BulkKind.CANCEL)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("runs.view_run")
 @require_permission("runs.add_run")
 def run_again(request: HttpRequest) -> HttpResponse:
@@ -43,7 +43,7 @@ def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
     choice = read_choice(request.POST if request.method == "POST" else request.GET)
     if choice.problems:
         return _refuse(request, choice, choice.problems)
-    if request.method == "GET":
+    if request.method != "POST":
         return _ask(request, kind, choice, None)
     form = BulkForm.from_post(request.POST)
     if form is None:
@@ -88,7 +88,7 @@ def _refuse(request: HttpRequest, choice: BulkChoice, problems: tuple[str, ...])
     return render(request, "runs/bulk_refused.html", {"choice": choice, "problems": problems}, status=400)
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_bulk_actions(request: HttpRequest) -> HttpResponse:
     """The bulk actions of late."""
@@ -96,7 +96,7 @@ def show_bulk_actions(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/bulk_list.html", {"actions": [(action, describe(action)) for action in actions]})
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """One bulk action; the page keeps itself up to date until it has ended."""
@@ -104,7 +104,7 @@ def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     return render(request, "runs/bulk_page.html", _describe_progress(action))
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
     """What a page with the revision ``seen`` has to change. 204 if nothing has."""

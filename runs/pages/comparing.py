@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import URLPattern, path
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs.models import Run
 from runs.pages.access import require_permission
@@ -18,7 +18,7 @@ CHOICES = 10
 """Other runs of the flow that are offered to be compared with."""
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_comparison(request: HttpRequest) -> HttpResponse:
     """Runs ``a`` and ``b`` side by side; with one of them or none a page to choose the rest."""

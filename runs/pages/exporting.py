@@ -10,14 +10,14 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs.models import RunExport
 from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import RunStream, begin_export
-from runs.pages.part_stream import TooManyFilesError, answer_too_many, send_file
+from runs.pages.part_stream import TooManyFilesError, announce_file, answer_too_many, send_file
 
 MOST_ASKED = 30
 """How often a page asks after a download that never begins."""
@@ -30,7 +30,7 @@ _FORMATS: Mapping[str, Callable[[bool], ExportFile]] = {
 }
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
     """All runs that match the filters of the address, as a file; ``?with=attempts`` brings their whole history.
@@ -41,12 +41,16 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
     if format not in _FORMATS:
         raise Http404
     filters, problems = read_exact_filters(request.GET, others=("with", "progress"))
-    has_attempts = request.GET.get("with") == "attempts"
     if problem := _find_problem(request.GET.get("with", ""), format):
         problems = (*problems, problem)
     if problems:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+    has_attempts = request.GET.get("with") == "attempts"
+    file = _FORMATS[format](has_attempts)
+    name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
     try:
+        if request.method == "HEAD":
+            return announce_file(request, name=name, content_type=file.content_type)
         export = begin_export(
             filters,
             token=_find_token(request.GET.get("progress", "")),
@@ -56,9 +60,7 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
         )
     except TooManyFilesError as error:
         return answer_too_many(request, error)
-    file = _FORMATS[format](has_attempts)
     stream = RunStream(file, filters, export, has_attempts=has_attempts)
-    name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
     return send_file(request, stream, name=name, content_type=file.content_type)
 
 
@@ -79,7 +81,7 @@ def _find_token(text: str) -> UUID:
     return uuid4() if RunExport.objects.filter(token=token).exists() else token
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_export_progress(request: HttpRequest, token: str) -> HttpResponse:
     """How far a download is, for the page that began it, which asks again. 204 if nothing changed since ``seen``."""

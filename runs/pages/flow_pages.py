@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import URLPattern, path
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from flows.models import Flow, FlowVersion
 from runs.pages.access import require_permission
@@ -19,14 +19,14 @@ from runs.pages.flow_page import load_flow_page
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_flows(request: HttpRequest) -> HttpResponse:
     """All flows, with how their runs of the last 30 days went."""
     return render(request, "runs/flows.html", {"page": load_flow_list(request.GET, timezone.now())})
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_flow(request: HttpRequest, flow_name: str) -> HttpResponse:
     """The statistics of one flow."""

@@ -13,7 +13,7 @@ from django.core.cache import cache as trusted
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import ResolverMatch, resolve
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs.models import Run, RunStatus
 from runs.pages.access import require_permission
@@ -65,7 +65,7 @@ def answer_vain_questions(
     """
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        asked = _ADDRESS.fullmatch(request.path_info) if request.method == "GET" else None
+        asked = _ADDRESS.fullmatch(request.path_info) if request.method in ("GET", "HEAD") else None
         if asked and _is_trusted(request):
             question = _read_question(request)
             if question is not None and _read_current(int(asked[1])) == question.known:
@@ -82,7 +82,7 @@ def _find_match() -> ResolverMatch:
     return resolve("/runs/0/live")
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     """What changed since ``revision``; ``seen`` is the last attempt on the reader's page. 204 if nothing did.

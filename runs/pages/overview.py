@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from flows.models import Flow
 from runs.models import Run
@@ -24,7 +24,7 @@ from runs.pages.usual import load_usual
 _MOST_NAMES = 5
 
 
-@require_GET
+@require_safe
 @never_cache
 def show_home(request: HttpRequest) -> HttpResponseBase:
     """The overview; whoever signed in and may not see runs is told what is missing and whom to ask."""
@@ -53,7 +53,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/overview.html", context)
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_overview_changes(request: HttpRequest) -> HttpResponse:
     """The parts that changed since those that ``seen`` names by their digests. 204 if none did."""

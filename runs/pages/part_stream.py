@@ -96,12 +96,32 @@ def answer_too_many(request: HttpRequest, error: TooManyFilesError) -> HttpRespo
     return answer
 
 
+class _NoParts(PartStream):
+    """Nothing of a file."""
+
+    def read_part(self) -> None:
+        """There is none."""
+
+
+def announce_file(request: HttpRequest, *, name: str, content_type: str) -> StreamingHttpResponse:
+    """The answer to HEAD: what ``send_file`` would say of the file. Nothing is read, and nothing should be noted.
+
+    Raises ``TooManyFilesError`` if this process sends enough files already; it counts for none itself.
+    """
+    require_room()
+    return _make_answer(request, _NoParts(), name, content_type)
+
+
 def send_file(request: HttpRequest, stream: PartStream, *, name: str, content_type: str) -> StreamingHttpResponse:
     """The answer to ``request`` that is a file called ``name``, with the bytes of ``stream``."""
-    # A server of one kind would collect what is made for the other before it sends the first byte.
-    content: Any = AsyncParts(stream) if isinstance(request, ASGIRequest) else stream
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    answer = StreamingHttpResponse(content, content_type=content_type, headers=headers)
+    answer = _make_answer(request, stream, name, content_type)
     with _counting:
         _answers.add(answer)
     return answer
+
+
+def _make_answer(request: HttpRequest, stream: PartStream, name: str, content_type: str) -> StreamingHttpResponse:
+    # A server of one kind would collect what is made for the other before it sends the first byte.
+    content: Any = AsyncParts(stream) if isinstance(request, ASGIRequest) else stream
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingHttpResponse(content, content_type=content_type, headers=headers)

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from runs.models import SavedView
 from runs.models.saved_view import LONGEST_NAME
@@ -124,7 +124,7 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
     return HttpResponseRedirect(_build_url(view.query))
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_known_values(request: HttpRequest) -> HttpResponse:
     """Values that runs have, which the fields of the filters then suggest."""

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.json_value import dump_json, parse_object
@@ -32,7 +32,7 @@ FORM, JSON = "form", "json"
 _NO_FORM = "The form can’t show this input exactly: it has parts that no field stands for. It stays as JSON."
 
 
-@require_GET
+@require_safe
 @require_permission("runs.add_run")
 def choose_flow(request: HttpRequest) -> HttpResponse:
     """All flows that can be run."""
@@ -150,7 +150,7 @@ def _is_readable(version: FlowVersion) -> bool:
         return False
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("runs.add_run")
 def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
     """The input of a new run, as a form or as JSON; sending it starts the run.
@@ -163,14 +163,14 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
         raise Http404
     if flow.live_version is None or flow.is_archived:
         return render(request, "runs/not_runnable.html", {"flow": flow}, status=409)
-    asked = request.GET if request.method == "GET" else request.POST
+    asked = request.POST if request.method == "POST" else request.GET
     choice, notes = _read_choice(request, flow, asked)
     if not _is_readable(choice.version):
         context = {"flow": flow, "version": choice.version, "is_live": choice.version == flow.live_version}
         return render(request, "runs/not_runnable.html", context, status=409)
     schema = choice.version.flow_spec.input_schema
     fields = build_fields(schema)
-    if request.method == "GET":
+    if request.method != "POST":
         draft = _prefill(request, choice, fields, schema)
         draft.notes = notes + draft.notes
         return _render_draft(request, choice, draft, has_example=example_input(schema) is not None)
@@ -275,7 +275,7 @@ def _render_draft(request: HttpRequest, choice: _Choice, draft: _Draft, *, has_e
     return render(request, "runs/start_run.html", context, status=422 if is_refused else 200)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("runs.change_run")
 def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
     """Ask whether to cancel a run, and do it. One that has ended meanwhile stays as it is, with a sentence."""

@@ -14,13 +14,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs.models import TrailEntry
 from runs.pages.access import require_permission
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
-from runs.pages.part_stream import PartStream, TooManyFilesError, answer_too_many, require_room, send_file
+from runs.pages.part_stream import (
+    PartStream,
+    TooManyFilesError,
+    announce_file,
+    answer_too_many,
+    require_room,
+    send_file,
+)
 from runs.pages.trail_query import TrailQuery, load_page, read_trail_query, walk_entries
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -59,7 +66,7 @@ class TrailRow:
     details: tuple[tuple[str, str], ...]
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_trailentry")
 def show_trail(request: HttpRequest) -> HttpResponse:
     """The list of entries, the newest first."""
@@ -79,21 +86,23 @@ def show_trail(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/trail.html", context)
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_trailentry")
 def export_trail(request: HttpRequest) -> HttpResponseBase:
     """The entries that match as CSV. Filters that make no sense are refused: a file looks right whatever it holds."""
     query, problems = read_trail_query(request.GET)
     if problems:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+    name, content_type = f"toolflow-trail-{timezone.localdate().isoformat()}.csv", "text/csv; charset=utf-8"
     try:
+        if request.method == "HEAD":
+            return announce_file(request, name=name, content_type=content_type)
         require_room()
     except TooManyFilesError as error:
         return answer_too_many(request, error)
     with transaction.atomic():
         leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
-    name = f"toolflow-trail-{timezone.localdate().isoformat()}.csv"
-    return send_file(request, TrailStream(query), name=name, content_type="text/csv; charset=utf-8")
+    return send_file(request, TrailStream(query), name=name, content_type=content_type)
 
 
 class TrailStream(PartStream):

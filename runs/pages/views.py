@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from flows.engine.issues import Severity
 from runs.documents import build_attempt_document, build_run_document
@@ -24,7 +24,7 @@ SHORT_INPUT = 12
 """Lines; an input of at most so many is open from the start."""
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_runs(request: HttpRequest) -> HttpResponse:
     """The list of runs. A search for the number of one of them leads to that run."""
@@ -34,7 +34,7 @@ def show_runs(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/run_list.html", {"page": page})
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     """One run with its attempts; it keeps itself up to date until the run has ended."""
@@ -53,7 +53,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "runs/run_page.html", context)
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_run_document(request: HttpRequest, run_id: int) -> JsonResponse:
     """The run as JSON; ``?min_severity=`` filters issues, ``?attempts=final`` leaves out earlier attempts."""
@@ -69,7 +69,7 @@ def show_run_document(request: HttpRequest, run_id: int) -> JsonResponse:
     return JsonResponse(document, json_dumps_params={"indent": 2})
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_attempt_document(request: HttpRequest, run_id: int, step: int, number: int) -> JsonResponse:
     """One attempt as JSON, whole, as a download."""

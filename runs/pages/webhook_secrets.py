@@ -17,7 +17,7 @@ from runs.webhooks.secrets import change_secret, find_signer
 _CHANGED_MEANWHILE = "The secret was changed meanwhile, and not once more now: this page shows the one that counts."
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("runs.add_run")
 def change_own_secret(request: HttpRequest) -> HttpResponse:
     """Ask whether the secret of one's own webhooks should be another, and make it so."""
@@ -26,7 +26,7 @@ def change_own_secret(request: HttpRequest) -> HttpResponse:
     return _change(request, user, reverse("runs:account"))
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("flows.change_flow")
 def change_flow_secret(request: HttpRequest, flow_name: str) -> HttpResponse:
     """Ask whether the secret of a flow's own webhook should be another, and make it so."""

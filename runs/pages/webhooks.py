@@ -17,7 +17,7 @@ from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import urlencode
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.pages.access import require_permission
@@ -79,14 +79,14 @@ class DeliveryList:
     now: datetime
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_deliveries(request: HttpRequest) -> HttpResponse:
     """The list of deliveries."""
     return render(request, "runs/webhooks.html", {"page": load_delivery_list(request.GET, timezone.now())})
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
     """One delivery with its tries. Asked for with ``?seen=`` only what moves, or 204 if nothing has."""

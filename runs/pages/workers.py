@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from runs.pages.access import require_permission
 from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
@@ -30,7 +30,7 @@ class Part:
         return hashlib.blake2s(self.html.encode(), digest_size=6).hexdigest()
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_workers(request: HttpRequest) -> HttpResponse:
     """The workers and the queue."""
@@ -38,7 +38,7 @@ def show_workers(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/workers.html", {"parts": {part.name: part for part in parts}, "seen": _name(parts)})
 
 
-@require_GET
+@require_safe
 @require_permission("runs.view_run")
 def show_worker_changes(request: HttpRequest) -> HttpResponse:
     """The parts that changed since those that ``seen`` names by their digests. 204 if none did."""

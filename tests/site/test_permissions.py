@@ -221,13 +221,17 @@ class World:
             address = address.replace(part, str(value))
         return f"/{address}"
 
-    def ask(self, role: str, method: str, address: str) -> HttpResponse:
-        """The answer to somebody of that role; whatever it changed is undone."""
+    def sign_in(self, role: str) -> Client:
+        """The client of somebody of that role."""
         if role not in self._clients:
             self._clients[role] = Client(raise_request_exception=False)
             if user := self.users[role]:
                 self._clients[role].force_login(user)
-        client = self._clients[role]
+        return self._clients[role]
+
+    def ask(self, role: str, method: str, address: str) -> HttpResponse:
+        """The answer to somebody of that role; whatever it changed is undone."""
+        client = self.sign_in(role)
         cookies = client.cookies.copy()
         with transaction.atomic():
             answer: Any = client.generic(method, address, content_type="application/x-www-form-urlencoded")

@@ -90,10 +90,10 @@ def sign_in() -> str:
 
 
 @contextlib.contextmanager
-def ask(port: int, address: str, cookie: str) -> Iterator[http.client.HTTPResponse]:
+def ask(port: int, address: str, cookie: str, *, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
     """An answer that has begun; whoever asked goes away at the end."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        connection.request("GET", address, headers={"Cookie": cookie})
+        connection.request(method, address, headers={"Cookie": cookie})
         with connection.getresponse() as answer:
             yield answer
 
@@ -162,3 +162,19 @@ def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
     assert looks.most == request_threads.MOST_PARTS
     with ask(server, "/runs/export/csv", cookie) as again:
         assert again.status == 200
+
+
+def test_whoever_only_asks_about_a_file_gets_its_headers_and_takes_nobodys_place(
+    server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_stream, "MOST_FILES", 1)
+    make_runs(1)
+    cookie = sign_in()
+    before = TrailEntry.objects.count()
+    for _ in range(3):
+        for address in ("/runs/export/csv", "/trail/export.csv"):
+            with ask(server, address, cookie, method="HEAD") as answer:
+                assert (answer.status, answer.read()) == (200, b"")
+                assert answer.getheader("Content-Type") == "text/csv; charset=utf-8"
+                assert answer.getheader("Content-Length") is None
+    assert (RunExport.objects.count(), TrailEntry.objects.count()) == (0, before)

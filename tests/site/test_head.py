@@ -1,0 +1,99 @@
+"""HEAD, with which monitors and link checkers ask: what GET answers, without the body and without what it does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from flows.models import Flow
+from runs.models import ApiToken, Run, RunExport, TrailEntry
+from tests.site.test_permissions import ANYONE, STAFF, World, list_rules, world
+
+__all__ = ["world"]
+
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+
+_CHANGE = re.compile(r'(INSERT INTO|UPDATE|DELETE FROM) "(flows|runs)_')
+
+
+def read_headers(answer: Any) -> dict[str, str]:
+    """The headers, without those that are new for each answer."""
+    return {name: text for name, text in answer.headers.items() if name not in {"Expires", "X-Request-ID"}}
+
+
+@pytest.mark.parametrize("role", [ANYONE, STAFF, "Administrator"])
+def test_head_answers_what_get_does_without_a_body_and_changes_nothing(world: World, role: str) -> None:
+    # What is kept after it was asked for once counts for neither.
+    for address in list_rules():
+        world.ask(role, "GET", world.fill(address))
+    problems = []
+    # Django's own leads on whoever is signed in already, and does so for GET alone.
+    for address in list_rules().keys() - {"admin/login/"}:
+        asked = world.fill(address)
+        with CaptureQueriesContext(connection) as for_get:
+            expected: Any = world.ask(role, "GET", asked)
+        with CaptureQueriesContext(connection) as for_head:
+            found: Any = world.ask(role, "HEAD", asked)
+        if found.status_code != expected.status_code or read_headers(found) != read_headers(expected):
+            problems.append(
+                f"{address}: {found.status_code} {read_headers(found)} instead of "
+                f"{expected.status_code} {read_headers(expected)}"
+            )
+        if found.getvalue() if found.streaming else found.content:
+            problems.append(f"{address}: a body")
+        if len(for_head) > len(for_get):
+            problems.append(f"{address}: {len(for_head)} queries instead of {len(for_get)}")
+        problems += [f"{address}: {query['sql'][:120]}" for query in for_head if _CHANGE.match(query["sql"])]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/runs/export/csv",
+        "/runs/export/jsonl?with=attempts",
+        "/trail/export.csv",
+        "/admin/flows/flow/download/",
+        "/admin/flows/flow/<flow_id>/download/",
+        "/api/v1/runs/export?format=csv",
+        "/api/v1/flows/idle/versions/1?format=yaml",
+    ],
+)
+def test_a_download_that_is_only_asked_about_is_not_begun_and_leaves_no_trail(world: World, address: str) -> None:
+    client = world.sign_in("Administrator")
+    before = TrailEntry.objects.count()
+    answer: Any = client.head(address.replace("<flow_id>", str(Flow.objects.get(name="idle").pk)))
+    assert answer.status_code == 200
+    assert answer["Content-Disposition"].startswith("attachment; ")
+    assert (RunExport.objects.count(), TrailEntry.objects.count()) == (0, before)
+    # The length of a file that was not made is unknown.
+    assert answer.headers.get("Content-Length") != "0"
+
+
+def test_an_open_page_that_asks_with_head_is_told_that_nothing_changed_too(world: World) -> None:
+    client = world.sign_in("Viewer")
+    run = Run.objects.filter(ended_at__isnull=False).earliest("pk")
+    asked = f"/runs/{run.pk}/live?revision={run.revision}&seen=1.1"
+    for method in ("GET", "HEAD", "GET", "HEAD"):
+        with CaptureQueriesContext(connection) as queries:
+            answer = client.generic(method, asked)
+        assert answer.status_code == 204
+    # The session that was let in a moment ago is not looked at once more.
+    assert len(queries) == 1
+
+
+def test_a_page_that_asks_to_confirm_something_is_there_for_head(world: World) -> None:
+    ApiToken.objects.create(user=world.users["Viewer"], name="nightly", expiry=None)
+    asked = f"/tokens/{ApiToken.objects.get(name='nightly').token_key}/revoke/"
+    assert [world.ask("Viewer", method, asked).status_code for method in ("GET", "HEAD")] == [200, 200]
+
+
+@pytest.mark.parametrize("address", ["/runs/1/live", "/runs/bulk/cancel/?run=1", "/runs/new/colour-theme/"])
+def test_pages_that_also_take_something_name_head_among_their_methods(world: World, address: str) -> None:
+    answer = world.ask("Administrator", "DELETE", address)
+    assert answer.status_code == 405
+    assert "HEAD" in answer["Allow"].split(", ")
