@@ -56,8 +56,7 @@ def measure(setting: Setting) -> list[Figure]:
     data.mkdir()
     with ExitStack() as stack:
         base_url = stack.enter_context(serving_model((load.call_seconds * 0.5, load.call_seconds * 1.5)))
-        metrics_token = secrets.token_urlsafe(16)
-        environment = _make_environment(setting, data, stack, base_url, metrics_token)
+        environment = make_load_environment(setting, data, stack, base_url)
         known = _set_up(environment, load)
         port = _find_port()
         serve = ("serve", "--port", str(port), "--processes", str(load.web_processes))
@@ -72,15 +71,14 @@ def measure(setting: Setting) -> list[Figure]:
             "model": lambda: find_processes("benchmarks.model_server", find_process_tree(os.getpid())),
             "clients": lambda: [os.getpid()],
         }
-        clients = Clients(port, known, load, metrics_token=metrics_token)
+        clients = Clients(port, known, load, metrics_token=environment["TOOLFLOW_METRICS_TOKEN"])
         observed = asyncio.run(_observe(clients, processes, load))
         complaints = _count_complaints(data)
     return _report(clients, observed, complaints, load)
 
 
-def _make_environment(
-    setting: Setting, data: Path, stack: ExitStack, base_url: str, metrics_token: str
-) -> dict[str, str]:
+def make_load_environment(setting: Setting, data: Path, stack: ExitStack, base_url: str) -> dict[str, str]:
+    """What website and worker are told; databases that they need last as long as ``stack``."""
     database = setting.load.database
     redis = setting.redis if database else None
     return make_environment(
@@ -89,7 +87,7 @@ def _make_environment(
         TOOLFLOW_SECRET_KEY=secrets.token_urlsafe(48),
         TOOLFLOW_ALLOWED_HOSTS="127.0.0.1",
         TOOLFLOW_HTTPS="false",
-        TOOLFLOW_METRICS_TOKEN=metrics_token,
+        TOOLFLOW_METRICS_TOKEN=secrets.token_urlsafe(32),
         TOOLFLOW_RUNS_IN_FLIGHT=str(setting.load.in_flight),
         OPENAI_API_KEY="none",
         OPENAI_BASE_URL=base_url,

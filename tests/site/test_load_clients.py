@@ -1,16 +1,22 @@
-"""The readers of the load test ask what the pages that they stand for ask."""
+"""The load test: its website starts, and its readers ask what the pages that they stand for ask."""
 
 from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from benchmarks.load import make_load_environment
 from benchmarks.load_clients import Pace, find_poller, read_pace
 from benchmarks.load_ledger import Ledger, find_quantile
+from benchmarks.setting import Load, Setting
 from runs.models import Run, RunStatus
 from tests.runs.builders import make_run
+from tests.warm_python import ROOT, run_python
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -55,3 +61,30 @@ def test_what_they_were_answered_is_counted_and_sorted() -> None:
         "2000",
     )
     assert (ledger.find_time(["other"], 0.95), find_quantile([3.0], 1)) == (0, 3)
+
+
+def test_their_website_has_settings_that_production_takes(tmp_path: Path) -> None:
+    load = Load(
+        minutes=1,
+        users=1,
+        requests_per_second=1,
+        in_flight=1,
+        call_seconds=1,
+        web_processes=1,
+        database=None,
+    )
+    setting = Setting(
+        folder=tmp_path,
+        work=tmp_path,
+        rounds=1,
+        runs=1,
+        postgres=None,
+        redis=None,
+        peers=None,
+        is_long=False,
+        load=load,
+    )
+    with ExitStack() as stack:
+        environment = make_load_environment(setting, tmp_path, stack, "http://127.0.0.1:9/v1")
+    done = run_python("manage.py", "check", cwd=ROOT, environment=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
