@@ -26,7 +26,7 @@ from runs.search import look_for_runs, read_query
 
 FIRST_LOOK = 300
 """Runs that are checked first: as a rule a page is among them."""
-LOOK_THROUGH = 2_000
+LOOK_THROUGH = 1_200
 """Runs that are checked at most."""
 PROBED = 500
 """Runs of each filter that are counted to find the rarest one."""
