@@ -17,6 +17,8 @@ from runs.trail.acting import act_as_command
 from toolflow_site.environment import read_text
 from toolflow_site.production import find_static_problem
 
+_NO_SUCH_TABLE = "42P01"
+
 
 @register(Tags.staticfiles, deploy=True)
 def check_static_files(**kwargs: Any) -> list[CheckMessage]:
@@ -63,5 +65,7 @@ def main() -> None:
 
 def _is_unusable(error: DatabaseError) -> bool:
     """Whether an error is one of the database rather than of what it was asked."""
-    # SQLite has no class of its own for a file that holds something else.
-    return isinstance(error, OperationalError) or "file is not a database" in str(error)
+    if isinstance(error, OperationalError):
+        return True
+    # SQLite has no class of its own for a file that holds something else, nor PostgreSQL for tables that are not there.
+    return "file is not a database" in str(error) or getattr(error.__cause__, "sqlstate", None) == _NO_SUCH_TABLE
