@@ -11,6 +11,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from flows.engine.history import Outcome
+from runs.logs.events import log_event
+from runs.logs.run_ends import note_run_end
 from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import RunQuerySet, end_values, in_future
 from runs.ownership import Owner
@@ -75,26 +77,30 @@ def _reclaim(lost: RunQuerySet, why: str) -> int:
                 continue
             end_running_attempts(run.pk, Outcome.INTERRUPTED)
         reclaimed += 1
-        logger.warning("Run %s was taken from worker %s, %s.", run.pk, run.owner, why)
+        sentence = f"Run {run.pk} was taken from worker {run.owner}, {why}."
+        log_event(logger, logging.WARNING, "run.taken", sentence, run=run.pk, owner=run.owner)
+        run.refresh_from_db(fields=["status", "end_reason"])
+        if run.status != RunStatus.QUEUED:
+            note_run_end(run.status, run.end_reason, run=run.pk)
     return reclaimed
 
 
 def _end_overdue() -> None:
     """End queued runs whose time is up: their deadline passed, or no worker came that has what they need."""
     queued = Run.objects.filter(status=RunStatus.QUEUED)
-    queued.filter(deadline_at__lte=Now()).update(
-        **end_values(
-            RunStatus.ERRORED,
-            EndReason.DEADLINE_EXCEEDED,
-            "The run reached its time limit while it waited in the queue.",
-        )
-    )
+    overdue = queued.filter(deadline_at__lte=Now())
+    for run in overdue.only("epoch"):
+        _end(overdue, run, EndReason.DEADLINE_EXCEEDED, "The run reached its time limit while it waited in the queue.")
     patience = timedelta(seconds=settings.TOOLFLOW_PLUGIN_WAIT)
     for run in queued.filter(waiting_since__lte=in_future(-patience)):
         # One that has the plug-ins may only have much to do.
         if any(run.version_id not in worker.unable_versions for worker in Worker.objects.alive()):
             continue
         sentence = f"{run.waiting_for} None came within {patience.total_seconds():,.0f} seconds."
-        queued.filter(pk=run.pk, epoch=run.epoch).update(
-            **end_values(RunStatus.ERRORED, EndReason.CONFIGURATION, sentence)
-        )
+        _end(queued, run, EndReason.CONFIGURATION, sentence)
+
+
+def _end(queued: RunQuerySet, run: Run, reason: EndReason, sentence: str) -> None:
+    """End a run as errored, if it is still among ``queued`` and nobody had it since it was read."""
+    if queued.filter(pk=run.pk, epoch=run.epoch).update(**end_values(RunStatus.ERRORED, reason, sentence)):
+        note_run_end(RunStatus.ERRORED.value, reason.value, run=run.pk)

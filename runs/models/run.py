@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
+from functools import partial
 from typing import Any, Self
 
 from django.conf import settings
@@ -20,6 +21,7 @@ from flows.engine.issues import Severity
 from flows.engine.planner import EndReason as PlannedEnd
 from flows.json_field import OrderedJSONField
 from flows.models import Flow, FlowVersion
+from runs.logs.run_ends import note_run_end
 
 MAX_CRASHES = 5
 """A run that lost this many workers is poison and ends ``errored``."""
@@ -295,6 +297,8 @@ class Run(models.Model):
             cancelled = self._held.filter(cancel_requested=True).update(
                 **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
             )
+            if cancelled:
+                self._tell_of_cancelling()
             return bool(cancelled or self._held.update(**values))
 
     def reclaim(self, lost: RunQuerySet) -> bool:
@@ -329,11 +333,17 @@ class Run(models.Model):
             queued = Run.objects.filter(pk=self.pk, status=RunStatus.QUEUED).update(
                 cancel_requested=True, **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
             )
+            if queued:
+                self._tell_of_cancelling()
             flagged = queued or Run.objects.running().filter(pk=self.pk).update(
                 cancel_requested=True, revision=F("revision") + 1
             )
         self.refresh_from_db()
         return bool(flagged)
+
+    def _tell_of_cancelling(self) -> None:
+        tell = partial(note_run_end, RunStatus.CANCELLED.value, EndReason.CANCELLED.value, run=self.pk)
+        transaction.on_commit(tell)
 
 
 CANCELLED_SENTENCE = "The run was cancelled."

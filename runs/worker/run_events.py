@@ -13,6 +13,7 @@ from flows.engine.execution import Progress, Start
 from flows.engine.history import Attempt
 from flows.engine.planner import Finish
 from runs.logs.events import log_event
+from runs.logs.run_ends import note_run_end
 from runs.logs.run_place import RunPlace, set_run_place
 from runs.models import Run
 
@@ -100,13 +101,7 @@ class RunEvents:
             )  # fmt: skip
 
     def _note_finish(self, run: Run, finish: Finish) -> None:
-        if logger.isEnabledFor(logging.INFO):
-            note_run_end(finish.status.value, finish.reason.value)
-
-
-def note_run_end(status: str, reason: str) -> None:
-    """A run has ended."""
-    log_event(logger, logging.INFO, "run.ended", f"The run ended: {status}.", status=status, reason=reason)
+        note_run_end(finish.status.value, finish.reason.value)
 
 
 def note_wait(seconds: float) -> None:

@@ -24,6 +24,7 @@ from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.usage import TokenUsage
 from runs.group_commit import LeaseLostError
+from runs.logs.run_ends import note_run_end
 from runs.models import EndReason, Run, RunStatus
 from runs.models.run import CANCELLED_SENTENCE
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
@@ -31,7 +32,7 @@ from runs.spending import FlowBudget
 from runs.stop_flags import stopping
 from runs.stored_history import load_history, load_original_input, make_run_id
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
-from runs.worker.run_events import RunEvents, note_run_end, note_wait
+from runs.worker.run_events import RunEvents, note_wait
 from runs.worker.versions import MissingPluginsError, PreparedVersions
 from runs.worker.wordless_errors import leave_out_words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -11,6 +12,7 @@ from flows.models import Flow, FlowVersion
 from runs.claiming import claim_runs
 from runs.models import Run, Worker
 from runs.models.run import in_future
+from runs.ownership import Owner
 from runs.sweep import GRACE
 from tests.engine.builders import make_flow as make_spec
 
@@ -43,6 +45,11 @@ def claim_run(run: Run, owner: str = "worker-1") -> Run:
     """The run as the worker holds it that claimed it."""
     claimed = claim_runs(free=1_000, owner=owner, lease=LEASE, is_simulated=True)
     return next(one for one in claimed if one.pk == run.pk)
+
+
+def make_dead_owner() -> Owner:
+    """A worker process that lived on this machine and is gone."""
+    return replace(Owner.of_this_process(), started="1")
 
 
 def expire_lease(run: Run) -> None:

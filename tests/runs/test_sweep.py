@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -13,13 +12,9 @@ from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import in_future
 from runs.ownership import Owner
 from runs.sweep import GRACE, STALE, sweep
-from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_worker
+from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_worker
 
 pytestmark = pytest.mark.django_db
-
-
-def make_dead_owner() -> Owner:
-    return dataclasses.replace(Owner.of_this_process(), started="1")
 
 
 class TestDeadProcesses:

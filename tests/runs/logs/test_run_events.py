@@ -1,4 +1,4 @@
-"""What a worker logs of the runs that it has: events with codes, and on every line where it belongs."""
+"""What is logged of runs: events with codes, and on every line where it belongs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.logs.formatting import JsonLines
+from runs.models import Run
+from runs.models.run import MAX_CRASHES
+from runs.sweep import sweep
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import claim_run, make_dead_owner, make_run, make_version
 from tests.runs.executing import drain, script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
@@ -28,13 +32,15 @@ def lines() -> Iterator[Any]:
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    events = logging.getLogger("runs.worker.run_events")
-    before = events.level
+    loggers = [logging.getLogger(name) for name in ("runs.worker.run_events", "runs.logs.run_ends")]
+    before = [logger.level for logger in loggers]
     logging.root.addHandler(handler)
-    events.setLevel(logging.INFO)
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     logging.root.removeHandler(handler)
-    events.setLevel(before)
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 def test_a_run_is_told_from_its_start_to_its_end(provider: ModelServer, lines: Any) -> None:
@@ -60,6 +66,39 @@ def test_a_run_is_told_from_its_start_to_its_end(provider: ModelServer, lines: A
     assert passed["seconds"] >= 0
     (end,) = (line for line in told if line.get("event") == "run.ended")
     assert (end["status"], end["reason"]) == ("succeeded", "all_steps_passed")
+
+
+class TestEndsWithoutAWorker:
+    def read_ends(self, lines: Any) -> list[tuple[Any, ...]]:
+        return [(line["run"], line["status"], line["reason"]) for line in lines() if line.get("event") == "run.ended"]
+
+    def test_a_run_that_is_cancelled_in_the_queue_is_told(self, lines: Any) -> None:
+        run = make_run()
+        assert run.request_cancel() and run.request_cancel() is False
+        assert self.read_ends(lines) == [(run.pk, "cancelled", "cancelled")]
+
+    def test_a_run_whose_time_is_up_in_the_queue_is_told(self, lines: Any) -> None:
+        run = make_run(deadline_at=Now())
+        sweep()
+        sweep()
+        assert self.read_ends(lines) == [(run.pk, "errored", "deadline_exceeded")]
+
+    @pytest.mark.parametrize(
+        ("values", "end"),
+        [
+            ({"crashes": MAX_CRASHES - 1}, [("errored", "crashed")]),
+            ({"cancel_requested": True}, [("cancelled", "cancelled")]),
+            ({}, []),
+        ],
+    )
+    def test_a_run_that_is_taken_from_a_dead_worker_is_told(
+        self, lines: Any, values: dict[str, Any], end: list[tuple[str, str]]
+    ) -> None:
+        run = claim_run(make_run(), str(make_dead_owner()))
+        Run.objects.filter(pk=run.pk).update(**values)
+        sweep()
+        assert [line["run"] for line in lines() if line.get("event") == "run.taken"] == [run.pk]
+        assert self.read_ends(lines) == [(run.pk, *one) for one in end]
 
 
 def test_errors_of_the_provider_have_a_code_and_not_its_words(provider: ModelServer, lines: Any) -> None:
