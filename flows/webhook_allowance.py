@@ -18,6 +18,7 @@ from functools import lru_cache
 from django.conf import settings
 from yarl import URL
 
+from flows.engine.metadata_services import is_metadata_service
 from flows.webhook_address import find_problem, is_usable_port
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -95,6 +96,8 @@ class Allowance:
     def permits(self, url: URL, address: IPAddress) -> bool:
         """Whether a webhook for ``url`` may connect to ``address``."""
         address = _unwrap(address)
+        if is_metadata_service(str(address)):
+            return False
         if any(target.has_port(url.port) for target in self._find_targets(url, [address])):
             return True
         return url.scheme == "https" and is_public(address)
@@ -108,7 +111,8 @@ class Allowance:
         """Why nothing may be sent to ``url``, whose name leads to ``addresses`` if they are known, in a sentence."""
         found = list(addresses)
         # What a name leads to is told to nobody who could use webhooks to find it out.
-        if self._find_targets(url, _read_written(url.raw_host or "")):
+        named = self._find_targets(url, _read_written(url.raw_host or ""))
+        if named and not any(target.has_port(url.port) for target in named):
             return f"{_SETTING} names “{url.host}”, but not its port {url.port}."
         if url.scheme == "http" and (not found or any(map(is_public, found))):
             return f"Plain http:// is only for hosts and networks that {_SETTING} names; use https:// for “{url.host}”."
@@ -167,6 +171,9 @@ def is_public(address: IPAddress) -> bool:
     """Whether an address is one of the internet that anybody can reach."""
     address = _unwrap(address)
     if not address.is_global or address.is_multicast or address.is_reserved:
+        return False
+    # One that looks like any other leads to the cloud's own.
+    if is_metadata_service(str(address)):
         return False
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _REFUSED_V4)

@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
-from flows.engine.metadata_services import is_metadata_service
+from flows.engine.metadata_services import is_metadata_network, is_metadata_service
 from flows.webhook_allowance import Target
 from toolflow_site.servers import build_broker, build_database
 
@@ -211,13 +211,15 @@ def read_targets(name: str) -> list[str]:
     targets = read_list(name, [])
     for target in targets:
         try:
-            Target.read(target)
+            read = Target.read(target)
         except ValueError:
             raise ImproperlyConfigured(
                 f"{name} names “{target}”; it must list hosts (hooks.example.com, *.example.com), addresses "
                 "(192.0.2.7, [fd00::7]) or networks (10.0.0.0/8) between commas, each with a colon and its port "
                 "(80, 443, one above 1024, or * for all of them) unless that is 443."
             ) from None
+        if is_metadata_service(read.name) or (read.network and is_metadata_network(read.network)):
+            raise ImproperlyConfigured(f"{name} names “{target}”, where clouds keep secrets of a machine; take it out.")
     return targets
 
 

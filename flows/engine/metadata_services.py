@@ -44,6 +44,11 @@ def is_metadata_service(host: str) -> bool:
     return address is not None and any(address in network for network in NETWORKS)
 
 
+def is_metadata_network(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """Whether a network has no addresses but those of such services."""
+    return any(network.version == known.version and network.subnet_of(known) for known in NETWORKS)  # type: ignore[arg-type]  # of one version
+
+
 def _read_address(host: str) -> _Address | None:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

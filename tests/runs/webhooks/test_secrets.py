@@ -221,3 +221,13 @@ class TestTheSetting:
         with pytest.raises(ImproperlyConfigured) as caught:
             read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=f"localhost,{target}")
         assert f"TOOLFLOW_WEBHOOK_ALLOW names “{target}”; it must list hosts" in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "target",
+        ["169.254.169.254:80", "169.254.0.0/16", "[fd00:ec2::254]:80", "metadata.google.internal:80", "0xa9fea9fe"],
+    )
+    def test_none_of_them_may_be_where_clouds_keep_secrets(self, tmp_path: Path, target: str) -> None:
+        with pytest.raises(ImproperlyConfigured) as caught:
+            read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=f"localhost,{target}")
+        sentence = f"TOOLFLOW_WEBHOOK_ALLOW names “{target}”, where clouds keep secrets of a machine; take it out."
+        assert sentence in str(caught.value)

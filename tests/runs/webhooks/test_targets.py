@@ -323,6 +323,22 @@ class TestAllowance:
             with pytest.raises(RefusedTargetError):
                 guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)))
 
+    @pytest.mark.parametrize(
+        "address", ["169.254.169.254", "::ffff:169.254.169.254", "100.100.100.200", "168.63.129.16"]
+    )
+    def test_nothing_opens_where_clouds_keep_the_secrets_of_a_machine(
+        self, settings: Any, address: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [f"[{address}]:*" if ":" in address else f"{address}:*", "*.example.com:*"]
+        host = f"[{address}]" if ":" in address else address
+        assert "leads to an address that is not one of the internet" in find_obstacle(
+            f"http://{host}/latest/meta-data/"
+        )
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        for url in ("http://named.example.com/", "https://named.example.com/"):
+            with pytest.raises(RefusedTargetError, match="leads to an address"):
+                make_guard(URL(url), read_allowance())((family, socket.SOCK_STREAM, 6, "", (address, 80)))
+
 
 class TestWhatGoesWrong:
     def test_a_name_that_there_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
