@@ -67,6 +67,10 @@ class Receiver:
         """What to answer from now on."""
         self.replies = [Reply(status=one) if isinstance(one, int) else one for one in replies]
 
+    def find_last(self, message_id: str) -> Received:
+        """The last request of one message; messages that are due at the same time come in any order."""
+        return next(one for one in reversed(self.received) if one.headers["webhook-id"] == message_id)
+
     def start(self) -> None:
         """Receive."""
         self._thread.start()

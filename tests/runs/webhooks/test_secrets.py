@@ -58,7 +58,7 @@ def send(receiver: Receiver, delivery: WebhookDelivery) -> Received:
     """Send that one; gives what arrived."""
     come_due(delivery)
     send_due()
-    return receiver.received[-1]
+    return receiver.find_last(delivery.message_id)
 
 
 class TestTheCommand:
