@@ -74,7 +74,8 @@ class Redactor:
         if not rules:
             return _NOTHING
         paths = tuple(parse_pointer(rule) for rule in rules if rule.startswith("/"))
-        patterns = tuple((f"[redacted: {name}]", PATTERNS[name]) for name in sorted(rules) if name in PATTERNS)
+        named = [(name, pattern) for name, patterns in PATTERNS.items() if name in rules for pattern in patterns]
+        patterns = tuple((f"[redacted: {name}]", pattern) for name, pattern in named)
         return cls(paths, patterns, ValueSearch(_find_values(input, paths)))
 
     @property

@@ -38,7 +38,7 @@ class ValueSearch:
         # Those of digits alone are looked up, however many there are; others are rare.
         others = [form for form in self._numbers if not form.isdigit()]
         self._has_whole = len(others) < len(self._numbers)
-        self._others = re.compile(rf"(?<!\d)(?:{'|'.join(map(re.escape, others))})(?!\d)") if others else None
+        self._others = re.compile(rf"(?<!\d)(?:{'|'.join(map(_spell_number, others))})(?!\d)") if others else None
 
     def extend(self, values: Iterable[Leaf]) -> ValueSearch:
         """A search that finds these values too."""
@@ -81,6 +81,11 @@ def write_number(number: int | float) -> str:
     """A number without its sign, and without a fraction that is none: 1234 for -1234.0."""
     size = abs(number)
     return str(size if isinstance(size, int) or not size.is_integer() else int(size))
+
+
+def _spell_number(form: str) -> str:
+    """What finds a number that is not of digits alone; money is written with zeros after its fraction."""
+    return re.escape(form) + ("" if "e" in form else "0*")
 
 
 def _is_long(form: str) -> bool:

@@ -1,0 +1,172 @@
+"""Patterns find what they name as people and models write it, leave ordinary texts alone, and take no time that grows
+faster than a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from flows.engine.redaction import MARK, Redactor
+from flows.engine.redaction_patterns import PATTERNS, TextPattern
+
+CARD, OTHER_CARD, IBAN = "4111 1111 1111 1111", "4242 4242 4242 4242", "DE89 3704 0044 0532 0130 00"
+GAPS = [
+    "\u00a0",
+    "\u2007",
+    "\u2009",
+    "\u202f",
+    "\u2010",
+    "\u2011",
+    "\u2012",
+    "\u2013",
+    "\u2014",
+    "\u2015",
+    "\u2212",
+    "-",
+]
+"""Spaces and hyphens that models write between digits."""
+
+
+def redact(name: str, text: str) -> str:
+    """The text with ``#`` in place of what the pattern finds."""
+    redacted: str = Redactor.of([name], {}).redact_value(text)
+    return redacted.replace(f"[redacted: {name}]", "#")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kept"),
+    [
+        ("email", "_alice@example.com_", "#_"),
+        ("email", "alice@example.com_2", "#_2"),
+        ("email", "alice@example.com-2, **alice@example.com**", "#-2, **#**"),
+        ("ip_address", "10.0.0.1:8080", "#:8080"),
+        ("ip_address", "ip:10.0.0.1, _10.0.0.1_, 10.0.0.0/8.", "ip:#, _#_, #/8."),
+        ("ip_address", "::ffff:10.1.2.3", "#"),
+        ("ip_address", "[64:ff9b::10.1.2.3]:80", "[#]:80"),
+        ("ip_address", "12:30:45:10.1.2.3", "12:30:45:#"),
+        ("ip_address", "2001:db8::1: no route, 2001:db8::1:error", "#: no route, #:error"),
+        ("ip_address", "from fe80::1%eth0 to 2001:db8::.", "from #%eth0 to #."),
+        ("credit_card", f"{CARD} 2026", "# 2026"),
+        ("credit_card", f"{CARD} 12 27 123", "# 12 27 123"),
+        ("credit_card", f"{CARD} {OTHER_CARD}", "# #"),
+        ("credit_card", f"{CARD.replace(' ', '')} {OTHER_CARD.replace(' ', '-')} {CARD}", "# # #"),
+        ("credit_card", f"1 {CARD}, 2024 {OTHER_CARD}", "1 #, 2024 #"),
+        # Also where the digits of two pass for a third.
+        ("credit_card", f"5555-5555-5555-4444 {CARD}", "#"),
+        ("credit_card", "3782 822463 10005 1234", "# 1234"),
+        ("credit_card", "41 11 11 11 11 11 11 11", "#"),
+        ("iban", "de89370400440532013000", "#"),
+        ("iban", "Gb82 west 1234 5698 7654 32 it is", "# it is"),
+        ("iban", f"{IBAN} GB82 WEST 1234 5698 7654 32", "# #"),
+        ("iban", f"AB12 {IBAN} 12 MORE", "AB12 # 12 MORE"),
+        ("iban", "DE89 37040044 0532013000", "#"),
+        # Of a country that is not known.
+        ("iban", "ZZ73123456789012345678 now", "# now"),
+        ("phone", "_+49 30 123456_", "_#_"),
+    ],
+)
+def test_everyday_spellings_are_found(name: str, text: str, kept: str) -> None:
+    assert redact(name, text) == kept
+
+
+def test_an_account_is_one_also_where_part_of_it_passes_for_a_card() -> None:
+    for rules in (["credit_card", "iban"], list(PATTERNS)):
+        redacted = Redactor.of(rules, {}).redact_value("DE08 3704 0044 0004 0130 00")
+        assert redacted == "[redacted: iban]"
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize(
+    ("name", "text"), [("credit_card", CARD), ("iban", IBAN), ("phone", "+1 555 123 4567"), ("phone", "0049 30 123456")]
+)
+def test_digits_are_found_with_any_space_or_hyphen_between_them(name: str, text: str, gap: str) -> None:
+    assert redact(name, f"It is {text.replace(' ', gap)}.") == "It is #."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "At 10:30, 10:30:15 or 10:30–11:00, std::vector and a :: b",
+        "Version 1.2.3, v1.2.3.4, 1.2.3.4.5 and 10.0.19045.3570.1",
+        "Orders 4111 1111 1111 1112, 4111-1111-1111-1112 2026 and 20261121-000417",
+        "2026-11-21 2026-11-22 2026-11-23 2026-11-24 2026-11-25 2026-11-26",
+        "2026-11-21–2026-11-22, 21-11-2026 22-11-2026, 2026-11-21T10:30:15.123456+01:00",
+        "2023 2024 2025 2026, 2010-2011 2012-2013",
+        "2015 2016 2017 2018 2019 2020 2021 2022 2023 2024 2025 2026 2027 2028",
+        "1\u202f234\u202f567 and 12\u00a0345\u00a0678.90",
+        "py29 is the new version, see de36 for details of this, no45 items are left",
+        "ab12cd34-ab12-4d34-ab12-ab12cd34ef56 be12ad34-ee20-4122-ba20-de89ad34ef56",
+        "me@home, @example.com, a@b",
+        "1 + 555 123 4567, 2 +3",
+    ],
+)
+def test_ordinary_texts_stay_as_they_are(text: str) -> None:
+    assert Redactor.of(list(PATTERNS), {}).redact_value(text) == text
+
+
+@pytest.mark.parametrize("text", ["48250.5", "48250.50 EUR", "EUR 48250.500", '{"sum": 48250.50}'])
+def test_a_fraction_at_a_pointer_is_found_with_zeros_after_it(text: str) -> None:
+    redacted = Redactor.of(["/sum"], {"sum": 48250.5}).redact_value(text)
+    assert MARK in redacted and "48250" not in redacted and "0" not in redacted
+
+
+@pytest.mark.parametrize("text", ["48250.51", "48250.501", "148250.5"])
+def test_and_not_in_another_fraction(text: str) -> None:
+    assert Redactor.of(["/sum"], {"sum": 48250.5}).redact_value(text) == text
+
+
+@dataclass
+class CountingCheck:
+    """What a pattern asks about the texts that look right, and how much of them it is asked to read."""
+
+    calls: int = 0
+    characters: int = 0
+
+    def __call__(self, text: str) -> bool:
+        self.calls += 1
+        self.characters += len(text)
+        return False
+
+
+MUCH = 250_000
+GROUPS = ["4231 ", "4111 1111 1111 1112 ", "4 ", "4-", "42", f"{'4' * 15} ", "be12 ", "be12-a ", "de12a", "ab12 a b c "]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("name", ["credit_card", "iban"])
+def test_long_rows_of_groups_are_checked_a_few_times_each(name: str, group: str) -> None:
+    text = group * (MUCH // 10 // len(group))
+    for pattern in PATTERNS[name]:
+        check = CountingCheck()
+        assert TextPattern(pattern.expression, check).replace(text, "#") == text
+        assert check.calls <= 2 * len(text) and check.characters <= 50 * len(text)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *GROUPS,
+        *(
+            "a@",
+            "a@b.",
+            f"a@{'b' * 63}.",
+            "x",
+            "_",
+            ":",
+            "a:",
+            "abcd:",
+            "1.1.1.1.",
+            "::1.1.1.1.1 ",
+            "+1",
+            "+1 .1 .1",
+            "+1(((",
+            "0",
+        ),
+        "AB12aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ",
+    ],
+)
+def test_much_of_anything_is_looked_through(part: str) -> None:
+    """With a pattern that goes back over what it has read, this takes hours."""
+    text = part * (MUCH // len(part)) + "; bob@example.com"
+    assert Redactor.of(list(PATTERNS), {}).redact_value(text).endswith("; [redacted: email]")
