@@ -38,6 +38,8 @@ _MEANINGS = {
 }
 _SECRET = re.compile(r"(?i)\bsk-[\w*.…-]+|\bbearer\s+\S+")
 _WORD = re.compile(r"[A-Za-z0-9]+")
+_ESCAPE = re.compile(r"\\u00[2-7]")
+"""How JSON may write any sign that a key has."""
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 _TAG = re.compile(r"(?s)<[a-z!/][^>]*>")
 
@@ -116,11 +118,12 @@ def _read_error(body: Any) -> tuple[str, str]:
 
 def quote_provider(text: str, api_key: str) -> str:
     """What a provider wrote, fit to be quoted in a sentence: one line, no markup, no keys, at most 500 characters."""
+    # Before it is cut, or loses what looks like markup: half a key is a secret too.
+    text = strike_key(text, api_key)
     if found := _TITLE.search(text[:20_000]):
         text = found[1]
     text = " ".join(_TAG.sub(" ", text[:20_000]).split())
-    # Before it is cut: half a key is a secret too.
-    return _cut(_SECRET.sub("[key]", strike_key(text, api_key)))
+    return _cut(_SECRET.sub("[key]", text))
 
 
 def strike_key(text: str, api_key: str) -> str:
@@ -128,15 +131,22 @@ def strike_key(text: str, api_key: str) -> str:
     if not api_key:
         return text
     word, expression = _compile_key(api_key)
-    # That one stands in the text as it is, and most texts hold no key.
-    return expression.sub("[key]", text) if word in text else text
+    # That one stands in the text as it is unless something is escaped, and most texts hold no key.
+    return expression.sub("[key]", text) if word in text or _ESCAPE.search(text) else text
 
 
 @lru_cache(maxsize=8)
 def _compile_key(api_key: str) -> tuple[str, re.Pattern[str]]:
-    """The longest word of a key, and what finds the key."""
-    signs = [sign if _WORD.match(sign) else rf"(?:\\*{re.escape(sign)}|\\+u00(?i:{ord(sign):02x}))" for sign in api_key]
-    return max(_WORD.findall(api_key), key=len, default=""), re.compile("".join(signs))
+    """The longest word of a key, and what finds the key: any of its signs may be escaped."""
+    plain = [sign if _WORD.match(sign) else rf"\\*{re.escape(sign)}" for sign in api_key]
+    escaped = [rf"\\+u00(?i:{ord(sign):02x})" for sign in api_key]
+    # From the first of many backslashes only: from each of them would take a time that grows with their square.
+    first = r"(?<!\\)"
+    if not _WORD.match(api_key):
+        plain[0] = first + plain[0]
+    escaped[0] = first + escaped[0]
+    expression = "".join(f"(?:{one}|{other})" for one, other in zip(plain, escaped, strict=True))
+    return max(_WORD.findall(api_key), key=len, default=""), re.compile(expression)
 
 
 def _cut(text: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from flows.engine.errors import ModelError
 from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import OpenAIClient
+from flows.engine.provider_errors import strike_key
 from flows.engine.reply import read_reply
 from tests.engine.simulated_requests import make_request
 
@@ -58,14 +59,22 @@ def make_body(*, arguments: str | None = None, name: str = "make", **message: An
     return {"id": "1", "model": "m", "choices": [{"finish_reason": "stop", "message": message}]}
 
 
+def escape(sign: str, form: str = "%04x") -> str:
+    return f"\\u{form % ord(sign)}"
+
+
 def spell(key: str) -> list[str]:
-    """The ways in which encoders of JSON write a key: some escape slashes, and some all that is no letter."""
-    hexes = ["".join(sign if sign.isalnum() else f"\\u{form % ord(sign)}" for sign in key) for form in ("%04x", "%04X")]
-    return [key, key.replace("/", "\\/"), *hexes]
+    """The ways in which JSON writes a key: encoders escape slashes, or all that is no letter; any sign may be."""
+    hexes = ["".join(sign if sign.isalnum() else escape(sign, form) for sign in key) for form in ("%04x", "%04X")]
+    letters = [escape(key[0]) + key[1:], "".join(map(escape, key))]
+    return [key, key.replace("/", "\\/"), *hexes, *letters]
+
+
+WAYS = len(spell("key"))
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("way", range(4))
+@pytest.mark.parametrize("way", range(WAYS))
 async def test_a_call_of_the_tool_has_no_key_in_its_arguments(echo: Echo, ask: Ask, key: str, way: int) -> None:
     spelled = spell(key)[way]
     echo.body = json.dumps(make_body(arguments=f'{{"text": "It is {spelled}.", "{spelled}": 1}}'))
@@ -73,11 +82,20 @@ async def test_a_call_of_the_tool_has_no_key_in_its_arguments(echo: Echo, ask: A
     assert reply.arguments == {"text": "It is [key].", "[key]": 1}
 
 
-@pytest.mark.parametrize("way", range(4))
+@pytest.mark.parametrize("way", range(WAYS))
 async def test_nor_in_the_answer_itself(echo: Echo, ask: Ask, way: int) -> None:
     key = KEYS[1]
     echo.body = json.dumps(make_body(content="It is KEY.")).replace("KEY", spell(key)[way])
     assert (await ask(key)).body["choices"][0]["message"]["content"] == "It is [key]."
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("way", range(WAYS))
+async def test_nor_in_json_that_lies_in_its_arguments(echo: Echo, ask: Ask, key: str, way: int) -> None:
+    inner = f'{{"said": "A \\\\ {spell(key)[way]}"}}'
+    echo.body = json.dumps(make_body(arguments=json.dumps({"text": inner})))
+    reply = read_reply((await ask(key)).body, tool_name="make")
+    assert reply.arguments is not None and json.loads(reply.arguments["text"]) == {"said": "A \\ [key]"}
 
 
 @pytest.mark.parametrize(
@@ -104,14 +122,29 @@ async def test_names_that_the_provider_gives_have_none(echo: Echo, ask: Ask) -> 
 
 
 @pytest.mark.parametrize("status", [200, 500])
-async def test_errors_have_none_wherever_it_was_said(echo: Echo, ask: Ask, status: int) -> None:
-    echo.status, echo.body = status, f"Not JSON: {spell(KEYS[1])[2]}"
+@pytest.mark.parametrize("way", range(WAYS))
+async def test_errors_have_none_wherever_it_was_said(echo: Echo, ask: Ask, status: int, way: int) -> None:
+    echo.status, echo.body = status, f"Not JSON: {spell(KEYS[1])[way]}"
     echo.headers = {"x-request-id": KEYS[1], "content-type": f"text/{KEYS[1]}"}
     with pytest.raises(ModelError) as raised:
         await ask(KEYS[1])
     assert raised.value.request_id == "[key]"
     assert "with/signs" not in raised.value.message and "Not JSON: [key]" in raised.value.message
     assert "u002b" not in raised.value.message
+
+
+@pytest.mark.parametrize("way", range(WAYS))
+async def test_nor_does_the_sentence_of_a_refusal(echo: Echo, ask: Ask, way: int) -> None:
+    echo.status, echo.body = 401, '{"error": {"message": "Wrong: KEY!"}}'.replace("KEY", spell(KEYS[1])[way])
+    with pytest.raises(ModelError, match=r"Wrong: \[key\]!"):
+        await ask(KEYS[1])
+
+
+@pytest.mark.parametrize("text", ["\\" * 1_000_000, "a" * 1_000_000, ("a" + "\\" * 1_000) * 1_000, "\\u0061" * 160_000])
+@pytest.mark.parametrize("key", [*KEYS, f"+{KEYS[0]}"])
+def test_a_megabyte_of_anything_is_looked_through(text: str, key: str) -> None:
+    """With an expression that begins anew at each backslash, this takes hours."""
+    assert strike_key(text + escape("<") + key, key) == text + escape("<") + "[key]"
 
 
 async def test_a_key_that_is_no_secret_may_be_written_about(echo: Echo, ask: Ask) -> None:
