@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
 
+from flows.engine.errors import Problem
 from flows.models import FlowVersion
 from flows.webhook_allowance import find_obstacle
 from runs.bulk_actions.labels import list_lasting_labels
@@ -18,6 +20,7 @@ from runs.trail.asking import told_already
 logger = logging.getLogger(__name__)
 
 _NO_RUN = "There is no run of this number any more."
+_LONGEST_PLACE = 200
 
 
 def cancel_runs(*, action: BulkAction, run_ids: Sequence[int]) -> None:
@@ -90,9 +93,7 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
         with transaction.atomic(), told_already():
             store_runs(again)
     except OrdersError as error:
-        first = str(error.problems[0]).removeprefix("/0/input")
-        more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        return f"Its input doesn’t fit version {version.number}: {first[:300]}{more}"
+        return _tell_misfit(error.problems, version)
     except NotRunnableError as error:
         return str(error)
     except (OperationalError, InterfaceError):
@@ -101,3 +102,24 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
         logger.exception("Run %s can't be run again.", run.pk)
         return "ToolFlow failed to start it; the log says why."
     return ""
+
+
+def _tell_misfit(problems: Sequence[Problem], version: FlowVersion) -> str:
+    """Where the input of a run doesn't fit a version. Nothing of the input itself: it would outlive that of the run."""
+    place = problems[0].path.removeprefix("/0")
+    names = {"input", "labels", "metadata"} | _list_names(version.spec.get("input_schema"))
+    # Names that the schema doesn't have are what somebody wrote, as are places in a list.
+    shown = "/".join(part if not part or part in names else "…" for part in place.split("/"))[:_LONGEST_PLACE]
+    others = len(problems) - 1
+    more = f" and in {others} more place{'s' * (others > 1)}" if others else ""
+    return f"Its input doesn’t fit version {version.number}, at {shown}{more}."
+
+
+def _list_names(schema: Any) -> set[str]:
+    """The names of all properties that a schema has anywhere."""
+    if isinstance(schema, list):
+        return set().union(*map(_list_names, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = schema.get("properties")
+    return set(own if isinstance(own, dict) else ()).union(*map(_list_names, schema.values()))

@@ -166,10 +166,30 @@ class TestRunningAgain:
         assert counts(action) == (WorkState.DONE, 1, 1, 3)
         sentences = {note["run"]: note["sentence"] for note in action.notes}
         assert sentences[queued.pk] == "It has not ended yet."
-        assert sentences[wanting.pk].startswith("Its input doesn’t fit version 1: /topic: ")
+        assert sentences[wanting.pk] == "Its input doesn’t fit version 1, at /input/topic."
         assert "is archived" in sentences[archived.pk]
         assert "has no published version" in sentences[draft.pk]
         assert [run.input for run in started_by(action)] == [{"topic": "tea"}]
+
+    def test_nothing_of_an_input_is_remembered_that_does_not_fit(self) -> None:
+        schema = {
+            "type": "object",
+            "properties": {
+                "topic": {"enum": ["tea"]},
+                "people": {"type": "array", "items": {"additionalProperties": {"type": "string"}}},
+            },
+            "additionalProperties": False,
+        }
+        inputs = [{"topic": "Olga"}, {"people": [{"Olga": 5}]}, {"people": [{"Olga": 5}], "topic": "Olga"}, {"Olga": 5}]
+        version = make_version(make_schema_flow(schema))
+        runs = [make_ended_run(version, input=input) for input in inputs]
+        action = run_again(runs)
+        assert [note["sentence"] for note in reversed(action.notes)] == [
+            "Its input doesn’t fit version 1, at /input/topic.",
+            "Its input doesn’t fit version 1, at /input/people/…/….",
+            "Its input doesn’t fit version 1, at /input/people/…/… and in 1 more place.",
+            "Its input doesn’t fit version 1, at /input/….",
+        ]
 
     def test_what_fails_in_a_way_that_nobody_foresaw_is_named_too(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -208,4 +208,4 @@ class TestPages:
         Run.objects.update(status="succeeded", ended_at="2026-11-21T12:00:00Z")
         action = BulkAction(kind=BulkKind.RUN_AGAIN)
         start_again(action=action, run_ids=[run.pk])
-        assert "Its input doesn’t fit version 1: /customer: “[redacted]” was redacted here" in str(action.notes)
+        assert "Its input doesn’t fit version 1, at /input/… and in 1 more place." in str(action.notes)
