@@ -131,10 +131,8 @@ def _count_due(flow: Flow, part: Part, policy: Policy, now: datetime) -> int:
     limit = policy.find_limit(part, now)
     if limit is None:
         return 0
-    due = sum(runs.order_by().count() for runs in find_due(flow.pk, part, limit))
-    if part is Part.OUTPUTS and (gone := policy.find_limit(Part.RUNS, now)) is not None:
-        due -= find_due(flow.pk, Part.OUTPUTS, gone)[0].order_by().count()
-    return due
+    found = find_due(flow.pk, part, limit, gone_before=policy.find_limit(Part.RUNS, now))
+    return sum(runs.order_by().count() for runs in found)
 
 
 def _measure_runs(run_ids: list[int]) -> dict[str, int]:

@@ -55,6 +55,11 @@ class Misfits:
         if len(self.sentences) < MOST_TOLD:
             self.sentences.append(f"Line {record.line}, run {run_id}: {reason}.")
 
+    def extend(self, other: Misfits) -> None:
+        """Note those of ``other``, too."""
+        self.run_ids += other.run_ids
+        self.sentences += other.sentences[: MOST_TOLD - len(self.sentences)]
+
     def __len__(self) -> int:
         return len(self.run_ids)
 

@@ -1,7 +1,8 @@
 """Putting runs of a file back, with their numbers.
 
 Each portion is one transaction, so that a restoration which was broken off is called again: what is there already is
-left alone. Statistics count a restored run only if they don't hold it any more; nobody is told of it again.
+left alone, and what is there in part makes way for the whole. Statistics count a restored run only if they don't hold
+it any more; nobody is told of it again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 
 from runs.archive.building import Builder, Group, Misfits, RunRows
 from runs.archive.reading import BadArchiveError, Contents, Record, check_archive, read_records
@@ -22,7 +23,7 @@ from runs.archive.versions import Versions
 from runs.facets import Facet, add_facets, list_facets
 from runs.models import Attempt, DailyRuns, FacetKind, Issue, PurgedDay, Run, Step, TokenUsage
 from runs.models.run_levels import store_levels
-from runs.retention.removal import delete_runs
+from runs.retention.removal import HAS_TEXTS, delete_runs
 from runs.search import index_runs
 from runs.statistics import count_runs
 from runs.statistics.ended_runs import read_ended_runs
@@ -32,6 +33,11 @@ MOST_ATTEMPTS = 200
 """Attempts that are stored in one transaction, unless one run has more."""
 PATIENCE = 60.0
 """Seconds to wait for the turn to add to statistics."""
+
+Part = tuple[int, int, bool]
+"""Of a run: the figures of an attempt, by its step and number, or (True) what it read and wrote."""
+_OWN_TEXTS: Part = (0, 0, True)
+"""What the run itself was given."""
 
 
 @dataclass(slots=True)
@@ -50,18 +56,24 @@ class Restored:
     """Runs that can't be stored; they were left out, too."""
 
     def add(self, other: Restored) -> None:
-        """Add what became of further runs, all of which could be stored."""
+        """Add what became of further runs."""
         self.runs += other.runs
         self.attempts += other.attempts
         self.counted += other.counted
         self.present += other.present
         self.taken += other.taken
+        self.misfits.extend(other.misfits)
 
 
 def restore_archive(
-    path: Path, *, contents: Contents | None = None, report: Callable[[Restored], None] = lambda _restored: None
+    path: Path,
+    *,
+    contents: Contents | None = None,
+    begin: Callable[[], None] = lambda: None,
+    report: Callable[[Restored], None] = lambda _restored: None,
 ) -> Restored:
-    """Put the runs of a file back. ``report`` is told after each portion.
+    """Put the runs of a file back. ``report`` is told after each portion, ``begin`` is called in the first transaction
+    that puts one back.
 
     The whole file is checked first, unless the caller has done so and gives its ``contents``. A run that can't be
     stored keeps no other from it. Raises ``BadArchiveError`` with a sentence that says which line is wrong if the file
@@ -74,7 +86,7 @@ def restore_archive(
         versions.expect(version)
     _leave_numbers(contents)
     for portion in _collect(read_records(path), versions, restored):
-        _restore(portion, versions, restored)
+        _restore(portion, versions, restored, begin)
         report(restored)
     return restored
 
@@ -116,10 +128,10 @@ def _collect(records: Iterable[Record], versions: Versions, restored: Restored) 
         yield portion
 
 
-def _restore(portion: Sequence[RunRows], versions: Versions, restored: Restored) -> None:
+def _restore(portion: Sequence[RunRows], versions: Versions, restored: Restored, begin: Callable[[], None]) -> None:
     """Store the portion in one transaction, or each run in its own if the database refuses some of them."""
     try:
-        restored.add(_store_in_turn(portion))
+        restored.add(_store_in_turn(portion, None if restored.runs else begin))
     except (DataError, IntegrityError, ValueError, OverflowError) as error:
         if len(portion) == 1:
             reason = str(error).strip().partition("\n")[0]
@@ -128,7 +140,7 @@ def _restore(portion: Sequence[RunRows], versions: Versions, restored: Restored)
         builder = Builder(versions)
         for rows in portion:
             # Made anew: these have the numbers of rows that are not there.
-            _restore([builder.build(rows.record)], versions, restored)
+            _restore([builder.build(rows.record)], versions, restored, begin)
     except DatabaseError as error:
         reason = str(error).strip().partition("\n")[0]
         first, last = portion[0].record.line, portion[-1].record.line
@@ -136,34 +148,73 @@ def _restore(portion: Sequence[RunRows], versions: Versions, restored: Restored)
         raise BadArchiveError(f"{lines}: the database fails: {reason[:200]}.") from error
 
 
-def _store_in_turn(portion: Sequence[RunRows]) -> Restored:
+def _store_in_turn(portion: Sequence[RunRows], begin: Callable[[], None] | None) -> Restored:
     until = monotonic() + PATIENCE
     while True:
         with transaction.atomic():
             # One at a time adds to statistics; none does while they are rebuilt.
             if take_turn():
                 restored = Restored()
-                _store([rows for rows in portion if _is_free(rows.run, restored)], restored)
+                _store([rows for rows in portion if _is_free(rows, restored)], restored)
+                if restored.runs and begin is not None:
+                    begin()
                 return restored
         if monotonic() > until:
             raise BadArchiveError("Statistics are being rebuilt. Try again when that is done; nothing is lost.")
         sleep(0.05)
 
 
-def _is_free(run: Run, restored: Restored) -> bool:
-    """Whether the run can have its number. One that only lost its outputs makes way for itself."""
-    there = Run.objects.filter(pk=run.pk).values_list("flow_id", "created_at", "outputs_removed_at").first()
-    if there is None:
+def _is_free(rows: RunRows, restored: Restored) -> bool:
+    """Whether the run can have its number. One that lost outputs or attempts makes way for itself."""
+    run = rows.run
+    # Held, so that nobody takes more of it away meanwhile.
+    there = Run.objects.select_for_update().filter(pk=run.pk)
+    stored = there.only("flow_id", "created_at", "outputs_removed_at", "attempt_count").first()
+    if stored is None:
         return True
-    flow_id, created_at, removed_at = there
-    if (flow_id, created_at) != (run.flow_id, run.created_at):
+    if (stored.flow_id, stored.created_at) != (run.flow_id, run.created_at):
         restored.taken.append(run.pk)
         return False
-    if removed_at is None or run.outputs_removed_at is not None:
-        restored.present += 1
+    present, offered = _list_stored_parts(stored), _list_parts(rows)
+    if offered <= present:
+        if sum(not is_text for _, _, is_text in present) < stored.attempt_count:
+            restored.misfits.add(rows.record, "attempts of it are missing here, and the file doesn’t have them either")
+        else:
+            restored.present += 1
+        return False
+    if present - offered:
+        restored.misfits.add(rows.record, "both the run that is there and that of the file lack a part of it")
         return False
     delete_runs([run.pk])
     return True
+
+
+def _list_parts(rows: RunRows) -> set[Part]:
+    """What there is of a run of the file."""
+    parts = {
+        part
+        for attempt in rows.attempts
+        for part in _name_parts(
+            attempt.step.index,
+            attempt.number,
+            has_texts=any(text is not None for text in (attempt.input, attempt.output, attempt.request)),
+        )
+    }
+    return parts if rows.run.outputs_removed_at else parts | {_OWN_TEXTS}
+
+
+def _list_stored_parts(run: Run) -> set[Part]:
+    """What there is of a run here: retention that was broken off may have taken only some of it."""
+    attempts = Attempt.objects.filter(step__run=run).annotate(has_texts=Case(When(HAS_TEXTS, then=True), default=False))
+    found = attempts.values_list("step__index", "number", "has_texts")
+    parts = {part for step, number, has_texts in found for part in _name_parts(step, number, has_texts=has_texts)}
+    return parts if run.outputs_removed_at else parts | {_OWN_TEXTS}
+
+
+def _name_parts(step: int, attempt: int, *, has_texts: bool) -> Iterator[Part]:
+    yield step, attempt, False
+    if has_texts:
+        yield step, attempt, True
 
 
 def _store(portion: Sequence[RunRows], restored: Restored) -> None:

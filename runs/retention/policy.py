@@ -58,15 +58,21 @@ def read_policy(flow: Flow) -> Policy:
     return Policy(keep, None if outputs is None or (keep is not None and outputs >= keep) else outputs)
 
 
-def find_due(flow_id: int, part: Part, ended_before: datetime) -> list[RunQuerySet]:
+def find_due(
+    flow_id: int, part: Part, ended_before: datetime, *, gone_before: datetime | None = None
+) -> list[RunQuerySet]:
     """Runs of a flow whose ``part`` goes, those that ended first at the beginning: a query for each index they are on.
 
-    A run that statistics don't know yet stays some days longer, and as long as they are far behind.
+    A run that statistics don't know yet stays some days longer, and as long as they are far behind. With
+    ``gone_before`` those that lose their outputs once all that is due of the runs that ended before that is gone.
     """
-    known = Q(is_tallied=True) if _is_tallying_behind() else may_go(ended_before)
-    due = Run.objects.filter(known, flow_id=flow_id, ended_at__lt=ended_before).order_by("ended_at", "pk")
+    find_known = _find_tallied if _is_tallying_behind() else may_go
+    due = Run.objects.filter(find_known(ended_before), flow_id=flow_id, ended_at__lt=ended_before)
+    due = due.order_by("ended_at", "pk")
     with_outputs = due.filter(outputs_removed_at__isnull=True)
     if part is Part.OUTPUTS:
+        if gone_before is not None:
+            with_outputs = with_outputs.exclude(find_known(gone_before), ended_at__lt=gone_before)
         return [with_outputs]
     return [due.filter(outputs_removed_at__isnull=False), with_outputs]
 
@@ -74,6 +80,10 @@ def find_due(flow_id: int, part: Part, ended_before: datetime) -> list[RunQueryS
 def may_go(ended_before: datetime) -> Q:
     """Of the runs that ended before that, those that statistics know, and those that they will hardly come to know."""
     return Q(is_tallied=True) | Q(ended_at__lt=ended_before - UNTALLIED)
+
+
+def _find_tallied(_ended_before: datetime) -> Q:
+    return Q(is_tallied=True)
 
 
 def _is_tallying_behind() -> bool:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -47,11 +48,17 @@ class Task:
     flow: Flow
     part: Part
     ended_before: datetime
+    gone_before: datetime | None = None
+    """Where outputs go, the end before which the runs themselves go first; None if none do."""
 
-    def count(self) -> tuple[int, int]:
-        """How many runs are due, and how many attempts they have."""
+    def count(self, *, is_forecast: bool = False) -> tuple[int, int]:
+        """How many runs are due, and how many attempts they have.
+
+        A forecast leaves out what another task takes away first.
+        """
         runs = attempts = 0
-        for due in find_due(self.flow.pk, self.part, self.ended_before):
+        gone_before = self.gone_before if is_forecast else None
+        for due in find_due(self.flow.pk, self.part, self.ended_before, gone_before=gone_before):
             found = due.order_by().aggregate(runs=Count("pk"), attempts=Sum("attempt_count"))
             runs, attempts = runs + found["runs"], attempts + (found["attempts"] or 0)
         return runs, attempts
@@ -72,6 +79,8 @@ class Purged:
     """Seconds of the longest transaction."""
     left: list[int] = field(default_factory=list)
     """Runs that it failed for; the log says why."""
+    has_begun: bool = False
+    """Whether anything was taken away: a large run loses attempts before it goes itself."""
 
     def add(self, *, runs: int, attempts: int, taken: float) -> None:
         """Count a transaction that took so many seconds."""
@@ -86,9 +95,10 @@ def list_tasks(*, now: datetime, flow: Flow | None = None) -> list[Task]:
     tasks = []
     for part in (Part.RUNS, Part.OUTPUTS):
         for one in flows:
-            limit = read_policy(one).find_limit(part, now)
+            policy = read_policy(one)
+            limit = policy.find_limit(part, now)
             if limit is not None:
-                tasks.append(Task(one, part, limit))
+                tasks.append(Task(one, part, limit, policy.find_limit(Part.RUNS, now)))
     return tasks
 
 
@@ -99,48 +109,99 @@ def purge(
     only: Sequence[int] | None = None,
     is_over: Callable[[], bool] = lambda: False,
     report: Callable[[Purged], None] = lambda _purged: None,
+    begin: Callable[[], None] = lambda: None,
     tell: Callable[[Purged], None] = lambda _purged: None,
 ) -> Purged:
     """Do ``task``, to the runs of ``only`` if they are given; ``report`` is told after each batch.
 
-    ``is_over`` says after a batch whether to leave the rest to the next call. ``tell`` is told once, at the end, also
-    where something broke off what was done. A run that it fails for is left, logged and noted; only if the database
-    itself is in trouble does its error come through.
+    ``is_over`` says after a batch whether to leave the rest to the next call. ``begin`` is called in the first
+    transaction that takes something away; ``tell`` is told once, at the end, also where an exception broke off what
+    was done. A run that it fails for is left, logged and noted; only if the database itself is in trouble does its
+    error come through.
     """
-    purged = Purged()
+    work = _Work(task, pace, begin)
     try:
         for batch, size in _batch(pace, _look_ahead(task) if only is None else _look_up(only)):
-            attempts, taken = _purge_or_divide(task, batch, size, pace, purged)
-            report(purged)
+            attempts, taken = work.purge_or_divide(batch, size)
+            report(work.purged)
             pace.come_to_end(attempts=attempts, taken=taken)
             if is_over():
                 break
     finally:
-        tell(purged)
-    return purged
+        tell(work.purged)
+    return work.purged
 
 
-def _purge_or_divide(task: Task, batch: Sequence[int], size: int, pace: Pace, purged: Purged) -> tuple[int, float]:
-    """Do it to all runs of a batch at once, or to each alone where it fails for one of them.
+@dataclass(slots=True)
+class _Work:
+    """One call of ``purge``."""
 
-    Gives how many attempts it was, and the seconds for which others had to wait.
-    """
-    try:
-        if size > MOST:
-            _thin(task, batch[0], pace)
-        runs, attempts, taken = _purge_batch(task, batch)
-    except (OperationalError, InterfaceError):
-        # No run is to blame.
-        raise
-    except Exception as error:
-        if len(batch) == 1:
-            purged.left.append(batch[0])
-            logger.error("Retention can’t take away run %s or its outputs.", batch[0], exc_info=error)
-            return 0, 0.0
-        parts = [_purge_or_divide(task, [run_id], 0, pace, purged) for run_id in batch]
-        return sum(attempts for attempts, _ in parts), sum(taken for _, taken in parts)
-    purged.add(runs=runs, attempts=attempts, taken=taken)
-    return attempts, taken
+    task: Task
+    pace: Pace
+    begin: Callable[[], None]
+    purged: Purged = field(default_factory=Purged)
+
+    def purge_or_divide(self, batch: Sequence[int], size: int) -> tuple[int, float]:
+        """Do it to all runs of a batch at once, or to each alone where it fails for one of them.
+
+        Gives how many attempts it was, and the seconds for which others had to wait.
+        """
+        try:
+            if size > MOST:
+                self._thin(batch[0])
+            return self._purge_batch(batch)
+        except (OperationalError, InterfaceError):
+            # No run is to blame.
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                self.purged.left.append(batch[0])
+                logger.error("Retention can’t take away run %s or its outputs.", batch[0], exc_info=error)
+                return 0, 0.0
+            parts = [self.purge_or_divide([run_id], 0) for run_id in batch]
+            return sum(attempts for attempts, _ in parts), sum(taken for _, taken in parts)
+
+    def _purge_batch(self, run_ids: Collection[int]) -> tuple[int, float]:
+        with self._transact() as done:
+            held = _hold(self.task, run_ids)
+            if held:
+                done.runs = len(held)
+                done.attempts = delete_runs(held) if self.task.part is Part.RUNS else remove_outputs(held)
+        return done.attempts, done.longest
+
+    def _thin(self, run_id: int) -> None:
+        """Do the same to the attempts of a large run part by part, so that no transaction is long."""
+        are_deleted = self.task.part is Part.RUNS
+        while True:
+            with self._transact() as done:
+                if not _hold(self.task, [run_id]):
+                    return
+                attempts = list_attempts(run_id, limit=self.pace.attempts, with_texts=not are_deleted)
+                if not attempts.count:
+                    return
+                done.has_begun = True
+                if are_deleted:
+                    _delete_some(self.task, run_id, attempts)
+                    done.attempts = attempts.count
+                else:
+                    # They are counted with their run, which keeps them.
+                    remove_texts(attempts)
+            self.pace.come_to_end(attempts=attempts.count, taken=done.longest)
+
+    @contextmanager
+    def _transact(self) -> Iterator[Purged]:
+        """A transaction of which the block says what it took away; that is counted once it is stored."""
+        done = Purged()
+        with transaction.atomic():
+            # Its turn has come: what was waited for that is nobody else's loss.
+            begin = time.monotonic()
+            yield done
+            done.has_begun = done.has_begun or bool(done.runs)
+            if done.has_begun and not self.purged.has_begun:
+                self.begin()
+        done.longest = time.monotonic() - begin
+        self.purged.has_begun = self.purged.has_begun or done.has_begun
+        self.purged.add(runs=done.runs, attempts=done.attempts, taken=done.longest)
 
 
 def _batch(pace: Pace, portions: Iterable[Iterable[Sized]]) -> Iterator[tuple[list[int], int]]:
@@ -177,18 +238,6 @@ def _look_up(run_ids: Sequence[int]) -> Iterator[list[Sized]]:
         yield list(rows.order_by("pk").values_list("pk", "attempt_count"))
 
 
-def _purge_batch(task: Task, run_ids: Collection[int]) -> tuple[int, int, float]:
-    """Gives how many runs and attempts it was, and the seconds for which others had to wait."""
-    with transaction.atomic():
-        # Its turn has come: what was waited for that is nobody else's loss.
-        begin = time.monotonic()
-        held = _hold(task, run_ids)
-        attempts = 0
-        if held:
-            attempts = delete_runs(held) if task.part is Part.RUNS else remove_outputs(held)
-    return len(held), attempts, time.monotonic() - begin
-
-
 def _hold(task: Task, run_ids: Collection[int]) -> list[int]:
     """Lock those of the runs that are still due and that nobody else is at."""
     known = may_go(task.ended_before)
@@ -197,23 +246,6 @@ def _hold(task: Task, run_ids: Collection[int]) -> list[int]:
     if task.part is Part.OUTPUTS:
         rows = rows.filter(outputs_removed_at=None)
     return list(rows.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True))
-
-
-def _thin(task: Task, run_id: int, pace: Pace) -> None:
-    """Do the same to the attempts of a large run part by part, so that no transaction is long."""
-    while True:
-        with transaction.atomic():
-            begin = time.monotonic()
-            if not _hold(task, [run_id]):
-                return
-            attempts = list_attempts(run_id, limit=pace.attempts, with_texts=task.part is Part.OUTPUTS)
-            if not attempts.count:
-                return
-            if task.part is Part.OUTPUTS:
-                remove_texts(attempts)
-            else:
-                _delete_some(task, run_id, attempts)
-        pace.come_to_end(attempts=attempts.count, taken=time.monotonic() - begin)
 
 
 def _delete_some(task: Task, run_id: int, attempts: Keys) -> None:

@@ -16,6 +16,8 @@ from django.db.models.functions import Now, TruncDate
 from runs.models import Attempt, EndReason, Run, Step, WebhookDelivery
 from runs.retention.keys import Keys
 
+HAS_TEXTS = Q(input__isnull=False) | Q(output__isnull=False) | Q(request__isnull=False)
+"""Of an attempt: whether it still has what it read and wrote."""
 _ATTEMPT_TEXTS = "input = NULL, output = NULL, raw_output = NULL, request = NULL, failure_reason = ''"
 _ISSUE_TEXTS = "description = '', path = NULL, context = '{}', suggestions = '[]', added_fields = '{}'"
 
@@ -51,7 +53,7 @@ def list_attempts(run_id: int, *, limit: int, with_texts: bool) -> Keys:
     """Up to so many attempts of a run; with ``with_texts`` only those that still have what they read and wrote."""
     rows = Attempt.objects.filter(step__run_id=run_id)
     if with_texts:
-        rows = rows.filter(Q(input__isnull=False) | Q(output__isnull=False) | Q(request__isnull=False))
+        rows = rows.filter(HAS_TEXTS)
     return Keys.of(rows.order_by("-pk").values_list("pk", flat=True)[:limit])
 
 

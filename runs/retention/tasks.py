@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from django.utils import timezone
 from django_q.tasks import async_task
@@ -14,7 +13,7 @@ from django_q.tasks import async_task
 from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.purging import list_tasks, purge
-from runs.retention.telling import tell_of_purge
+from runs.retention.telling import PurgeTelling
 from runs.retention.turns import end_turn, keep_turn, take_turn
 from runs.trail.acting import TOOLFLOW, acting_as
 
@@ -43,8 +42,8 @@ def purge_due(number: int | None = None) -> str:
     runs = rows = 0
     for task in list_tasks(now=now):
         with _logged(f"the {task.part.value} of the flow “{task.flow.name}”"):
-            tell = partial(tell_of_purge, task, by_worker=True)
-            runs += purge(task, pace=pace, is_over=is_over, tell=tell).runs
+            telling = PurgeTelling(task, by_worker=True)
+            runs += purge(task, pace=pace, is_over=is_over, begin=telling.begin, tell=telling.end).runs
         if is_over():
             break
     for leftover in list_leftovers():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 from runs.retention.policy import Part
 from runs.retention.purging import Purged, Task
@@ -11,19 +14,32 @@ from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
 
-def tell_of_purge(task: Task, purged: Purged, *, by_worker: bool, archive: str = "") -> None:
-    """Leave an entry with the flow, until which end its runs went, and how many; none where none went.
+@dataclass(frozen=True, slots=True)
+class PurgeTelling:
+    """Leaves two entries of one purge with the flow, which say until which end its runs went; none where none went.
 
     ``archive`` is the name of the file that they were written to before.
     """
-    if not purged.runs:
-        return
-    details = {
-        "runs": purged.runs,
-        "attempts": purged.attempts,
-        "ended_before": task.ended_before.isoformat(timespec="seconds"),
-        **({"only": "outputs"} if task.part is Part.OUTPUTS else {}),
-        **({"archive": archive} if archive else {}),
-    }
-    with acting_as(TOOLFLOW) if by_worker else nullcontext():
-        leave_trail(action=TrailAction.DATA_DELETED, about=task.flow, details=details)
+
+    task: Task
+    by_worker: bool
+    archive: str = ""
+
+    def begin(self) -> None:
+        """Say that something goes, in the transaction in which the first of it does: nothing goes untold."""
+        self._leave({"begun": True})
+
+    def end(self, purged: Purged) -> None:
+        """Say how much it was."""
+        if purged.has_begun:
+            self._leave({"runs": purged.runs, "attempts": purged.attempts})
+
+    def _leave(self, figures: Mapping[str, Any]) -> None:
+        details = {
+            **figures,
+            "ended_before": self.task.ended_before.isoformat(timespec="seconds"),
+            **({"only": "outputs"} if self.task.part is Part.OUTPUTS else {}),
+            **({"archive": self.archive} if self.archive else {}),
+        }
+        with acting_as(TOOLFLOW) if self.by_worker else nullcontext():
+            leave_trail(action=TrailAction.DATA_DELETED, about=self.task.flow, details=details)

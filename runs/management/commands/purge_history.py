@@ -7,7 +7,6 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.policy import Part, read_policy
 from runs.retention.purging import Purged, Task, list_tasks, purge
-from runs.retention.telling import tell_of_purge
+from runs.retention.telling import PurgeTelling
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ class Command(BaseCommand):
         if not tasks:
             self.stdout.write("No policy takes anything away: all runs are kept for ever. See docs/retention.md.")
         for task in tasks:
-            runs, attempts = task.count()
+            runs, attempts = task.count(is_forecast=is_dry)
             self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))
             if runs and not is_dry:
                 self._purge(task, attempts, *_archive(self, task, options["archive"], now))
@@ -98,8 +97,8 @@ class Command(BaseCommand):
                 share = min(99, purged.attempts * 100 // attempts) if attempts else 99
                 self.stdout.write(f"  {share} %: {purged.attempts:,} of {attempts:,} attempts")
 
-        tell = partial(tell_of_purge, task, by_worker=False, archive=archive)
-        purged = purge(task, pace=Pace(), only=only, report=report, tell=tell)
+        telling = PurgeTelling(task, by_worker=False, archive=archive)
+        purged = purge(task, pace=Pace(), only=only, report=report, begin=telling.begin, tell=telling.end)
         self.left += purged.left
         taken = time.monotonic() - begin
         self.stdout.write(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 from django.utils import timezone
 
 from runs.models import TrailEntry
@@ -35,8 +36,16 @@ class Command(BaseCommand):
             self.stdout.write(f"{count} entries are older than {days} days.")
             return
         total = 0
-        while count := TrailEntry.objects.all().purge(before=before, limit=BATCH):
+        while count := _purge_batch(before):
             total += count
-        if total:
-            leave_trail(action=TrailAction.TRAIL_PURGED, details={"entries": total, "before": before.isoformat()})
         self.stdout.write(f"{total} entries deleted that were older than {days} days.")
+
+
+def _purge_batch(before: datetime) -> int:
+    """Delete the oldest entries, and leave one that says so; gives how many were deleted."""
+    # Whatever breaks it off, none goes untold.
+    with transaction.atomic():
+        count = TrailEntry.objects.all().purge(before=before, limit=BATCH)
+        if count:
+            leave_trail(action=TrailAction.TRAIL_PURGED, details={"entries": count, "before": before.isoformat()})
+    return count

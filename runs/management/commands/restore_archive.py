@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ _MOST_NAMED = 20
 class Command(BaseCommand):
     help = (
         "Put the runs of a file back, with their numbers. The file is checked as a whole first. Runs that are there "
-        "stay as they are, but those that lost their outputs get them back; one that can’t be stored keeps no other "
-        "from it, and is named at the end. Interrupted, it goes on when called again. "
+        "stay as they are, but those that lost outputs or attempts get them back; one that can’t be stored keeps no "
+        "other from it, and is named at the end. Interrupted, it goes on when called again. "
         "If a policy would take them away again at once, nothing is restored without --force. "
         "Exit status: 0 all runs of the file are there, 1 not all of them."
     )
@@ -61,7 +61,9 @@ class Command(BaseCommand):
                 return
             if warning and not options["force"]:
                 raise CommandError("Nothing was restored. Let their flows keep runs for longer first, or give --force.")
-            restored = restore_archive(path, contents=contents, report=self._report)
+            restored = restore_archive(
+                path, contents=contents, begin=lambda: _leave_entry(path, {"begun": True}), report=self._report
+            )
         except BadArchiveError as error:
             raise CommandError(str(error)) from error
         finally:
@@ -75,7 +77,7 @@ class Command(BaseCommand):
             raise CommandError(" ".join(problems))
 
     def _tell(self, path: Path) -> None:
-        """Leave an entry for what was restored, also if the rest could not be."""
+        """Leave an entry with what was restored, also if the rest could not be."""
         restored = self._restored
         if restored is not None and restored.runs:
             details = {
@@ -84,7 +86,7 @@ class Command(BaseCommand):
                 "were_there": restored.present,
                 "left_out": len(restored.taken) + len(restored.misfits),
             }
-            leave_trail(action=TrailAction.HISTORY_RESTORED, label=path.name, details=details)
+            _leave_entry(path, details)
 
     def _report(self, restored: Restored) -> None:
         self._restored = restored
@@ -95,6 +97,10 @@ class Command(BaseCommand):
 
     _told = 0
     _restored: Restored | None = None
+
+
+def _leave_entry(path: Path, details: Mapping[str, Any]) -> None:
+    leave_trail(action=TrailAction.HISTORY_RESTORED, label=path.name, details=details)
 
 
 def _list_problems(restored: Restored) -> Iterator[str]:

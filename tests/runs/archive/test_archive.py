@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import OperationalError, connection
 
 from flows.models import Flow
 from runs.archive import restoring
@@ -159,12 +159,14 @@ class TestTrail:
         purge_all(runs[1:])
         present = Run.objects.count()
         call_command("restore_archive", str(path))
-        written, restored = TrailEntry.objects.filter(action__startswith="history_").order_by("pk")
+        written, begun, restored = TrailEntry.objects.filter(action__startswith="history_").order_by("pk")
         assert (written.action, written.actor_name, written.object_label) == ("history_archived", "", "old.jsonl.gz")
         assert written.details == {
             "runs": len(runs), "attempts": attempts, "archive": "old.jsonl.gz", "ended_before": "2024-11-21",
         }  # fmt: skip
         assert (restored.action, restored.object_label) == ("history_restored", "old.jsonl.gz")
+        assert (begun.action, begun.object_label) == (restored.action, restored.object_label)
+        assert begun.details == {"begun": True}
         assert restored.details["runs"] == len(runs) - present > 0
         assert (restored.details["were_there"], restored.details["left_out"]) == (present, 0)
 
@@ -189,7 +191,18 @@ class TestTrail:
         monkeypatch.setattr(restoring, "_restore", fail_later)
         with pytest.raises(CommandError, match="The disk is full"):
             call_command("restore_archive", str(archive))
-        assert TrailEntry.objects.get(action="history_restored").details["runs"] == Run.objects.count() > 0
+        _, end = TrailEntry.objects.filter(action="history_restored").order_by("pk")
+        assert end.details["runs"] == Run.objects.count() > 0
+
+    def test_nothing_is_back_before_the_trail_says_that_it_comes(self, runs: list[Run], archive: Path) -> None:
+        purge_all(runs)
+
+        def fail() -> None:
+            raise OperationalError("disk full")
+
+        with pytest.raises(BadArchiveError, match="the database fails: disk full"):
+            restore_archive(archive, begin=fail)
+        assert not Run.objects.exists()
 
     def test_what_puts_nothing_back_is_no_entry(self, runs: list[Run], archive: Path) -> None:
         call_command("restore_archive", str(archive))

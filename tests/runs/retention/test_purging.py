@@ -104,9 +104,9 @@ class TestRuns:
         sizes: list[int] = []
         pace = Pace(attempts=1)
         monkeypatch.setattr(Pace, "come_to_end", lambda _self, *, attempts, taken: sizes.append(attempts))
-        for flow in {run.flow for run in runs}:
-            purge(Task(flow, Part.RUNS, NOW), pace=pace)
+        purged = [purge(Task(flow, Part.RUNS, NOW), pace=pace) for flow in {run.flow for run in runs}]
         assert not Run.objects.exists() and max(sizes) == 1 and sum(sizes) == attempts > 3
+        assert sum(one.attempts for one in purged) == attempts
 
     def test_it_stops_when_told_and_goes_on_with_the_next_call(self) -> None:
         runs = store_aged_runs(12)
@@ -133,7 +133,7 @@ class TestRuns:
         counts = []
         for portion in (own[:1], own[1:]):
             with CaptureQueriesContext(connection) as queries:
-                purging._purge_batch(task, portion)
+                purge(task, pace=Pace(attempts=1_000), only=portion)
             counts.append(len(queries))
         assert len(own) > 5 and counts[0] == counts[1]
 
@@ -198,7 +198,7 @@ class TestRunsThatCannotGo:
         def refuse(*_: object) -> Any:
             raise OperationalError("the server closed the connection")
 
-        monkeypatch.setattr(purging, "_purge_batch", refuse)
+        monkeypatch.setattr(purging, "delete_runs", refuse)
         with pytest.raises(OperationalError):
             purge(Task(runs[0].flow, Part.RUNS, NOW), pace=Pace())
         assert not caplog.records
