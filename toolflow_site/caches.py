@@ -12,7 +12,8 @@ def build_caches(redis: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """The setting ``CACHES``. ``redis`` is how the queue reaches its Redis, with ``ssl`` in it; None without one."""
     # What a process remembers for a moment. It never waits for another one.
     caches: dict[str, dict[str, Any]] = {"default": {**_MEMORY, "LOCATION": "default"}}
-    # How many requests somebody made to the API. With Redis all web servers know it.
+    # How many requests somebody made to the API, and who came back from a sign-in provider. With Redis all web servers
+    # know it.
     caches["throttling"] = {**_MEMORY, "LOCATION": "throttling"}
     if redis:
         caches["throttling"] = {

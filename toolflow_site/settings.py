@@ -296,10 +296,9 @@ AXES_USERNAME_CALLABLE = "toolflow_site.sign_in.name_attempt"
 AXES_DISABLE_ACCESS_LOG = True
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
-# A provider that says no is no wrong password.
-AXES_WHITELIST_CALLABLE = "toolflow_site.sign_in.is_by_provider"
 AXES_SENSITIVE_PARAMETERS = [
     *("username", "ip_address", "csrfmiddlewaretoken", "next", "old_password", "new_password1", "new_password2"),
+    *("code", "state"),
 ]
 # Who is locked out is answered where people sign in, and no other request pays for it.
 SILENCED_SYSTEM_CHECKS += ["axes.W002"]
@@ -329,7 +328,8 @@ if TOOLFLOW_OIDC_ISSUER:
             "TOOLFLOW_OIDC_ISSUER is set, but nothing says who of its users may sign in; set TOOLFLOW_OIDC_DOMAINS or "
             "TOOLFLOW_OIDC_GROUPS."
         )
-    AUTHENTICATION_BACKENDS.insert(0, "toolflow_site.openid.OpenIDBackend")
+    # Behind the one that knows who is locked out.
+    AUTHENTICATION_BACKENDS.insert(1, "toolflow_site.openid.OpenIDBackend")
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

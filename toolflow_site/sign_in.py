@@ -4,6 +4,7 @@ The old password that whoever sets a new one has to give counts like one to sign
 in must not be of use to find it out.
 
 Failures are counted by ``django-axes`` in three ways: for a name from an address, for the address, and for the name.
+Those of somebody who comes back from a provider of OpenID Connect count for the address alone.
 The first bounds guessing one password; the second guessing one password for many names; the third guessing from many
 addresses, and its limit is high, since whoever reaches it keeps somebody out.
 """
@@ -14,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import wraps
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from axes.handlers.database import AxesDatabaseHandler
@@ -31,6 +32,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from runs.request_places import stepping_aside
 from runs.trail.actions import TrailAction
 from runs.trail.asking import find_address, find_place
 from runs.trail.entries import leave_trail
@@ -41,10 +43,41 @@ SCALE = (1, 10, 20)
 
 LONGEST_TURN = 5
 """Seconds that somebody waits at most until others from the same address have been told whether they were right."""
-_TURNS = [Lock() for _ in range(64)]
+MOST_WAITING = 4
+"""How many wait for the same turn at a time."""
+
+BY_PROVIDER = "(sign-in provider)"
+"""The name under which failures of those who come back from a provider are counted; no user’s can be like this."""
 
 OLD_PASSWORD_FORMS = frozenset({"runs:account", "admin:password_change"})
 """Where people set a new password and give the old one."""
+
+
+class Turn:
+    """Whose password is looked at. Those who wait for it keep no place that others could be answered in."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting = BoundedSemaphore(MOST_WAITING)
+
+    def take(self) -> bool:
+        """Whether it is this thread’s turn, which it may wait for."""
+        if self._lock.acquire(blocking=False):
+            return True
+        if not self._waiting.acquire(blocking=False):
+            return False
+        try:
+            with stepping_aside():
+                return self._lock.acquire(timeout=LONGEST_TURN)
+        finally:
+            self._waiting.release()
+
+    def give_back(self) -> None:
+        """Let the next one have it."""
+        self._lock.release()
+
+
+_TURNS = [Turn() for _ in range(64)]
 
 
 class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no types
@@ -52,10 +85,7 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
 
     def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         """Failures in the last minutes, scaled so that any limit is reached at ``AXES_FAILURE_LIMIT``."""
-        return max(
-            (attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0) // scale
-            for attempts, scale in zip(self.get_user_attempts(request, credentials), SCALE, strict=True)
-        )
+        return max(_scale(attempts, scale) for attempts, scale in self._list_counters(request, credentials))
 
     def reset_user_attempts(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         """Forget the failures of this name from this address: whoever has one account must not guess on for others."""
@@ -80,13 +110,25 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
         """Minutes until somebody who is locked out may try again; at least 1."""
         found = [
             attempts.aggregate(last=Max("attempt_time"))["last"]
-            for attempts, scale in zip(self.get_user_attempts(request, credentials), SCALE, strict=True)
-            if (attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0) // scale
-            >= settings.AXES_FAILURE_LIMIT
+            for attempts, scale in self._list_counters(request, credentials)
+            if _scale(attempts, scale) >= settings.AXES_FAILURE_LIMIT
         ]
         last = max((time for time in found if time is not None), default=timezone.now())
         left: timedelta = last + get_cool_off(request) - timezone.now()
         return max(1, math.ceil(left.total_seconds() / 60))
+
+    def _list_counters(
+        self, request: HttpRequest, credentials: dict[str, Any] | None
+    ) -> list[tuple[QuerySet[AccessAttempt], int]]:
+        """The failures that count, in each way, and the scale of its limit."""
+        counters = list(zip(self.get_user_attempts(request, credentials), SCALE, strict=True))
+        # Whoever comes back from a provider guesses for no name: nobody must keep all others out by that.
+        return counters[1:2] if _is_by_provider(credentials) else counters
+
+
+def _scale(attempts: QuerySet[AccessAttempt], scale: int) -> int:
+    count: int = attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0
+    return count // scale
 
 
 def read_address(request: HttpRequest) -> str | None:
@@ -99,6 +141,8 @@ def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = N
 
     What is no user’s name may be a password in the wrong field.
     """
+    if _is_by_provider(credentials):
+        return BY_PROVIDER
     name = (request.POST if credentials is None else credentials).get("username")
     if not name:
         return None
@@ -109,8 +153,8 @@ def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = N
     return known[name]
 
 
-def is_by_provider(request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
-    """Whether somebody comes back from a provider of OpenID Connect: then there is no password to guess."""
+def _is_by_provider(credentials: Mapping[str, Any] | None) -> bool:
+    """Whether somebody comes back from a provider of OpenID Connect."""
     return credentials is not None and "nonce" in credentials
 
 
@@ -118,7 +162,7 @@ def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., Ht
     """Answer 429, with the minutes to wait, where ``view`` met somebody who is locked out.
 
     An address tries one password at a time in each process: those that are sent at once would all be looked at before
-    the first is counted.
+    the first is counted. A few wait for their turn, aside; the others are refused at once.
     """
 
     @wraps(view)
@@ -126,13 +170,13 @@ def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., Ht
         if request.method != "POST":
             return view(request, *args, **kwargs)
         turn = _TURNS[hash(read_address(request)) % len(_TURNS)]
-        if not turn.acquire(timeout=LONGEST_TURN):
+        if not turn.take():
             return _refuse(request, minutes=1)
         try:
             response = view(request, *args, **kwargs)
-            return _show_lockout(request) if getattr(request, "axes_locked_out", False) else response
+            return show_lockout(request) if getattr(request, "axes_locked_out", False) else response
         finally:
-            turn.release()
+            turn.give_back()
 
     return guarded
 
@@ -164,16 +208,19 @@ class OldPasswordGuard:
         if authenticate(request, password=old, **credentials) is not None:
             SignInThrottle().reset_user_attempts(request, credentials)
             return None
-        return _show_lockout(request) if getattr(request, "axes_locked_out", False) else None
+        return show_lockout(request) if getattr(request, "axes_locked_out", False) else None
 
 
-def _show_lockout(request: HttpRequest) -> HttpResponse:
+def show_lockout(request: HttpRequest) -> HttpResponse:
+    """The page for whoever ``axes`` found to be locked out, with the minutes to wait."""
     credentials = getattr(request, "axes_credentials", None)
-    return _refuse(request, minutes=SignInThrottle().find_wait(request, credentials))
+    minutes = SignInThrottle().find_wait(request, credentials)
+    return _refuse(request, minutes=minutes, is_by_provider=_is_by_provider(credentials))
 
 
-def _refuse(request: HttpRequest, *, minutes: int) -> HttpResponse:
-    response = render(request, "registration/locked_out.html", {"minutes": minutes}, status=429)
+def _refuse(request: HttpRequest, *, minutes: int, is_by_provider: bool = False) -> HttpResponse:
+    found = {"minutes": minutes, "is_by_provider": is_by_provider}
+    response = render(request, "registration/locked_out.html", found, status=429)
     response.headers["Retry-After"] = str(minutes * 60)
     return response
 

@@ -19,6 +19,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+PATIENCE = 30.0
 CLIENT_ID, CLIENT_SECRET = "toolflow", "a secret of the client"
 
 
@@ -38,6 +39,12 @@ class FakeProvider:
         self.claims: dict[str, Any] = {"sub": "1", "email": "olga@example.com", "email_verified": True}
         self.token: dict[str, Any] = {}
         self.is_down = False
+        self.asked: list[str] = []
+        """The paths of what it was asked for by us, in order."""
+        self.arrived = threading.Semaphore(0)
+        self.goes_on = threading.Event()
+        """Nothing is answered while this is not set; ``arrived`` counts what waits."""
+        self.goes_on.set()
         self._codes: dict[str, dict[str, str]] = {}
 
     def sign_in(self, address: str) -> str:
@@ -106,6 +113,9 @@ def run_provider() -> Iterator[FakeProvider]:
             self._answer({name: values[0] for name, values in parse_qs(body).items()})
 
         def _answer(self, form: dict[str, str]) -> None:
+            provider.asked.append(self.path)
+            provider.arrived.release()
+            provider.goes_on.wait(PATIENCE)
             status, document = provider.answer(self.path, form)
             self._send(status, "application/json", json.dumps(document).encode())
 
@@ -126,6 +136,7 @@ def run_provider() -> Iterator[FakeProvider]:
     try:
         yield provider
     finally:
+        provider.goes_on.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -19,6 +19,7 @@ from runs.models import BrowserSession, TrailEntry
 from tests.runs.pages.reading import read_words
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, make_key, run_provider
 from toolflow_site.openid import BeginView, ReturnView
+from toolflow_site.sign_in import BY_PROVIDER
 from toolflow_site.urls import urlpatterns as real_urlpatterns
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database, pytest.mark.urls(__name__)]
@@ -33,7 +34,8 @@ urlpatterns = [
 @pytest.fixture
 def provider(settings: Any) -> Iterator[FakeProvider]:
     with run_provider() as provider:
-        settings.AUTHENTICATION_BACKENDS = ["toolflow_site.openid.OpenIDBackend", *settings.AUTHENTICATION_BACKENDS]
+        first, *others = settings.AUTHENTICATION_BACKENDS
+        settings.AUTHENTICATION_BACKENDS = [first, "toolflow_site.openid.OpenIDBackend", *others]
         settings.TOOLFLOW_OIDC_ISSUER = provider.issuer
         settings.TOOLFLOW_OIDC_NAME = "Example ID"
         settings.TOOLFLOW_OIDC_DOMAINS = ["example.com"]
@@ -118,8 +120,8 @@ def test_others_are_told_why_they_are_not_let_in(provider: FakeProvider, claims:
     client = Client()
     assert sentence in read_refusal(client, sign_in(provider, client))
     assert not User.objects.exists()
-    # That was no guess at a password.
-    assert not AccessAttempt.objects.exists()
+    # That counts for the address, and keeps nobody else out.
+    assert [(one.username, one.failures_since_start) for one in AccessAttempt.objects.all()] == [(BY_PROVIDER, 1)]
 
 
 @pytest.mark.parametrize(
@@ -187,12 +189,16 @@ def test_coming_back_leads_to_no_other_site(provider: FakeProvider, place: str) 
     assert sign_in(provider, query=f"?next={place}")["Location"] == "/"
 
 
+LOCKOUTS = "axes.backends.AxesStandaloneBackend"
 PROGRAM = """
 import django, sys
 django.setup()
 from django.urls import get_resolver, reverse
 get_resolver().reverse_dict
 print("mozilla_django_oidc" in sys.modules)
+from django.conf import settings
+# Who is locked out is known before a provider is asked.
+print(settings.AUTHENTICATION_BACKENDS[0])
 try:
     print(reverse("oidc_authentication_callback"))
 except Exception as error:
@@ -203,14 +209,14 @@ except Exception as error:
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({}, ["False", "NoReverseMatch"]),
+        ({}, ["False", LOCKOUTS, "NoReverseMatch"]),
         (
             {
                 "TOOLFLOW_OIDC_ISSUER": "https://id.example.com",
                 "TOOLFLOW_OIDC_CLIENT_ID": "toolflow",
                 "TOOLFLOW_OIDC_GROUPS": "ml-team=Editor",
             },
-            ["True", "/accounts/oidc/callback/"],
+            ["True", LOCKOUTS, "/accounts/oidc/callback/"],
         ),
     ],
 )

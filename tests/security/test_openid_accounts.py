@@ -21,7 +21,8 @@ from tests.security.provider import FakeProvider
 from tests.security.test_openid import provider, read_refusal, sign_in
 from tests.site.conftest import PRODUCTION
 from tests.site.test_settings import read_settings
-from toolflow_site import openid, openid_accounts
+from toolflow_site import openid_accounts
+from toolflow_site.openid_provider import Provider
 
 __all__ = ["provider"]
 
@@ -165,10 +166,9 @@ class TestWithoutTLS:
         found = read_settings(tmp_path, **PRODUCTION, **self.VARIABLES, TOOLFLOW_OIDC_ISSUER=issuer)
         assert found["TOOLFLOW_OIDC_ISSUER"] == issuer
 
-    def test_a_provider_with_tls_may_not_name_an_address_without(self, settings: Any) -> None:
-        settings.TOOLFLOW_OIDC_ISSUER = "https://id.example.com"
-        described = openid.Provider()
-        described._issuer, described._asked_at = settings.TOOLFLOW_OIDC_ISSUER, time.monotonic()
+    def test_a_provider_with_tls_may_not_name_an_address_without(self) -> None:
+        described = Provider("https://id.example.com")
+        described._asked_again_at = time.monotonic() + 60
         described._found = {"token_endpoint": "http://id.example.com/token", "jwks_uri": "https://id.example.com/keys"}
         assert described.find("jwks_uri") == "https://id.example.com/keys"
         with pytest.raises(ValueError, match=r"token_endpoint of https://id\.example\.com is not reached by HTTPS"):

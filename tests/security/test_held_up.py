@@ -1,0 +1,159 @@
+"""Sign-ins that wait, for a provider or for their turn: everybody else is answered meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from itertools import islice
+from typing import Any
+from unittest.mock import patch
+from urllib.parse import urlencode
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import Client
+
+from tests.api import event_reading
+from tests.security.provider import FakeProvider
+from tests.security.test_openid import provider
+from tests.security.test_openid_strangers import COOKIE, DESCRIPTION
+from toolflow_site import sign_in
+from toolflow_site.openid_provider import MOST_ASKING
+from toolflow_site.request_threads import DashboardHandler
+from toolflow_site.sign_in import MOST_WAITING
+
+__all__ = ["provider"]
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.any_database,
+    pytest.mark.urls("tests.security.test_openid"),
+]
+
+PATIENCE = 30.0
+PLACES = 4
+"""Requests that are worked on at a time: so few that those who hold one while they wait leave none."""
+MANY = 20
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Where the site is served, as in production."""
+    monkeypatch.setattr(event_reading, "DashboardHandler", lambda: DashboardHandler(most_at_once=PLACES))
+    with event_reading.serve() as port:
+        yield port
+
+
+@pytest.fixture
+def visitors() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(MANY) as threads:
+        yield threads
+
+
+def ask(port: int, address: str, *, cookie: str = "", form: dict[str, str] | None = None) -> http.client.HTTPResponse:
+    """An answer, read to its end."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        headers = {"Cookie": cookie}
+        if form is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request("GET" if form is None else "POST", address, urlencode(form or {}), headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer
+    finally:
+        connection.close()
+
+
+def expect_others_to_be_answered(port: int) -> None:
+    for address in ("/healthz", "/accounts/login/"):
+        assert ask(port, address).status == 200
+
+
+def read_first(asked: list[Future[http.client.HTTPResponse]], count: int) -> list[http.client.HTTPResponse]:
+    """The answers that arrive first."""
+    return [one.result() for one in islice(as_completed(asked, PATIENCE), count)]
+
+
+def begin(provider: FakeProvider) -> tuple[str, str]:
+    """The address that somebody comes back to, and their cookie."""
+    client = Client()
+    way_back = provider.sign_in(client.get("/accounts/oidc/")["Location"])
+    return way_back, f"{COOKIE}={client.cookies[COOKIE].value}"
+
+
+def test_people_who_come_back_while_the_provider_hangs(
+    provider: FakeProvider, port: int, visitors: ThreadPoolExecutor
+) -> None:
+    address, cookie = begin(provider)
+    assert ask(port, address, cookie=cookie).status == 302
+    ways = [begin(provider) for _ in range(MANY)]
+    provider.arrived = threading.Semaphore(0)
+    provider.goes_on.clear()
+    asked = [visitors.submit(ask, port, address, cookie=cookie) for address, cookie in ways]
+    try:
+        for _ in range(MOST_ASKING):
+            assert provider.arrived.acquire(timeout=PATIENCE)
+        refused = read_first(asked, MANY - MOST_ASKING)
+        assert [(answer.status, answer.getheader("Retry-After")) for answer in refused] == [(503, "10")] * len(refused)
+        expect_others_to_be_answered(port)
+        assert sum(one.done() for one in asked) == len(refused)
+    finally:
+        provider.goes_on.set()
+    locations = [one.result().getheader("Location") for one in asked if one.result().status == 302]
+    assert locations == ["/"] * MOST_ASKING
+    # Who was refused comes again, and goes on.
+    later = next(way for way, one in zip(ways, asked, strict=True) if one.result().status == 503)
+    assert ask(port, later[0], cookie=later[1]).getheader("Location") == "/"
+
+
+def test_people_who_set_out_while_the_provider_hangs(
+    provider: FakeProvider, port: int, visitors: ThreadPoolExecutor
+) -> None:
+    provider.goes_on.clear()
+    asked = [visitors.submit(ask, port, "/accounts/oidc/") for _ in range(MANY)]
+    try:
+        assert provider.arrived.acquire(timeout=PATIENCE)
+        refused = read_first(asked, MANY - MOST_ASKING)
+        assert {answer.status for answer in refused} == {503}
+        expect_others_to_be_answered(port)
+    finally:
+        provider.goes_on.set()
+    assert [one.result().status for one in asked].count(302) == MOST_ASKING
+    assert provider.asked == [DESCRIPTION]
+
+
+def test_passwords_that_are_sent_at_once_from_one_address(
+    port: int, visitors: ThreadPoolExecutor, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.AXES_ENABLED = True
+    # Longer than anybody here waits.
+    monkeypatch.setattr(sign_in, "LONGEST_TURN", 10 * PATIENCE)
+    User.objects.create_user("ada", password="correct horse")
+    looking, goes_on = threading.Semaphore(0), threading.Event()
+
+    def look(_: str) -> bool:
+        looking.release()
+        goes_on.wait(PATIENCE)
+        return False
+
+    token = "a" * 32
+    form = {"username": "ada", "password": "wrong", "csrfmiddlewaretoken": token}
+    with patch.object(User, "check_password", side_effect=look):
+        asked = [
+            visitors.submit(ask, port, "/accounts/login/", cookie=f"csrftoken={token}", form=form) for _ in range(MANY)
+        ]
+        try:
+            assert looking.acquire(timeout=PATIENCE)
+            refused = read_first(asked, MANY - 1 - MOST_WAITING)
+            assert {answer.status for answer in refused} == {429}
+            expect_others_to_be_answered(port)
+            assert sum(one.done() for one in asked) == len(refused)
+        finally:
+            goes_on.set()
+        # They are told one after the other whether they were right.
+        assert sorted(one.result().status for one in asked)[: MOST_WAITING + 1] == [200] * 4 + [429]
+    connections.close_all()
