@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Group, Permission, User
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from runs.models import browser_session
@@ -57,6 +57,14 @@ class AccountBackend(ModelBackend):
         return known
 
 
+def find_permissions(user_id: int) -> QuerySet[Permission]:
+    """What an account may do that is no superuser, by itself and by its groups."""
+    return Permission.objects.filter(
+        Q(pk__in=User.user_permissions.through.objects.filter(user=user_id).values("permission"))
+        | Q(pk__in=Group.permissions.through.objects.filter(group__user=user_id).values("permission"))
+    )
+
+
 _SESSIONS = PreparedSelect(
     lambda keys: browser_session.BrowserSession.objects.filter(session_key=keys[0]).values_list(
         "session_data", "expire_date"
@@ -69,13 +77,6 @@ _ACCOUNTS = PreparedSelect(
     most=1,
 )
 _PERMISSIONS = PreparedSelect(
-    lambda ids: (
-        Permission.objects.filter(
-            Q(pk__in=User.user_permissions.through.objects.filter(user=ids[0]).values("permission"))
-            | Q(pk__in=Group.permissions.through.objects.filter(group__user=ids[0]).values("permission"))
-        )
-        .order_by()
-        .values_list("content_type__app_label", "codename")
-    ),
+    lambda ids: find_permissions(ids[0]).order_by().values_list("content_type__app_label", "codename"),
     most=1,
 )

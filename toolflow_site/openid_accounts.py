@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from runs.models import ProviderIdentity
+from runs.trail.acting import PROVIDER, acting_as
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -69,6 +70,7 @@ def choose_name(email: str) -> str:
     return email
 
 
+@acting_as(PROVIDER)
 def put_into_groups(user: User, wanted: set[str]) -> None:
     """Make ``user`` a member of these of the groups that are told by the provider; others are ours to give."""
     if not settings.TOOLFLOW_OIDC_GROUPS:

@@ -24,6 +24,7 @@ from django.db import Error as DatabaseError
 from django.db.models import Q
 from rest_framework.renderers import JSONRenderer
 
+from runs.admission import Admission
 from runs.api.run_links import RunLinks
 from runs.api.run_watch import RunListener, RunState, listen_to_run
 from runs.documents import RunDocuments, build_attempt, list_attempts
@@ -79,16 +80,17 @@ class RunEvents:
 
     ``run`` is the document of the run, after each change of it; ``attempt`` that of an attempt that ended; ``end``,
     the last one, the document of the run that has ended. Without an ``end`` the stream was broken off, and whoever
-    asks again with the last ``id`` gets what comes after it.
+    asks again with the last ``id`` gets what comes after it. It is broken off once ``admission`` doesn't hold any more.
     """
 
     _open: WeakSet[RunEvents] = WeakSet()
     _counting = threading.Lock()
 
-    def __init__(self, state: RunState, position: Position, links: RunLinks) -> None:
+    def __init__(self, state: RunState, position: Position, links: RunLinks, admission: Admission) -> None:
         """``state`` is the run's, seen just now. Raises ``TooManyStreamsError``."""
         self._run_id = position.run_id
         self._links = links
+        self._admission = admission
         self._state = state
         self._position = position
         self._begins_by = time.monotonic() + MOMENT
@@ -113,6 +115,8 @@ class RunEvents:
             yield f"retry: {RETRY}\n\n".encode()
             async with listen_to_run(self._run_id, self._state) as listener:
                 async for event in self._follow(listener):
+                    if self._admission.is_due() and not await listener.read(self._admission.holds):
+                        return
                     yield event
         except DatabaseError as error:
             logger.warning("The events of run %s break off, since the database refused: %s", self._run_id, error)

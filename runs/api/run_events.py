@@ -14,6 +14,8 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
+from runs.admission import ASKED_EACH, Admission
+from runs.api.access import SEE_RUNS
 from runs.api.event_stream import Position, RunEvents, TooManyStreamsError
 from runs.api.problems import ApiProblem
 from runs.api.run_links import RunLinks
@@ -25,17 +27,19 @@ MEDIA_TYPE = "text/event-stream"
 MOMENT = 10
 """Seconds after which somebody may ask again who found too many streams open."""
 
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Keeps the connection open and tells of the run as it goes on, as server-sent events:
 
-- `run`: the run, as `GET /runs/{id}?attempts=none` gives it, after each change of it;
+- `run`: the run, as `GET /runs/{{id}}?attempts=none` gives it, after each change of it;
 - `attempt`: an attempt that has ended, with its issues and its usage, in the order in which they ended;
 - `end`: the run once more, when it has ended. It is the last event; the connection is then closed.
 
 The stream begins with the attempts that ended before it was opened. Every event has an `id`: sent as `Last-Event-ID`
 it brings what came after it, nothing twice and nothing left out; after the `id` of `end` the answer is 204, which tells
 a browser’s `EventSource` to stop. A comment every 15 seconds shows that the connection lives. After 15 minutes the
-server closes a stream; as after any break, ask again with the last `id`.
+server closes a stream; as after any break, ask again with the last `id`. A stream tells nothing more, and is closed,
+when its token was revoked or has expired, or the account was closed or may see runs no more: {ASKED_EACH:.0f} seconds
+later at most.
 
 A server process has at most 200 streams open; beyond that the answer is 503 with `Retry-After`. A server that is no
 ASGI server can’t stream and answers 501: ask for the run again from time to time instead.
@@ -91,7 +95,8 @@ class RunEventsView(RunPart):
         if request.method == "HEAD":
             return HttpResponse(content_type=MEDIA_TYPE)
         try:
-            events: Any = RunEvents(state, position, RunLinks(request))
+            admission = Admission(request._request, SEE_RUNS.permission)
+            events: Any = RunEvents(state, position, RunLinks(request), admission)
         except TooManyStreamsError:
             raise ApiProblem(
                 HTTPStatus.SERVICE_UNAVAILABLE,

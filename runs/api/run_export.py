@@ -16,6 +16,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
+from runs.admission import ASKED_EACH
 from runs.api.access import SEE_RUNS, Need
 from runs.api.problems import ApiProblem, InvalidQuery
 from runs.api.run_query import find_choice, find_filters
@@ -48,8 +49,9 @@ _DESCRIPTION = f"""\
 All runs that meet the filters, the newest first, whatever their number: a document in a line for each run
 (`{JsonLinesRenderer.media_type}`, JSON Lines, the default), or a row in a table (`{CsvRenderer.media_type}`) for
 spreadsheets. `format` or the header `Accept` chooses. The file is sent as it is read; one that breaks off ends without
-its last chunk, which clients report as an error. A run that begins meanwhile is not in it. Each export leaves an entry
-in the trail.
+its last chunk, which clients report as an error. It breaks off when its token was revoked or has expired, or the
+account was closed or may see runs no more: {ASKED_EACH:.0f} seconds later at most. A run that begins meanwhile is not
+in it. Each export leaves an entry in the trail.
 """
 
 
@@ -108,7 +110,9 @@ class RunExportView(ApiView):
                 HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers={"Retry-After": str(MOMENT)}
             ) from None
         stream = RunStream(file, filters, export, has_attempts=has_attempts)
-        return send_file(request._request, stream, name=name, content_type=file.content_type)
+        return send_file(
+            request._request, stream, permission=SEE_RUNS.permission, name=name, content_type=file.content_type
+        )
 
 
 urls: list[URLPattern] = [path("runs/export", RunExportView.as_view(), name="run-export")]

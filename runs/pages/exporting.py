@@ -19,6 +19,7 @@ from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import RunStream, begin_export
 from runs.pages.part_stream import TooManyFilesError, announce_file, answer_too_many, send_file
 
+SEE_RUNS = "runs.view_run"
 MOST_ASKED = 30
 """How often a page asks after a download that never begins."""
 SILENCE = timedelta(seconds=30)
@@ -31,7 +32,7 @@ _FORMATS: Mapping[str, Callable[[bool], ExportFile]] = {
 
 
 @require_safe
-@require_permission("runs.view_run")
+@require_permission(SEE_RUNS)
 def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
     """All runs that match the filters of the address, as a file; ``?with=attempts`` brings their whole history.
 
@@ -61,7 +62,7 @@ def export_runs(request: HttpRequest, format: str) -> HttpResponseBase:
     except TooManyFilesError as error:
         return answer_too_many(request, error)
     stream = RunStream(file, filters, export, has_attempts=has_attempts)
-    return send_file(request, stream, name=name, content_type=file.content_type)
+    return send_file(request, stream, permission=SEE_RUNS, name=name, content_type=file.content_type)
 
 
 def _find_problem(parts: str, format: str) -> str:
@@ -82,7 +83,7 @@ def _find_token(text: str) -> UUID:
 
 
 @require_safe
-@require_permission("runs.view_run")
+@require_permission(SEE_RUNS)
 def show_export_progress(request: HttpRequest, token: str) -> HttpResponse:
     """How far a download is, for the page that began it, which asks again. 204 if nothing changed since ``seen``."""
     try:

@@ -19,6 +19,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 
+from runs.admission import Admission
+
 MOST_FILES = 20
 """Files that one process sends at a time."""
 MOMENT = 30
@@ -96,6 +98,30 @@ def answer_too_many(request: HttpRequest, error: TooManyFilesError) -> HttpRespo
     return answer
 
 
+class BrokenOffError(Exception):
+    """A file ends before its time. Raised to the server, which then ends the answer so that its reader notices."""
+
+
+class AdmittedParts(PartStream):
+    """The parts of ``stream``, for as long as ``admission`` holds."""
+
+    def __init__(self, stream: PartStream, admission: Admission) -> None:
+        self.head = stream.head
+        self._stream = stream
+        self._admission = admission
+
+    def read_part(self) -> bytes | None:
+        """The next part. Raises ``BrokenOffError`` once the admission doesn't hold any more."""
+        if not self._admission.holds():
+            self.close()
+            raise BrokenOffError("Whoever takes this file would not be let in any more: the file is broken off.")
+        return self._stream.read_part()
+
+    def close(self) -> None:
+        """Stop."""
+        self._stream.close()
+
+
 class _NoParts(PartStream):
     """Nothing of a file."""
 
@@ -112,9 +138,14 @@ def announce_file(request: HttpRequest, *, name: str, content_type: str) -> Stre
     return _make_answer(request, _NoParts(), name, content_type)
 
 
-def send_file(request: HttpRequest, stream: PartStream, *, name: str, content_type: str) -> StreamingHttpResponse:
-    """The answer to ``request`` that is a file called ``name``, with the bytes of ``stream``."""
-    answer = _make_answer(request, stream, name, content_type)
+def send_file(
+    request: HttpRequest, stream: PartStream, *, permission: str, name: str, content_type: str
+) -> StreamingHttpResponse:
+    """The answer to ``request`` that is a file called ``name``, with the bytes of ``stream``.
+
+    It breaks off when whoever asks would not be let in any more, for ``permission``: see ``Admission``.
+    """
+    answer = _make_answer(request, AdmittedParts(stream, Admission(request, permission)), name, content_type)
     with _counting:
         _answers.add(answer)
     return answer

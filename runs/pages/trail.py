@@ -33,6 +33,7 @@ from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.trail.finding import KINDS
 
+SEE_TRAIL = "runs.view_trailentry"
 MOST_EXPORTED = 100_000
 """Entries that one file holds, the newest."""
 BATCH = 2_000
@@ -67,7 +68,7 @@ class TrailRow:
 
 
 @require_safe
-@require_permission("runs.view_trailentry")
+@require_permission(SEE_TRAIL)
 def show_trail(request: HttpRequest) -> HttpResponse:
     """The list of entries, the newest first."""
     query, problems = read_trail_query(request.GET)
@@ -87,7 +88,7 @@ def show_trail(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@require_permission("runs.view_trailentry")
+@require_permission(SEE_TRAIL)
 def export_trail(request: HttpRequest) -> HttpResponseBase:
     """The entries that match as CSV. Filters that make no sense are refused: a file looks right whatever it holds."""
     query, problems = read_trail_query(request.GET)
@@ -102,7 +103,7 @@ def export_trail(request: HttpRequest) -> HttpResponseBase:
         return answer_too_many(request, error)
     with transaction.atomic():
         leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
-    return send_file(request, TrailStream(query), name=name, content_type=content_type)
+    return send_file(request, TrailStream(query), permission=SEE_TRAIL, name=name, content_type=content_type)
 
 
 class TrailStream(PartStream):
@@ -155,6 +156,8 @@ def _view(entry: TrailEntry) -> TrailRow:
 def _tell(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "—"}[value]
+    if isinstance(value, dict) and value.keys() == {"from", "to"}:
+        return " → ".join(_tell(part) or "—" for part in (value["from"], value["to"]))
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "all"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""In whose name things are done that nobody asked for by a request: a command’s, or ToolFlow’s own."""
+"""In whose name things are done that nobody asked for by a request: a command’s, a provider’s, or ToolFlow’s own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from contextvars import ContextVar
 TOOLFLOW = "ToolFlow"
 """Who does what policies and schedules say."""
 
+PROVIDER = "Sign-in provider"
+"""Who gives and takes groups at a sign-in through a provider."""
+
 SERVING = frozenset({"run_worker", "serve", "up", "runserver"})
 """Commands that go on by themselves: whoever started them did none of it."""
 
@@ -21,6 +24,11 @@ _task: ContextVar[str] = ContextVar("trail_actor", default="")
 def read_actor() -> str:
     """The name for the trail; empty where nothing is known."""
     return _task.get() or _process
+
+
+def read_task_actor() -> str:
+    """The name that what is being done has by itself, whatever process or request it is a part of; empty for none."""
+    return _task.get()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from django.utils.decorators import sync_only_middleware
 
 from runs.models import ApiToken
 from runs.request_id import read_request_id
-from runs.trail.acting import read_actor
+from runs.trail.acting import read_actor, read_task_actor
 
 LONGEST_ADDRESS = 45
 
@@ -58,11 +58,14 @@ def read_asking() -> Asking:
     request = _request.get()
     if request is None:
         return Asking(name=read_actor(), request_id=read_request_id() or "")
-    user = getattr(request, "user", None)
+    name = read_task_actor()
+    # Within a request, what is done in another name is not done by whoever is signed in.
+    user = None if name else getattr(request, "user", None)
     # Django REST framework puts what it found out onto the request, too.
     token = getattr(request, "auth", None)
     return Asking(
         user=user if user is not None and user.is_authenticated else None,
+        name=name,
         token_name=token.name if isinstance(token, ApiToken) else "",
         address=find_address(request),
         request_id=read_request_id() or "",

@@ -6,7 +6,7 @@ there. Rows that come with a fixture leave none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth.models import Group, User
@@ -24,12 +24,21 @@ MOST_NAMES = 20
 """Names of permissions or groups that an entry lists."""
 LIMIT_FIELDS = ("model", "calls_in_flight", "requests_per_minute", "tokens_per_minute")
 """What an entry tells of a limit."""
+TOLD_SETTINGS = frozenset({"keep_days", "keep_outputs_days"})
+"""Settings of a flow with their values, as they delete data; those of others stay out: an address may hold a key."""
+USER_FIELDS = (
+    "username", "email", "first_name", "last_name", "password", "is_active", "is_staff", "is_superuser"
+)  # fmt: skip
+"""What somebody changes of a user; an entry names it."""
+TOLD_USER_FIELDS = frozenset({"username", "email"})
+"""Those of them by which somebody signs in; an entry has their values."""
 
 
 def connect() -> None:
     """Let rows leave their trail from now on."""
-    pre_save.connect(_note_settings, sender=Flow, dispatch_uid="trail settings of Flow")
-    pre_save.connect(_note_limit, sender=RateLimit, dispatch_uid="trail values of RateLimit")
+    compared: dict[type[Model], Sequence[str]] = {Flow: OPERATIONAL_FIELDS, RateLimit: LIMIT_FIELDS, User: USER_FIELDS}
+    for model, fields in compared.items():
+        pre_save.connect(_note(fields), sender=model, weak=False, dispatch_uid=f"trail before {model.__name__}")
     watched: dict[type[Model], tuple[Callable[..., None], Action | None]] = {
         Flow: (_tell_of_flow, Action.FLOW_DELETED),
         FlowVersion: (_tell_of_version, None),
@@ -66,17 +75,24 @@ def _tell_of_deletion(action: Action) -> Callable[..., None]:
     return receive
 
 
-def _note_settings(*, instance: Any, raw: bool, update_fields: Any, **_: Any) -> None:
-    # Once the row is saved, nothing knows what it was. Values stay out: the address of a webhook may hold a key.
-    is_whole = not raw and not update_fields and instance.pk is not None
-    stored = Flow.objects.filter(pk=instance.pk).values(*OPERATIONAL_FIELDS).first() if is_whole else None
-    instance.changed_settings = [name for name, value in (stored or {}).items() if value != getattr(instance, name)]
+def _note(fields: Sequence[str]) -> Callable[..., None]:
+    """Keep what a stored row holds in these of its fields that are about to change: once it is saved, nobody knows."""
+
+    def receive(*, sender: type[Model], instance: Any, raw: bool, update_fields: Any, **_: Any) -> None:
+        saved = [name for name in fields if update_fields is None or name in update_fields]
+        is_stored = not raw and saved and instance.pk is not None
+        stored = sender._default_manager.filter(pk=instance.pk).values(*saved).first() if is_stored else None
+        instance._values_before = {
+            name: value for name, value in (stored or {}).items() if value != getattr(instance, name)
+        }
+
+    return receive
 
 
-def _note_limit(*, instance: Any, raw: bool, **_: Any) -> None:
-    is_stored = not raw and instance.pk is not None
-    stored = RateLimit.objects.filter(pk=instance.pk).values(*LIMIT_FIELDS).first() if is_stored else None
-    instance.values_before = stored or {}
+def _compare(row: Model) -> dict[str, dict[str, Any]]:
+    """What has changed of a row that was saved, as it was and as it is."""
+    before: dict[str, Any] = getattr(row, "_values_before", {})
+    return {name: {"from": value, "to": getattr(row, name)} for name, value in before.items()}
 
 
 def _tell_of_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
@@ -89,8 +105,13 @@ def _tell_of_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
         leave_trail(action=Action.FLOW_ADDED, about=flow)
     elif not fields:
         # To count a save is part of one.
-        names = getattr(flow, "changed_settings", [])
-        leave_trail(action=Action.FLOW_CHANGED, about=flow, details={"settings": names} if names else {})
+        changed = _compare(flow)
+        details = {"settings": list(changed)} if changed else {}
+        leave_trail(action=Action.FLOW_CHANGED, about=flow, details=details | _choose(changed, TOLD_SETTINGS))
+
+
+def _choose(changed: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in changed.items() if name in names}
 
 
 def _tell_of_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
@@ -119,8 +140,17 @@ def _tell_of_user(user: User, created: bool, fields: frozenset[str]) -> None:
     if fields and fields <= {"last_login", "password"}:
         return
     rights = {"is_active": user.is_active, "is_staff": user.is_staff, "is_superuser": user.is_superuser}
-    if created or not is_new_password:
-        leave_trail(action=Action.USER_ADDED if created else Action.USER_CHANGED, about=user, details=rights)
+    if created:
+        leave_trail(action=Action.USER_ADDED, about=user, details=rights)
+        return
+    changed = _compare(user)
+    if is_new_password:
+        # That was told.
+        changed.pop("password", None)
+    if changed or not is_new_password:
+        names = {"changed": list(changed)} if changed else {}
+        details = rights | names | _choose(changed, TOLD_USER_FIELDS)
+        leave_trail(action=Action.USER_CHANGED, about=user, details=details)
 
 
 def _tell_of_group(group: Group, created: bool, fields: frozenset[str]) -> None:
@@ -128,14 +158,12 @@ def _tell_of_group(group: Group, created: bool, fields: frozenset[str]) -> None:
 
 
 def _tell_of_limit(limit: RateLimit, created: bool, fields: frozenset[str]) -> None:
-    before = getattr(limit, "values_before", {})
-    values = {name: getattr(limit, name) for name in LIMIT_FIELDS}
-    changed = {name: value for name, value in values.items() if value != before.get(name)}
     if created:
-        leave_trail(action=Action.LIMIT_ADDED, about=limit, details=changed)
+        values = {name: getattr(limit, name) for name in LIMIT_FIELDS}
+        details = {name: value for name, value in values.items() if value is not None}
+        leave_trail(action=Action.LIMIT_ADDED, about=limit, details=details)
     else:
-        details = {name: {"from": before.get(name), "to": value} for name, value in changed.items()}
-        leave_trail(action=Action.LIMIT_CHANGED, about=limit, details=details)
+        leave_trail(action=Action.LIMIT_CHANGED, about=limit, details=_compare(limit))
 
 
 def _tell_of_token(token: ApiToken, created: bool, fields: frozenset[str]) -> None:

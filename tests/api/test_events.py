@@ -5,21 +5,25 @@ from __future__ import annotations
 import gc
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.auth.models import User
 
+from runs import admission
 from runs.access_groups import create_groups
 from runs.api import event_stream, run_watch
 from runs.api.event_stream import RunEvents
-from runs.models import Run
+from runs.models import ApiToken, Run
+from runs.tokens import revoke_token
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.api.event_reading import PATIENCE, Event, Reader, follow, serve
 from tests.browser.run_under_way import RunUnderWay
 from tests.engine.builders import make_issue, make_step, make_usage
+from tests.moved_clock import MovedClock
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_retried_run
 from tests.waiting import wait_until
@@ -53,7 +57,7 @@ def outline(events: list[Event]) -> list[str]:
 
 def read_until(reader: Reader, last: str) -> list[Event]:
     """Events up to the one that tells ``last``."""
-    events = []
+    events: list[Event] = []
     while not events or outline(events[-1:]) != [last]:
         events.append(reader.read_event())
     return events
@@ -144,6 +148,45 @@ def test_a_stream_is_closed_after_a_while_so_that_its_reader_has_to_ask_again(
         assert outline(reader.read_rest()) == ["run queued"]
 
 
+def revoke(user: User) -> None:
+    assert revoke_token(ApiToken.objects.get(user=user))
+
+
+def close_account(user: User) -> None:
+    user.is_active = False
+    user.save()
+
+
+@pytest.mark.parametrize("end", [revoke, close_account, lambda user: user.groups.clear()])
+def test_whoever_would_not_be_let_in_any_more_is_told_nothing_more(
+    server: int, token: str, monkeypatch: pytest.MonkeyPatch, end: Callable[[User], Any]
+) -> None:
+    clock = MovedClock(monkeypatch, admission)
+    run = RunUnderWay(make_step(1), make_step(2))
+    other = make_token(make_user("other", "Viewer"))
+    with follow(server, run.run.pk, token) as reader, follow(server, run.run.pk, other) as beside:
+        for one in (reader, beside):
+            assert outline([one.read_event()]) == ["run running"]
+        end(User.objects.get(username="viewer"))
+        clock.go_on(admission.ASKED_EACH)
+        run.end_attempt()
+        run.end_attempt()
+        assert reader.read_rest() == []
+        assert outline(beside.read_rest())[-1] == "end succeeded"
+
+
+def test_a_quiet_stream_of_somebody_who_would_not_be_let_in_any_more_ends_too(
+    server: int, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = MovedClock(monkeypatch, admission)
+    monkeypatch.setattr(event_stream, "HEARTBEAT", 0.01)
+    with follow(server, make_run().pk, token) as reader:
+        assert outline([reader.read_event()]) == ["run queued"]
+        revoke(User.objects.get(username="viewer"))
+        clock.go_on(admission.ASKED_EACH)
+        assert {event.name for event in reader.read_rest()} <= {"comment"}
+
+
 def test_a_run_that_is_deleted_ends_its_streams(server: int, token: str) -> None:
     run = make_run()
     with follow(server, run.pk, token) as reader:
@@ -208,13 +251,14 @@ def test_a_stream_whose_reader_left_before_it_began_keeps_its_place_for_a_moment
     state = run_watch.find_state(run.pk)
     assert state is not None
     links: Any = None
+    admitted: Any = None
     monkeypatch.setattr(event_stream, "MOMENT", 3600.0)
-    left = RunEvents(state, event_stream.Position(run.pk), links)
+    left = RunEvents(state, event_stream.Position(run.pk), links, admitted)
     with follow(server, run.pk, token) as reader:
         assert reader.status == 503
     left.close()
     monkeypatch.setattr(event_stream, "MOMENT", 0.0)
-    left = RunEvents(state, event_stream.Position(run.pk), links)
+    left = RunEvents(state, event_stream.Position(run.pk), links, admitted)
     with follow(server, run.pk, token) as reader:
         assert reader.status == 200
         with follow(server, run.pk, token) as refused:

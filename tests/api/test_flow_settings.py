@@ -96,7 +96,10 @@ def test_history_and_trail_tell_of_a_change(editor: Script) -> None:
     entry = LogEntry.objects.get()
     assert entry.change_message == "Changed through the API: max_runs_in_flight none → 3, keep_days none → 90."
     told = TrailEntry.objects.get(action="flow_changed")
-    assert (told.actor_name, told.details) == ("editor", {"settings": ["max_runs_in_flight", "keep_days"]})
+    assert (told.actor_name, told.details) == (
+        "editor",
+        {"settings": ["max_runs_in_flight", "keep_days"], "keep_days": {"from": None, "to": 90}},
+    )
 
 
 def test_the_trail_names_the_webhook_without_its_address(editor: Script) -> None:

@@ -14,9 +14,12 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
+from runs import admission
 from runs.models import RunExport, TrailEntry, WorkState
-from runs.pages import export_stream, part_stream
+from runs.pages import export_stream, part_stream, trail
 from runs.run_filters import find_runs
+from runs.tokens import make_token, revoke_token
+from tests.moved_clock import MovedClock
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.reading import read_words
 from tests.waiting import wait_until
@@ -82,18 +85,21 @@ class CountedLooks:
         return find_runs(*arguments, **options)
 
 
-def sign_in() -> str:
-    """The cookie of somebody who may do everything."""
-    client = Client()
-    client.force_login(User.objects.create_superuser("root"))
+def sign_in(client: Client | None = None) -> str:
+    """The cookie of ``client``, or of somebody who may do everything."""
+    if client is None:
+        client = Client()
+        client.force_login(User.objects.create_superuser("root"))
     return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
 
 
 @contextlib.contextmanager
-def ask(port: int, address: str, cookie: str, *, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
+def ask(
+    port: int, address: str, cookie: str = "", *, method: str = "GET", authorization: str = ""
+) -> Iterator[http.client.HTTPResponse]:
     """An answer that has begun; whoever asked goes away at the end."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        connection.request(method, address, headers={"Cookie": cookie})
+        connection.request(method, address, headers={"Cookie": cookie, "Authorization": authorization})
         with connection.getresponse() as answer:
             yield answer
 
@@ -137,6 +143,78 @@ def test_a_reader_who_goes_away_ends_the_reading(server: int, monkeypatch: pytes
     page = read_words(viewer.get(f"/runs/export/progress/{TOKEN}").content.decode())
     assert page.startswith("Stopped")
     assert "the file is not whole" in page
+
+
+class TestBrokenOff:
+    """A download goes on while its reader would be let in: another one is cut off, and is not whole."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> MovedClock:
+        return MovedClock(monkeypatch, admission)
+
+    def test_who_is_signed_out_gets_no_further_part_and_sees_that_the_file_is_not_whole(
+        self, server: int, monkeypatch: pytest.MonkeyPatch, clock: MovedClock
+    ) -> None:
+        numbers = make_runs(7)
+        gate = Gate(monkeypatch)
+        leaving, staying = Client(), Client()
+        root = User.objects.create_superuser("root")
+        for client in (leaving, staying):
+            client.force_login(root)
+        with ask(server, f"/runs/export/csv?progress={TOKEN}", sign_in(leaving)) as answer:
+            lines = [answer.readline() for _ in range(3)]
+            assert [int(line.split(b",")[0]) for line in lines[1:]] == numbers[:2]
+            # One part more may be under way already.
+            leaving.post("/accounts/logout/")
+            clock.go_on(admission.ASKED_EACH)
+            gate.open(9)
+            with pytest.raises(http.client.IncompleteRead) as cut:
+                answer.read()
+        assert len(cut.value.partial.splitlines()) <= 2
+        wait_until(
+            lambda: RunExport.objects.get().state == WorkState.STOPPED, within=PATIENCE, what="the export was stopped"
+        )
+        assert RunExport.objects.get().written <= 4
+        page = read_words(staying.get(f"/runs/export/progress/{TOKEN}").content.decode())
+        assert page.startswith("Stopped")
+        assert "or you were signed out meanwhile; the file is not whole" in page
+
+    def test_the_file_of_a_token_that_is_revoked_is_cut_off_and_that_of_another_is_whole(
+        self, server: int, monkeypatch: pytest.MonkeyPatch, clock: MovedClock
+    ) -> None:
+        make_runs(7)
+        gate = Gate(monkeypatch)
+        root = User.objects.create_superuser("root")
+        tokens = [make_token(user=root, name=name, scope="read", lifetime=None) for name in ("leaving", "staying")]
+        with ask(server, "/api/v1/runs/export", authorization=f"Bearer {tokens[0][1]}") as answer:
+            answer.readline()
+            assert revoke_token(tokens[0][0])
+            clock.go_on(admission.ASKED_EACH)
+            # A part that was begun before is made.
+            gate.open()
+            with pytest.raises(http.client.IncompleteRead):
+                answer.read()
+        gate.open()
+        with ask(server, "/api/v1/runs/export", authorization=f"Bearer {tokens[1][1]}") as answer:
+            answer.readline()
+            clock.go_on(admission.ASKED_EACH)
+            gate.open(9)
+            assert len(answer.read().splitlines()) == 6
+        states = RunExport.objects.order_by("pk").values_list("state", flat=True)
+        wait_until(
+            lambda: list(states.all()) == [WorkState.STOPPED, WorkState.DONE], within=PATIENCE, what="both are over"
+        )
+
+    def test_so_is_the_file_of_the_trail(self, server: int, monkeypatch: pytest.MonkeyPatch, clock: MovedClock) -> None:
+        monkeypatch.setattr(trail, "BATCH", 1)
+        cookie = sign_in()
+        TrailEntry.objects.bulk_create(TrailEntry(action="run_started") for _ in range(20_000))
+        with ask(server, "/trail/export.csv", cookie) as answer:
+            answer.readline()
+            User.objects.update(is_superuser=False)
+            clock.go_on(admission.ASKED_EACH)
+            with pytest.raises(http.client.IncompleteRead):
+                answer.read()
 
 
 def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(

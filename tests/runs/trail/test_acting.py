@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from axes.models import AccessAttempt
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.core.management import call_command
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
 from django.utils import timezone
 
 from runs.models import ApiToken, RateLimit, TrailEntry
@@ -18,6 +20,10 @@ from runs.retention.tasks import purge_due
 from runs.tokens import make_token
 from runs.trail import acting
 from runs.trail.acting import act_as_command
+from runs.trail.actions import TrailAction
+from runs.trail.asking import know_request
+from runs.trail.entries import leave_trail
+from toolflow_site.openid_accounts import put_into_groups
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -72,3 +78,29 @@ def test_lifted_lockouts_are_told_of(command: tuple[str, ...], label: str, detai
     entry = TrailEntry.objects.get(action="lockout_lifted")
     assert (entry.object_label, entry.details) == (label, details)
     assert entry.actor_name.startswith("Command line: ")
+
+
+@pytest.mark.parametrize("signed_in", ["", "ada"])
+def test_groups_that_follow_from_a_provider_are_given_by_it_whoever_is_signed_in(
+    rf: RequestFactory, settings: Any, signed_in: str
+) -> None:
+    settings.TOOLFLOW_OIDC_GROUPS = {"support": "Watchers"}
+    group = Group.objects.create(name="Watchers")
+    group.permissions.add(Permission.objects.get(codename="change_flow"))
+    olga = User.objects.create_user("olga")
+    request = rf.get("/")
+    request.user = User.objects.create_user(signed_in) if signed_in else AnonymousUser()
+    start = TrailEntry.objects.latest("pk").pk
+
+    def answer(_: HttpRequest) -> HttpResponse:
+        put_into_groups(olga, {"Watchers"})
+        leave_trail(action=TrailAction.SIGNED_OUT)
+        return HttpResponse()
+
+    know_request(answer)(request)
+    told = TrailEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
+    assert list(told) == [
+        ("rights_changed", "Sign-in provider", None),
+        ("user_changed", "Sign-in provider", None),
+        ("signed_out", signed_in, request.user.pk),
+    ]

@@ -12,12 +12,14 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from flows.models import Flow
 from runs.models import ApiToken, RateLimit, TrailEntry
 from runs.tokens import make_token, revoke_token
 from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_version
+from tests.runs.pages.reading import read_words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -91,11 +93,79 @@ def test_users_and_what_they_may_do_are_told_of(client: Client, ada: User) -> No
     rights = {"is_active": True, "is_staff": False, "is_superuser": False}
     assert tell(since=before) == [
         ("ada", "user_added", "olga", rights),
-        ("ada", "user_changed", "olga", {**rights, "is_staff": True}),
+        ("ada", "user_changed", "olga", {**rights, "is_staff": True, "changed": ["is_staff"]}),
         ("ada", "rights_changed", "olga", {"added": ["Watchers"]}),
         ("ada", "password_changed", "olga", {}),
         ("", "user_deleted", "olga", {}),
     ]
+
+
+class TestChangedUsers:
+    @pytest.fixture
+    def olga(self) -> User:
+        return User.objects.create_user("olga", "olga@example.com", "correct horse", is_staff=True)
+
+    def test_what_somebody_signs_in_by_is_told_as_it_was_and_as_it_is(self, olga: User) -> None:
+        before = last()
+        olga.email, olga.username, olga.last_name = "ada@example.com", "olga2", "Ott"
+        olga.save()
+        ((_, action, _, details),) = tell(since=before)
+        rights = {"is_active": True, "is_staff": True, "is_superuser": False}
+        assert (action, details) == (
+            "user_changed",
+            {
+                **rights,
+                "changed": ["username", "email", "last_name"],
+                "username": {"from": "olga", "to": "olga2"},
+                "email": {"from": "olga@example.com", "to": "ada@example.com"},
+            },
+        )
+
+    def test_an_address_that_comes_with_a_new_password_is_told_too_and_the_password_never(self, olga: User) -> None:
+        before = last()
+        olga.email = "ada@example.com"
+        olga.set_password("another one, not guessed")
+        olga.save()
+        password, changed = tell(since=before)
+        assert password[1:] == ("password_changed", "olga", {})
+        assert changed[1] == "user_changed" and changed[3]["changed"] == ["email"]
+        olga.password = "pbkdf2_sha256$1$salt$hash"
+        olga.save(update_fields=["password", "is_active"])
+        assert tell(since=before)[2][3]["changed"] == ["password"]
+        stored = str(list(TrailEntry.objects.values_list()))
+        assert "not guessed" not in stored and "pbkdf2" not in stored
+
+    def test_only_what_is_saved_has_changed(self, olga: User) -> None:
+        before = last()
+        olga.email, olga.is_staff = "ada@example.com", False
+        olga.save(update_fields=["is_staff"])
+        assert tell(since=before)[0][3]["changed"] == ["is_staff"]
+
+    def test_to_sign_in_is_no_change_and_compares_nothing(
+        self, olga: User, django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
+        olga.last_login = timezone.now()
+        with django_assert_num_queries(1):
+            olga.save(update_fields=["last_login"])
+
+
+def test_settings_that_delete_runs_are_told_as_they_were_and_as_they_are(client: Client, ada: User) -> None:
+    flow = make_version().flow
+    before = last()
+    for values in ({"keep_days": 30, "webhook_url": "https://hooks.example.com/key-4711"}, {"keep_days": 1}):
+        answer = client.patch(f"/api/v1/flows/{flow.name}/settings", values, content_type="application/json")
+        assert answer.status_code == 200, answer.content
+    assert tell(since=before) == [
+        (
+            "ada",
+            "flow_changed",
+            flow.title,
+            {"settings": ["webhook_url", "keep_days"], "keep_days": {"from": None, "to": 30}},
+        ),
+        ("ada", "flow_changed", flow.title, {"settings": ["keep_days"], "keep_days": {"from": 30, "to": 1}}),
+    ]
+    assert "hooks.example.com" not in str(list(TrailEntry.objects.values_list()))
+    assert "settings keep_days keep days 30 → 1" in read_words(client.get("/trail/").content.decode())
 
 
 def test_permissions_of_a_group_are_told_of_by_name() -> None:
