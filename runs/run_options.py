@@ -19,6 +19,9 @@ from runs.models import Priority
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")
 """A number in groups of three, as pages and sentences show it: it may be pasted."""
 
+_OF_BULK_ACTION = re.compile(r"bulk-[0-9]+")
+"""The label by which the runs are found that a bulk action started."""
+
 MOST_LABELS = 10
 LONGEST_LABEL = 50
 """Characters."""
@@ -73,10 +76,21 @@ def check_labels(labels: Sequence[str]) -> None:
         raise ValueError(problem.message)
 
 
+def list_lasting_labels(labels: Sequence[str]) -> list[str]:
+    """The labels that a run hands on to one that repeats it: not that of the bulk action which started it.
+
+    That one finds what this action started, and counts beside those that a run may be given.
+    """
+    return [label for label in labels if not _OF_BULK_ACTION.fullmatch(label)]
+
+
 def find_label_problems(labels: Sequence[str]) -> list[Problem]:
-    """What is wrong with labels; paths are JSON pointers into their list."""
-    if len(labels) > MOST_LABELS:
-        return [Problem("", f"A run has at most {MOST_LABELS} labels; these are {len(labels)}.")]
+    """What is wrong with labels that somebody gives; paths are JSON pointers into their list.
+
+    One that stands there twice counts once.
+    """
+    if (count := len(set(labels))) > MOST_LABELS:
+        return [Problem("", f"A run has at most {MOST_LABELS} labels; these are {count}.")]
     problems = []
     for index, label in enumerate(labels):
         if sentence := _find_label_problem(label):
@@ -94,6 +108,8 @@ def _find_label_problem(label: str) -> str:
         return f"The label “{shown}…” is longer than {LONGEST_LABEL} characters."
     if "," in label:
         return f"The label “{shown}” has a comma in it; commas stand between labels."
+    if _OF_BULK_ACTION.fullmatch(label):
+        return f"The label “{shown}” is one that bulk actions give, to find what they started; write another."
     return ""
 
 

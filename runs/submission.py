@@ -50,6 +50,8 @@ class RunOrder:
     input: Any
     labels: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    again_of: int | None = None
+    """The number of the run that it repeats."""
 
 
 def submit_run(
@@ -65,12 +67,13 @@ def submit_run(
     labels: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
     webhook_url: str = "",
+    again_of: int | None = None,
 ) -> Run:
     """Queue a run of ``version``, by default the live one, and wake a worker.
 
     ``token_budget``, ``cost_budget`` (USD) and ``time_limit`` (seconds from the run's start) replace what the version
     says. ``labels`` are short texts by which the run is found again, ``metadata`` is a JSON object that is handed on,
-    ``webhook_url`` is told when the run has ended.
+    ``webhook_url`` is told when the run has ended, ``again_of`` is the number of the run that this one repeats.
 
     Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema, and
     ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels, metadata and
@@ -89,7 +92,7 @@ def submit_run(
         time_limit=time_limit,
         webhook_url=webhook_url,
     )
-    order = RunOrder(input=input, labels=labels, metadata=metadata)
+    order = RunOrder(input=input, labels=labels, metadata=metadata, again_of=again_of)
     return store_runs([terms.build_run(order, terms.check_input(input))])[0]
 
 
@@ -255,7 +258,13 @@ class _Terms:
     def build_run(self, order: RunOrder, input: dict[str, Any]) -> Run:
         """A run that is not stored yet. ``input`` is that of the order, checked."""
         kept = redact_input(self.redact, input)
-        run = Run(**self.values, input=kept, labels=sorted(set(order.labels)), metadata=dict(order.metadata))
+        run = Run(
+            **self.values,
+            input=kept,
+            labels=sorted(set(order.labels)),
+            metadata=dict(order.metadata),
+            again_of=order.again_of,
+        )
         if kept is not input:
             run.is_input_redacted = True
             run.original_input = OriginalInput(run=run, input=input)

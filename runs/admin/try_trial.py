@@ -141,8 +141,9 @@ class Trial:
     @property
     def problems_of_fields(self) -> list[tuple[str, str, str]]:
         """What can't be worked on: the field's id, its label, and a sentence."""
-        labels = {"run": "Run", "input": "Input"}
-        ids = {"run": "try-number" if self.choices.number.strip() else "try-run"}
+        # Where no run can be worked on, none of its attempts is there to be chosen.
+        labels = {"run": "Run", "after_attempt": "Run", "input": "Input"}
+        ids = dict.fromkeys(("run", "after_attempt"), "try-number" if self.choices.number.strip() else "try-run")
         return [
             (
                 ids.get(field, f"try-{field}"),

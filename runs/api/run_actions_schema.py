@@ -45,7 +45,10 @@ REPLAYED = _answer_header(
 )
 
 _INPUT = "What the run works on: an object that fits the input schema of the flow’s version."
-_LABELS = "Short texts by which the run is found again, at most 10."
+_LABELS = (
+    "Short texts by which the run is found again, at most 10. Those such as `bulk-7` are left to bulk actions, which "
+    "give them to what they start."
+)
 _METADATA = "Whatever you want to keep with the run, at most 16 KB of JSON. ToolFlow only hands it on."
 
 

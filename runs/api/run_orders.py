@@ -10,17 +10,16 @@ from django.http import Http404
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
+from flows.engine.unstorable import find_unstorable
 from flows.models import Flow, FlowVersion
 from flows.webhook_allowance import find_obstacle
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer
-from runs.api.unstorable import find_unstorable
-from runs.bulk_actions.labels import list_lasting_labels
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
-from runs.run_options import find_label_problems
+from runs.run_options import find_label_problems, list_lasting_labels
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
 
 _TERMS = ("priority", "token_budget", "cost_budget", "time_limit", "webhook_url")
@@ -82,7 +81,7 @@ def prepare_again(request: Request, run_id: int) -> list[Run]:
     labels = list_lasting_labels(source.labels)
     if "webhook_url" not in body and source.webhook_url and (problem := find_obstacle(source.webhook_url)):
         raise InvalidBody([Problem("/webhook_url", f"That of run {run_id} can’t be told any more: {problem}")])
-    order = _make_order({"input": source.input, "labels": labels, "metadata": source.metadata, **body})
+    order = _make_order({"input": source.input, "labels": labels, "metadata": source.metadata, **body}, again_of=run_id)
     try:
         return _prepare(request, source.flow, version, [order], terms)
     except OrdersError as error:
@@ -138,9 +137,11 @@ def _choose_version(source: Run, chosen: str | int) -> FlowVersion | None:
     return None if chosen == "live" else _find_version(source.flow, int(chosen))
 
 
-def _make_order(values: dict[str, Any], more_labels: Sequence[str] = ()) -> RunOrder:
-    labels = list(dict.fromkeys([*more_labels, *(values.get("labels") or ())]))
-    return RunOrder(values["input"], labels, values.get("metadata") or {})
+def _make_order(values: dict[str, Any], more_labels: Sequence[str] = (), *, again_of: int | None = None) -> RunOrder:
+    own = values.get("labels") or ()
+    # First and as they were sent, so that what is wrong with one is told where it stands.
+    labels = [*own, *(label for label in more_labels if label not in own)]
+    return RunOrder(values["input"], labels, values.get("metadata") or {}, again_of)
 
 
 def _prepare(

@@ -159,6 +159,11 @@ class RunSummarySerializer(serializers.Serializer[Any]):
     id = serializers.IntegerField(min_value=1, help_text="The number of the run.")
     flow = serializers.CharField(help_text="The name of its flow.")
     version = serializers.IntegerField(min_value=1, help_text="The number of the flow’s version that it executes.")
+    again_of = serializers.IntegerField(
+        allow_null=True,
+        help_text="The number of the run that it repeats, perhaps with other terms or another input. That one may have "
+        "been deleted since. Null for a run that repeats none.",
+    )
     status = serializers.ChoiceField(
         STATUSES,
         help_text="`failed`: an output never passed. `errored`: a fault of the machinery, such as a provider that is "

@@ -11,9 +11,9 @@ from django.db import InterfaceError, OperationalError, transaction
 from flows.engine.errors import Problem
 from flows.models import FlowVersion
 from flows.webhook_allowance import find_obstacle
-from runs.bulk_actions.labels import list_lasting_labels
 from runs.models import BulkAction, Priority, Run, RunStatus
 from runs.models.run import REMOVED_INPUT
+from runs.run_options import list_lasting_labels
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs, store_runs
 from runs.trail.asking import told_already
 
@@ -80,7 +80,7 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
     try:
         again = prepare_runs(
             flow=run.flow,
-            orders=[RunOrder(run.input, list_lasting_labels(run.labels), run.metadata)],
+            orders=[RunOrder(run.input, list_lasting_labels(run.labels), run.metadata, again_of=run.pk)],
             version=version,
             started_by=action.asked_by,
             priority=Priority(run.priority),

@@ -18,6 +18,7 @@ from runs.prepared_select import PreparedSelect
 _PRIORITIES = {priority.value: priority.name.lower() for priority in Priority}
 _SUMMARY = (
     "pk",
+    "again_of",
     "status",
     "end_reason",
     "end_sentence",
@@ -114,6 +115,7 @@ def build_summary(row: Any, *, has_usage: bool = True, has_address: bool = False
         "id": row.pk,
         "flow": row.flow_name,
         "version": row.version_number,
+        "again_of": row.again_of,
         "status": row.status,
         "end_reason": row.end_reason or None,
         "end_sentence": row.end_sentence or None,

@@ -126,6 +126,11 @@ class Run(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
 
+    # No foreign key: retention takes runs away without a look at those that repeat them.
+    again_of = models.BigIntegerField(
+        null=True, blank=True, help_text="The number of the run that this one repeats; it may be gone."
+    )
+
     labels = models.JSONField(
         default=list, db_default=[], blank=True, help_text="Short texts that whoever started the run gave it."
     )

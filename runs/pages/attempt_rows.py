@@ -12,15 +12,18 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Func, IntegerField, Q, QuerySet
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, Func, IntegerField, OuterRef, Q, QuerySet, TextField
+from django.db.models.functions import Cast, Coalesce
 from django.db.models.sql.compiler import SQLCompiler
 
 from flows.models import Flow, FlowVersion
 from runs import models
+from runs.pages.cut_texts import LONGEST_CONTEXT, LONGEST_TEXT, MOST_SUGGESTIONS
 from runs.pages.issue_links import anchor_attempt
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 
+_MOST_SHOWN = MOST_SUGGESTIONS * LONGEST_TEXT + 2 * LONGEST_CONTEXT
+"""Characters that a page shows of what an issue says beside its description."""
 _CHEAP_LENGTH = (3, 43, 0)
 """Since this version SQLite tells the length of a text without reading it."""
 
@@ -51,15 +54,22 @@ def list_issues(
 ) -> dict[int, list[models.Issue]]:
     """The issues of a run in order, by the keys of their attempts; with ``steps`` those of these steps alone.
 
-    ``is_brief`` leaves out what they say beside their description: ``complete_issues`` reads it of those that are
-    shown.
+    Each has ``more_bytes``, the size of what it says beside its description. ``is_brief`` leaves that itself out:
+    ``complete_issues`` reads it of those that are shown.
     """
     found: dict[int, list[models.Issue]] = {}
     columns = _BRIEF if is_brief else _WHOLE
-    for values in _fetch_issues(run_id, steps, is_brief):
+    for *values, size in _fetch_issues(run_id, steps, is_brief):
         issue = models.Issue.from_db("default", columns, values)
+        issue.more_bytes = size  # type: ignore[attr-defined]  # annotated
         found.setdefault(issue.attempt_id, []).append(issue)
     return found
+
+
+def weigh_texts(issue: models.Issue) -> int:
+    """How much a page shows at most of what an issue of ``list_issues`` says."""
+    more: int = issue.more_bytes  # type: ignore[attr-defined]  # annotated
+    return min(len(issue.description), LONGEST_TEXT) + min(more, _MOST_SHOWN)
 
 
 def complete_issues(issues: Iterable[models.Issue]) -> None:
@@ -86,10 +96,14 @@ def _fetch_issues(run_id: int, steps: Collection[int] | None, is_brief: bool) ->
 
 
 def find_run(run_id: int) -> models.Run:
-    """A run with flow, version and who started it. Raises ``Run.DoesNotExist``."""
+    """A run with flow, version and who started it. Raises ``Run.DoesNotExist``.
+
+    Its ``has_original`` says whether the run that it repeats is still there.
+    """
     for values in _RUNS.fetch([run_id]):
-        run, flow, version, user = _RUN_PARTS.split(values)
+        run, flow, version, user, (has_original,) = _RUN_PARTS.split(values)
         row = build_row(models.Run, run)
+        row.has_original = has_original  # type: ignore[attr-defined]  # as if it were annotated
         row.flow = build_row(Flow, flow)
         row.version = build_row(FlowVersion, version)
         row.started_by = build_row(User, user) if row.started_by_id is not None else None
@@ -145,7 +159,12 @@ def _prepare_issues(columns: tuple[str, ...], *, of_steps: bool = False) -> Prep
         issues = models.Issue.objects.filter(attempt__step__run_id=run_id)
         if of_steps:
             issues = issues.filter(attempt__step__index__in=steps)
-        return issues.order_by("attempt_id", "position").values_list(*columns)
+        # PostgreSQL tells the length of a text, and not that of JSON.
+        suggestions = Cast("suggestions", TextField())
+        sized = issues.annotate(
+            more_bytes=StoredBytes("context") + StoredBytes("added_fields") + StoredBytes(suggestions)
+        )
+        return sized.order_by("attempt_id", "position").values_list(*columns, "more_bytes")
 
     return PreparedSelect(select, most=1 + _MOST_STEPS if of_steps else 1)
 
@@ -171,10 +190,18 @@ _RUN_PARTS = RowParts(
     list_columns(Flow, "flow"),
     list_columns(FlowVersion, "version"),
     list_columns(User, "started_by"),
+    ("has_original",),
 )
-_RUNS = PreparedSelect(
-    lambda run_ids: models.Run.objects.filter(pk=run_ids[0]).values_list(*_RUN_PARTS.columns), most=1
-)
+
+
+def _select_runs(run_ids: Sequence[int]) -> QuerySet[Any, Any]:
+    # Of the same flow: in an archive of another installation the number may be that of another run.
+    originals = models.Run.objects.filter(pk=OuterRef("again_of"), flow=OuterRef("flow"))
+    runs = models.Run.objects.filter(pk=run_ids[0]).annotate(has_original=Exists(originals))
+    return runs.values_list(*_RUN_PARTS.columns)
+
+
+_RUNS = PreparedSelect(_select_runs, most=1)
 
 
 def read_outputs(rows: Collection[models.Attempt]) -> None:

@@ -77,9 +77,11 @@ def _find_problem(
 
 
 def _list_others(run: Run) -> list[Run]:
-    """The latest other runs of the flow of ``run``."""
+    """The run that ``run`` repeats, if it is still there, and the latest other runs of the flow."""
     runs = Run.objects.filter(flow=run.flow_id).exclude(pk=run.pk).select_related("version", "started_by")
-    return list(runs.defer("input", "version__spec").order_by("-pk")[:CHOICES])
+    runs = runs.defer("input", "version__spec")
+    originals = list(runs.filter(pk=run.again_of)) if run.again_of is not None else []
+    return originals + [other for other in runs.order_by("-pk")[:CHOICES] if other not in originals]
 
 
 urls: list[URLPattern] = [path("runs/compare/", show_comparison, name="compare")]

@@ -1,4 +1,4 @@
-"""The folded part of the start form: labels, priority, budgets and time limit."""
+"""What the start form asks besides the input: labels, priority, budgets, time limit, and what is kept of a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 from flows.engine.spec import FlowSpec
-from runs.bulk_actions.labels import list_lasting_labels
+from flows.webhook_allowance import find_obstacle
 from runs.models import Priority, Run
 from runs.pages.known_steps import read_spec
 from runs.run_options import (
     LONGEST_LABEL,
     MOST_LABELS,
     PRIORITIES,
+    check_metadata,
+    list_lasting_labels,
     read_cost_budget,
     read_labels,
     read_priority,
@@ -56,15 +58,56 @@ class OptionField:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptParts:
+    """What a run that is started again has of the one before although no field shows it: metadata and webhook."""
+
+    values: Mapping[str, Any]
+    """As ``submit_run`` takes them."""
+    problems: tuple[str, ...]
+    """A sentence for each that can't be kept."""
+
+    @classmethod
+    def of_run(cls, run: Run | None) -> KeptParts:
+        """Those of an earlier run, or of none."""
+        if run is None:
+            return cls({}, ())
+        values: dict[str, Any] = {}
+        problems = []
+        if run.metadata:
+            try:
+                check_metadata(run.metadata)
+                values["metadata"] = run.metadata
+            except ValueError as error:
+                problems.append(f"The metadata of run #{run.pk} can’t be kept: {error} {_WITHOUT}")
+        if run.webhook_url:
+            # It was stored when other addresses would do.
+            if problem := find_obstacle(run.webhook_url):
+                problems.append(f"The webhook of run #{run.pk} can’t be told any more: {problem} {_WITHOUT}")
+            else:
+                values["webhook_url"] = run.webhook_url
+        return cls(values, tuple(problems))
+
+    @property
+    def names(self) -> str:
+        """What they are, for a sentence; nothing if there are none."""
+        return " and ".join(name for key, name in _KEPT.items() if key in self.values)
+
+
+_WITHOUT = "The new run goes without it."
+_KEPT = {"metadata": "the metadata", "webhook_url": "the webhook"}
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What was typed, by field."""
+    """What was typed, by field, and whether ``KeptParts`` are wanted."""
 
     texts: Mapping[str, str]
+    keeps: bool = True
 
     @classmethod
     def from_post(cls, post: Mapping[str, str]) -> RunOptions:
         """What a sent form holds."""
-        return cls({name: post.get(name, "").strip() for name in _READERS})
+        return cls({name: post.get(name, "").strip() for name in _READERS}, keeps="keep" in post)
 
     @classmethod
     def from_run(cls, run: Run) -> RunOptions:
@@ -83,9 +126,15 @@ class RunOptions:
             texts["labels"] = ", ".join(labels)
         return cls(texts)
 
-    def read(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values as ``submit_run`` takes them, and a sentence for each field that can't be read."""
-        values, problems = {}, {}
+    def read(self, source: Run | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+        """The values as ``submit_run`` takes them, and a sentence for each field that can't be read.
+
+        ``source`` is the run that is run again, if one is.
+        """
+        values: dict[str, Any] = {}
+        problems = {}
+        if source is not None:
+            values = {"again_of": source.pk, **(KeptParts.of_run(source).values if self.keeps else {})}
         for name, read in _READERS.items():
             try:
                 values[name] = read(self.texts.get(name, ""))

@@ -22,7 +22,7 @@ from runs.pages.badges import STATES
 from runs.pages.input_fields import InputField, build_fields, default_input, example_input, walk_fields
 from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
 from runs.pages.json_lines import show_invisible
-from runs.pages.run_options_form import RunOptions
+from runs.pages.run_options_form import KeptParts, RunOptions
 from runs.queue_figures import is_unattended
 from runs.submission import NotRunnableError, submit_run
 
@@ -58,9 +58,9 @@ class _Choice:
 
     @property
     def others(self) -> tuple[FlowVersion, ...]:
-        """The versions that can be taken instead: the live one, and that of the run before."""
-        assert self.flow.live_version is not None
-        versions = [self.flow.live_version, *([self.source.version] if self.source else [])]
+        """The versions that can be taken instead: the live one, if any is, and that of the run before."""
+        live = self.flow.live_version
+        versions = [*([live] if live else []), *([self.source.version] if self.source else [])]
         return tuple({version.pk: version for version in versions if version.pk != self.version.pk}.values())
 
 
@@ -155,16 +155,16 @@ def _is_readable(version: FlowVersion) -> bool:
 def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
     """The input of a new run, as a form or as JSON; sending it starts the run.
 
-    ``from`` is the number of a run whose input is filled in, ``version`` that of the version to run, if not the live
-    one.
+    ``from`` is the number of the run that is run again: its input is filled in. ``version`` is that of the version to
+    run, if not the live one.
     """
     flow = Flow.objects.select_related("live_version").filter(name=flow_name).first()
     if flow is None:
         raise Http404
-    if flow.live_version is None or flow.is_archived:
-        return render(request, "runs/not_runnable.html", {"flow": flow}, status=409)
     asked = request.POST if request.method == "POST" else request.GET
-    choice, notes = _read_choice(request, flow, asked)
+    choice, notes = (None, []) if flow.is_archived else _read_choice(request, flow, asked)
+    if choice is None:
+        return render(request, "runs/not_runnable.html", {"flow": flow, "notes": notes}, status=409)
     if not _is_readable(choice.version):
         context = {"flow": flow, "version": choice.version, "is_live": choice.version == flow.live_version}
         return render(request, "runs/not_runnable.html", context, status=409)
@@ -182,7 +182,7 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
         return _take_version(request, choice, draft)
     elif choice.is_as_asked:
         value = draft.read()
-        chosen, draft.option_problems = draft.options.read()
+        chosen, draft.option_problems = draft.options.read(choice.source)
         if not draft.problems and not draft.option_problems:
             user = request.user if request.user.pk else None
             version = None if choice.is_live else choice.version
@@ -201,16 +201,20 @@ def _take_version(request: HttpRequest, choice: _Choice, draft: _Draft) -> HttpR
     """The page for another version, with what was typed."""
     asked = {**request.POST.dict(), "version": request.POST["take"]}
     taken, notes = _read_choice(request, choice.flow, asked)
-    if not _is_readable(taken.version):
+    if taken is None:
+        taken = choice
+    elif not _is_readable(taken.version):
         taken, notes = choice, [f"This release of ToolFlow can’t read version {taken.version.number}."]
     changed = draft.change_fields(build_fields(taken.version.flow_spec.input_schema))
     changed.notes = notes + changed.notes
     return _render_draft(request, taken, changed, has_example=False)
 
 
-def _read_choice(request: HttpRequest, flow: Flow, asked: Mapping[str, str]) -> tuple[_Choice, list[str]]:
-    """The run to start from and the version to run; a sentence for each that there isn't."""
-    assert flow.live_version is not None
+def _read_choice(request: HttpRequest, flow: Flow, asked: Mapping[str, str]) -> tuple[_Choice | None, list[str]]:
+    """The run to start from and the version to run; a sentence for each that there isn't.
+
+    None if no version is asked for that there is, and none is live.
+    """
     notes = []
     source = None
     if text := asked.get("from", ""):
@@ -221,14 +225,14 @@ def _read_choice(request: HttpRequest, flow: Flow, asked: Mapping[str, str]) -> 
         elif source.outputs_removed_at is not None:
             notes.append(f"Run #{source.pk} can’t be filled in. {REMOVED_INPUT}")
             source = None
-    version = flow.live_version
+    version, is_as_asked = flow.live_version, True
     if text := asked.get("version", ""):
         found = flow.versions.filter(number=_read_number(text)).first()
         if found is None:
-            notes.append(f"There is no version {text[:20]} of this flow; this is its live version {version.number}.")
-            return _Choice(flow, version, source, is_as_asked=False), notes
-        version = found
-    return _Choice(flow, version, source), notes
+            live = f"; this is its live version {version.number}" if version else ""
+            notes.append(f"There is no version {text[:20]} of this flow{live}.")
+        version, is_as_asked = found or version, found is not None
+    return _Choice(flow, version, source, is_as_asked) if version else None, notes
 
 
 def _read_number(text: str) -> int:
@@ -268,6 +272,7 @@ def _render_draft(request: HttpRequest, choice: _Choice, draft: _Draft, *, has_e
         "has_example": has_example,
         "rows": min(max(draft.json.count("\n") + 2, 12), 40),
         "options": options,
+        "kept": KeptParts.of_run(choice.source),
         "is_more_open": draft.options.is_used,
         "is_unattended": is_unattended(),
     }

@@ -27,7 +27,8 @@ _TYPED = "typed"
 class BasisError(Exception):
     """What was chosen or typed can't be worked on.
 
-    ``problems`` has a sentence for each field that is to blame: ``run``, ``input``, or ``output-2`` for that of step 2.
+    ``problems`` has a sentence for each field that is to blame: ``run``, ``after_attempt``, ``input``, or ``output-2``
+    for that of step 2.
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:
@@ -84,8 +85,8 @@ def find_run(flow_id: int | None, number: str) -> Run:
 def base_on_run(run: Run, history: History, spec: FlowSpec, index: int, *, told_of: int = 0) -> Basis:
     """What step ``index`` of ``spec`` would find in ``run``, which has this ``history``; steps are matched by number.
 
-    ``told_of`` is how many attempts of the step the next one follows. Raises ``BasisError`` if the run did not get
-    as far as that.
+    ``told_of`` is how many attempts of the step the next one follows. Raises ``BasisError``, for ``run`` if that did
+    not get as far as the step, for ``after_attempt`` if the step has no such attempt.
     """
     if len(history.steps) < index:
         missing = len(history.steps)
@@ -97,7 +98,7 @@ def base_on_run(run: Run, history: History, spec: FlowSpec, index: int, *, told_
         )
     attempts = history.attempts(index)
     if not 0 <= told_of <= len(attempts):
-        raise BasisError({"run": f"Run {run.pk} has no attempt {told_of} of step {index}."})
+        raise BasisError({"after_attempt": f"Run {run.pk} has no attempt {told_of} of step {index}."})
     value, notes = history.initial_input, list(_compare_steps(run, spec, index))
     try:
         value = _fit_input(value, spec)

@@ -337,6 +337,7 @@ class TestRunningAgain:
         for name in ("input", "version", "labels", "metadata", "webhook_url", "priority", "token_budget"):
             assert getattr(run, name) == getattr(source, name), name
         assert (run.status, str(run.started_by)) == (RunStatus.QUEUED, "operator")
+        assert json.loads(answer.content)["again_of"] == source.pk
 
     def test_what_the_body_says_takes_the_place_of_that(self, source: Run, operator: Script) -> None:
         body = {

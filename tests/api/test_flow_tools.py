@@ -146,6 +146,13 @@ class TestPreview:
         answer = read(editor.post("flows/preview", make_trial(make_step(1), run=run.pk)))
         assert answer["notes"] == [f"In run {run.pk} (version 1) step 1 was “Outline”; here it is “Step 1”."]
 
+    def test_an_attempt_that_the_run_does_not_have_is_told_as_such(self, editor: Script) -> None:
+        run = make_stored_run(make_attempt(1), spec=make_flow(make_step(1)))
+        trial = make_trial(make_step(1), run=run.pk, after_attempt=3)
+        (error,) = read_problem(editor.post("flows/preview", trial))["errors"]
+        assert error == {"pointer": "/after_attempt", "detail": f"Run {run.pk} has no attempt 3 of step 1."}
+        assert list_pointers(editor.post("flows/preview", {**trial, "run": run.pk + 1})) == ["/run"]
+
     @pytest.mark.parametrize(
         ("fields", "pointers"),
         [

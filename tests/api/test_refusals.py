@@ -9,7 +9,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
 from django.test import Client
 
-from runs.api.unstorable import MOST_PLACES
+from flows.engine.unstorable import MOST_PLACES
 from runs.models import Run
 from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow

@@ -92,6 +92,7 @@ class TestWholeRun:
             "id": run.pk,
             "flow": "colour-theme",
             "version": 1,
+            "again_of": None,
             "status": "errored",
             "end_reason": "budget_exceeded",
             "end_sentence": "The budget is used up.",

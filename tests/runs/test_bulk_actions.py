@@ -109,6 +109,7 @@ class TestRunningAgain:
         assert counts(action) == (WorkState.DONE, 1, 0, 0)
         (run,) = started_by(action)
         assert (run.status, run.version, run.input) == (RunStatus.QUEUED, version, {"topic": "süß 🍵"})
+        assert (run.again_of, original.again_of) == (original.pk, None)
         assert (run.priority, run.token_budget, run.cost_budget) == (Priority.HIGH, 5_000, Decimal("0.5"))
         assert (run.time_limit, run.started_by) == (timedelta(seconds=90), user)
         # Found by this action alone, not by the one before it.

@@ -188,6 +188,6 @@ def test_a_website_of_the_release_before_saves_flows_and_starts_runs_in_the_newe
     drain()
     run = Run.objects.get()
     assert (run.status, run.labels, run.metadata) == ("succeeded", [], {})
-    assert (run.webhook_url, run.flow.webhook_url) == ("", "")
+    assert (run.webhook_url, run.flow.webhook_url, run.again_of) == ("", "", None)
     assert tally_ended_runs() == 1
     assert load_history(run).attempts(1)[0].output == {"text": "Tea."}

@@ -85,6 +85,7 @@ def test_what_can_not_be_read_gets_a_sentence_with_an_example(
     [
         (",".join("0123456789a"), "A run has at most 10 labels; these are 11."),
         ("x" * 51, f"The label “{'x' * 40}…” is longer than 50 characters."),
+        ("fine, bulk-7", "The label “bulk-7” is one that bulk actions give, to find what they started; write another."),
         ("a\x00b", r"The label “a\x00b” has characters that can’t be seen; write it with letters and digits."),
         ("a\u202eb", r"The label “a\u202eb” has characters that can’t be seen; write it with letters and digits."),
         ("a\ud83d", r"The label “a\ud83d” has characters that can’t be seen; write it with letters and digits."),

@@ -59,8 +59,9 @@ class TestAnEarlierRun:
         run = make_stored_run(make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2), spec=spec)
         basis = base_on_run(run, load_history(run), spec, 2, told_of=1)
         assert [(attempt.step, attempt.number) for attempt in basis.history] == [(0, 1), (1, 1), (2, 1)]
-        with pytest.raises(BasisError, match=f"Run {run.pk} has no attempt 3 of step 2"):
+        with pytest.raises(BasisError, match=f"Run {run.pk} has no attempt 3 of step 2") as refusal:
             base_on_run(run, load_history(run), spec, 2, told_of=3)
+        assert list(refusal.value.problems) == ["after_attempt"]
 
     def test_that_did_not_get_so_far_is_refused_with_the_step_that_is_missing(self) -> None:
         spec = make_flow(make_step(1), make_step(2), make_step(3))

@@ -128,6 +128,12 @@ class TestWhatItWorksOn:
         assert "has no attempt" not in text
         assert re.search(r'<option value="1" selected>Attempt 1 of run', panel.html)
 
+    def test_names_the_run_where_it_has_no_such_attempt(self, editor: Client) -> None:
+        panel = open_with_run(editor, TWO_STEPS, make_attempt(1))
+        number = Run.objects.get().pk
+        assert f"Run : Run {number} has no attempt 3 of step 1." in panel.ask("call", source="run", run=number, after=3)
+        assert 'href="#try-run"' in panel.html
+
     @pytest.mark.parametrize(
         ("choices", "sentence"),
         [

@@ -50,6 +50,15 @@ class TestRoundTrip:
         assert sum(DailyRuns.objects.values_list("runs", flat=True)) == len(runs)
         assert [len(rows) for rows in read_statistics().values()] == [len(rows) for rows in statistics.values()]
 
+    def test_a_run_still_names_the_one_that_it_repeats(self, runs: list[Run], tmp_path: Path) -> None:
+        Run.objects.filter(pk=runs[1].pk).update(again_of=runs[0].pk)
+        path = tmp_path / "again.jsonl.gz"
+        write_archive(path, run_ids=[run.pk for run in runs])
+        purge_all(runs)
+        restore_archive(path)
+        found = {document["id"]: document["again_of"] for document in read_documents(runs)}
+        assert found == {**dict.fromkeys(found), runs[1].pk: runs[0].pk}
+
     def test_new_runs_get_numbers_after_those_that_came_back(self, runs: list[Run], archive: Path) -> None:
         purge_all(runs)
         restore_archive(archive)

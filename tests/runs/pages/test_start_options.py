@@ -70,6 +70,7 @@ class TestOptions:
         ("name", "text", "sentence"),
         [
             ("labels", "x" * 51, "The label “" + "x" * 40 + "…” is longer than 50 characters."),
+            ("labels", "fine, bulk-7", "The label “bulk-7” is one that bulk actions give"),
             ("priority", "urgent", "“urgent” is not a priority; it can be high, normal, low."),
             ("token_budget", "many", "“many” is not a token budget; write a whole number"),
             ("cost_budget", "0,50", "“0,50” is not a cost budget; write USD"),

@@ -1,4 +1,4 @@
-"""Where in a body something stands that no database can hold."""
+"""Where in a JSON value something stands that no database can hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 def find_unstorable(value: Any, *place: str | int) -> list[Problem]:
     """A problem for each text and name in a JSON value that can't be stored, with the JSON pointer to it.
 
-    ``place`` is where in the body the value stands.
+    ``place`` is where the value stands in a document.
     """
     return list(islice(_walk(value, place), MOST_PLACES))
 

@@ -1,0 +1,38 @@
+"""Texts of any length as pages show them: an audit or an expression may quote a whole output in what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runs.pages.json_lines import show_invisible
+
+LONGEST_TEXT = 2_000
+"""Characters that a page shows of one text."""
+LONGEST_SENTENCE = 600
+"""The same of the sentence that a run ended with: the reason in it stands below, with its attempt."""
+SHORT_TEXT = 300
+"""The same of texts that stand in a list, and of paths."""
+LONGEST_CONTEXT = 8_000
+"""Characters that a page shows of the context of an issue, and of the fields that its audit added."""
+MOST_SUGGESTIONS = 20
+"""What a page shows of the suggestions of an issue."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutText:
+    """The beginning of a text, with invisible characters shown by their code, and how much of it does not follow."""
+
+    text: str
+    left_out: int = 0
+    """Characters."""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __str__(self) -> str:
+        return f"{self.text}…" if self.left_out else self.text
+
+
+def cut_text(text: str, most: int = LONGEST_TEXT) -> CutText:
+    """``text``, or its first ``most`` characters. It is cut before it is escaped, so that no escape is cut in two."""
+    return CutText(show_invisible(text[:most]), max(len(text) - most, 0))
