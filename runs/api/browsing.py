@@ -15,22 +15,29 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
+from runs.api.problems import MEDIA_TYPE as PROBLEM
+
 MOST_CHARACTERS = 200_000
 """Of an answer that are shown; a longer one is for scripts."""
 
 _FAULTS = frozenset({HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE})
 _READING = frozenset({"GET", "HEAD"})
 _HIDDEN_HEADERS = frozenset({"content-type", "vary", "set-cookie"})
+_ANYTHING = "*/*"
 _INDENTED = f"{JSONRenderer.media_type}; indent=2"
 
 
 class HeaderNegotiation(DefaultContentNegotiation):
-    """What the header ``Accept`` asks for; an empty one, as some clients send it, asks for nothing in particular."""
+    """What the header ``Accept`` asks for; an empty one, as some clients send it, asks for nothing in particular.
+
+    Nor does one that names problem documents: every endpoint gives them, and generated clients name nothing else where
+    no other JSON is documented.
+    """
 
     def get_accept_list(self, request: Request) -> list[str]:
         """The media types that are asked for."""
         named: list[str] = super().get_accept_list(request)
-        return [one for one in named if one] or ["*/*"]
+        return [_ANYTHING if _is_problem(one) else one for one in named if one] or [_ANYTHING]
 
 
 class BrowserNegotiation(HeaderNegotiation):
@@ -44,6 +51,10 @@ class BrowserNegotiation(HeaderNegotiation):
             return PageRenderer(), PageRenderer.media_type
         chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
         return chosen
+
+
+def _is_problem(media_type: str) -> bool:
+    return media_type.partition(";")[0].strip().lower() == PROBLEM
 
 
 def is_browsing(request: Request) -> bool:

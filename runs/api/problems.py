@@ -165,7 +165,11 @@ def _translate(error: Exception) -> ApiProblem:
             return InvalidBody(list(_flatten(error.detail, ())))
         case exceptions.Throttled():
             return _throttle(error)
-        case exceptions.MethodNotAllowed() | exceptions.NotAcceptable() | exceptions.UnsupportedMediaType():
+        case exceptions.NotAcceptable():
+            given = ", ".join(dict.fromkeys(str(renderer.media_type) for renderer in error.available_renderers or ()))
+            sentence = f"Nothing that the header “Accept” names is given here; ask for {given} or */*."
+            return _of_status(HTTPStatus.NOT_ACCEPTABLE, sentence)
+        case exceptions.MethodNotAllowed() | exceptions.UnsupportedMediaType():
             return _of_status(HTTPStatus(error.status_code), _REFUSALS[type(error)])
         case exceptions.APIException():
             challenge = getattr(error, "auth_header", None)
@@ -197,7 +201,6 @@ def _translate_refusal(error: SuspiciousOperation) -> ApiProblem:
 
 _REFUSALS: Mapping[type[Exception], str] = {
     exceptions.MethodNotAllowed: "This address doesn’t take this method; the header “Allow” names those that it takes.",
-    exceptions.NotAcceptable: "Nothing that the header “Accept” names is given here; ask for application/json or */*.",
     exceptions.UnsupportedMediaType: "The header “Content-Type” names nothing that is read here; send "
     "application/json, or YAML where the reference says so.",
 }

@@ -42,7 +42,7 @@ from runs.api.view import ApiView
 from runs.api.waiting import read_wait, wait_for_end
 from runs.cancellation import cancel_run
 from runs.documents import RunDocuments, build_summary
-from runs.models import Run
+from runs.models import Run, RunStatus
 from runs.submission import store_runs
 
 RUN_ANSWERS = {
@@ -112,7 +112,8 @@ class RunCancel(ApiView):
         tags=["Runs"],
         summary="Cancel a run",
         description="A queued run is cancelled at once, a running one as soon as its worker hears of it: "
-        "`cancel_requested` is true until then. Asking for it twice changes nothing.",
+        "`cancel_requested` is true until then. Asking for it twice changes nothing: a run that was cancelled is "
+        "answered as it is. One that ended otherwise is a conflict (409).",
         parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
         request=NothingSerializer,
         responses={
@@ -122,12 +123,12 @@ class RunCancel(ApiView):
     )
     @idempotent
     def post(self, request: Request, run_id: int) -> HttpResponseBase:
-        """Cancel the run; 409 if it has ended."""
+        """Cancel the run; 409 if it ended otherwise."""
         read_body(NothingSerializer, request)
         run = Run.objects.filter(pk=run_id).first()
         if run is None:
             raise Http404
-        if not cancel_run(run=run):
+        if not cancel_run(run=run) and run.status != RunStatus.CANCELLED:
             raise Conflict("run-ended", f"Run {run_id} has ended already: it {_SAY_END[run.status]}.")
         headers = {} if run.has_ended else {"Retry-After": "1"}
         return Response(_read_document(request, run_id), HTTPStatus.ACCEPTED, headers=headers)
@@ -143,7 +144,8 @@ class RunAgain(ApiView):
         tags=["Runs"],
         summary="Run a run again",
         description="Starts a new run with the input of this one and everything else that it was given, but for what "
-        "the body says. Answers as the start of a run does.",
+        "the body says. The label of a bulk action that started this one, such as `bulk-7`, is not taken over. Answers "
+        "as the start of a run does.",
         parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
         request=RunAgainSerializer,
         responses={**RUN_ANSWERS, **problem_responses(404, 409)},
@@ -158,7 +160,6 @@ _SAY_END = {
     "succeeded": "succeeded",
     "failed": "failed",
     "errored": "ended with an error",
-    "cancelled": "was cancelled",
 }
 
 
@@ -208,7 +209,8 @@ def _read_document(request: Request, run_id: int, *, has_attempts: bool = False)
 def _wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponseBase:
     """The answer to a request that started a run: the finished run if it asks to wait and the run ends in time.
 
-    A request that is sent again waits again: it is answered what the first one would have been.
+    A request that is sent again waits again: it is answered what the first one would have been. A run that is gone
+    can't be told of: then the answer is that it was started.
     """
     seconds = read_wait(request)
     if seconds is None or response.status_code != HTTPStatus.ACCEPTED:
@@ -223,8 +225,11 @@ def _wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponse
     headers = {name: response[name] for name in told if name in response}
     headers["Preference-Applied"] = f"wait={seconds}"
     status = HTTPStatus.OK if has_ended else HTTPStatus.ACCEPTED
-    # Also where it goes on: what was true when it was started isn't any more.
-    return Response(_read_document(request, run_id, has_attempts=has_ended), status, headers=headers)
+    try:
+        # Also where it goes on: what was true when it was started isn't any more.
+        return Response(_read_document(request, run_id, has_attempts=has_ended), status, headers=headers)
+    except Http404:
+        return response
 
 
 urls: list[URLPattern] = [

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 from rest_framework.request import Request
 
-from runs.models import Run
+from runs.api.run_watch import find_state
 from runs.request_places import give_back_connection, stepping_aside
 
 LONGEST = 60
@@ -43,7 +43,7 @@ def read_wait(request: Request) -> int | None:
 
 
 def wait_for_end(run_id: int, seconds: float) -> bool | None:
-    """Whether a run ends within so many seconds. None, without waiting, if too many requests wait already."""
+    """Whether a run ends within so many seconds. None, without waiting on, if it is gone or too many wait already."""
     if not _places.acquire(blocking=False):
         return None
     try:
@@ -53,12 +53,12 @@ def wait_for_end(run_id: int, seconds: float) -> bool | None:
         _places.release()
 
 
-def _wait_for_end(run_id: int, seconds: float) -> bool:
+def _wait_for_end(run_id: int, seconds: float) -> bool | None:
     start = monotonic()
-    while not Run.objects.filter(pk=run_id, ended_at__isnull=False).exists():
+    while (state := find_state(run_id)) is not None and not state.has_ended:
         waited = monotonic() - start
         if waited >= seconds:
             return False
         give_back_connection()
         sleep(min(LOOK if waited < SOON else LATER_LOOK, seconds - waited))
-    return True
+    return None if state is None else True

@@ -79,9 +79,17 @@ class Reader:
 
 
 @contextlib.contextmanager
-def follow(port: int, run_id: int, token: str | None, last: str = "", *, method: str = "GET") -> Iterator[Reader]:
+def follow(
+    port: int,
+    run_id: int,
+    token: str | None,
+    last: str = "",
+    *,
+    method: str = "GET",
+    accept: str = "text/event-stream",
+) -> Iterator[Reader]:
     """The events of a run from a server, for whoever goes away at the end; its ``retry`` is read already."""
-    headers = {"Accept": "text/event-stream"}
+    headers = {"Accept": accept}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     if last:

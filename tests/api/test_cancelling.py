@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runs.models import Run, RunStatus, TokenScope
+from runs.models import Run, RunStatus, TokenScope, TrailEntry
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON
 from tests.runs.builders import claim_run, make_run
@@ -34,16 +34,25 @@ def test_a_running_run_is_told_to_stop_however_often_that_is_asked(operator: Scr
         assert (document["status"], document["cancel_requested"]) == ("running", True)
 
 
+def test_a_run_that_is_cancelled_already_is_answered_as_it_is_however_often_that_is_asked(operator: Script) -> None:
+    run = make_run()
+    first, second = (operator.post(f"runs/{run.pk}/cancel") for _ in range(2))
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert second.content == first.content
+    assert "Retry-After" not in second
+    # Nothing was done the second time.
+    assert TrailEntry.objects.filter(action="run_cancelled").count() == 1
+
+
 @pytest.mark.parametrize(
     ("status", "end"),
     [
         (RunStatus.SUCCEEDED, "succeeded"),
         (RunStatus.FAILED, "failed"),
         (RunStatus.ERRORED, "ended with an error"),
-        (RunStatus.CANCELLED, "was cancelled"),
     ],
 )
-def test_a_run_that_has_ended_stays_as_it_is(operator: Script, status: RunStatus, end: str) -> None:
+def test_a_run_that_ended_otherwise_stays_as_it_is(operator: Script, status: RunStatus, end: str) -> None:
     run = make_run(status=status, ended_at=NOON)
     problem = read_problem(operator.post(f"runs/{run.pk}/cancel"))
     assert (problem["status"], problem["type"]) == (409, "urn:toolflow:problem:run-ended")

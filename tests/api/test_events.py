@@ -129,6 +129,12 @@ def test_more_attempts_than_are_read_at_a_time_arrive_in_order(
         assert reader.read_rest() == at_once
 
 
+@pytest.mark.parametrize("accept", ["application/problem+json", "text/event-stream, application/problem+json", "*/*"])
+def test_clients_that_say_they_read_problems_get_the_stream(server: int, token: str, accept: str) -> None:
+    with follow(server, make_retried_run().pk, token, accept=accept) as reader:
+        assert outline(reader.read_rest())[-1] == "end succeeded"
+
+
 def test_comments_show_that_a_quiet_connection_lives(server: int, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.01)
     run = make_run()

@@ -138,6 +138,41 @@ class TestARunThatTakesLonger:
         assert clock.now == pytest.approx(60)
 
 
+class TestARunThatIsGone:
+    pytestmark = with_runs
+
+    def test_with_its_key_the_answer_is_the_same_as_before_and_nobody_waits(
+        self, operator: Script, clock: Clock
+    ) -> None:
+        first = operator.post("runs", ORDER, Idempotency_Key="k")
+        Run.objects.all().delete()
+        again = operator.post("runs", ORDER, Prefer="wait=30", Idempotency_Key="k")
+        assert (again.status_code, again.content) == (202, first.content)
+        assert (again["Location"], again["Idempotency-Replayed"]) == (first["Location"], "true")
+        assert "Preference-Applied" not in again
+        assert not clock.naps
+
+    def test_waiting_ends_when_it_goes(self, operator: Script, clock: Clock) -> None:
+        def delete() -> None:
+            Run.objects.all().delete()
+
+        clock.meanwhile = delete
+        answer = operator.post("runs", ORDER, Prefer="wait=30")
+        assert (answer.status_code, json.loads(answer.content)["status"]) == (202, "queued")
+        assert len(clock.naps) == 1
+
+    def test_that_goes_after_it_was_waited_for_is_answered_as_it_was_started(
+        self, operator: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def wait(run_id: int, seconds: float) -> bool:
+            Run.objects.filter(pk=run_id).delete()
+            return True
+
+        monkeypatch.setattr("runs.api.run_actions.wait_for_end", wait)
+        answer = operator.post("runs", ORDER, Prefer="wait=30")
+        assert (answer.status_code, json.loads(answer.content)["status"]) == (202, "queued")
+
+
 class TestNoWaiting:
     pytestmark = with_runs
 
