@@ -15,7 +15,7 @@ import typer
 from flows.engine.json_value import dump_json
 from runs.client.errors import SUCCEEDED, ClientError, UnreachableError
 from runs.client.inputs import read_lines
-from runs.client.many_runs import tell_outcomes, wait_for_label
+from runs.client.many_runs import naming_export, tell_outcomes, wait_for_label
 from runs.client.options import AS_JSON, find_server
 from runs.client.printing import format_plural, paint, print_json, print_line, write_text
 from runs.client.progress import RARELY, Progress
@@ -75,17 +75,22 @@ def run_batch(
         "time_limit": time_limit,
     }
     body = {"flow": flow} | {name: value for name, value in terms.items() if value is not None}
+    if output is not None:
+        # First: runs whose results can't be kept need not be paid for.
+        _require_writable(output)
     started = _start(server, body, lines, key, mark)
+    if as_json and not wait:
+        runs = [{"line": line, "run": run["id"], "url": run["url"]} for line, run in started]
+        print_json({"label": mark, "runs": runs})
+    else:
+        said = f"{format_plural(len(started), 'run')} of “{flow}”: "
+        print_line(said, paint("queued"), f", with the label {mark}", is_error=wait)
     if not wait:
-        _tell_started(started, flow, mark, as_json=as_json)
         return SUCCEEDED
-    try:
-        wait_for_label(server, mark, len(started))
-    except KeyboardInterrupt:
-        print_line(f"\nThe runs go on; “toolflow cancel --label {mark}” would end them.", is_error=True)
-        raise
-    results = _read_results(server, mark, started)
-    _write(results, output, as_json=as_json)
+    wait_for_label(server, mark, len(started))
+    with naming_export(mark, "The runs have ended"):
+        results = _read_results(server, mark, started)
+        _write(results, output, as_json=as_json)
     return tell_outcomes(result["status"] for result in results)
 
 
@@ -141,31 +146,18 @@ def _blame_lines(error: ClientError, part: list[Line], queued: int, mark: str) -
     return ClientError(error.sentence + before, details)
 
 
-def _tell_started(started: list[tuple[int, Any]], flow: str, mark: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {"label": mark, "runs": [{"line": line, "run": run["id"], "url": run["url"]} for line, run in started]}
-        )
-        return
-    print_line(f"{format_plural(len(started), 'run')} of “{flow}”: ", paint("queued"), f", with the label {mark}")
-
-
 def _read_results(server: Server, mark: str, started: list[tuple[int, Any]]) -> list[dict[str, Any]]:
-    """What came of each line, in their order. Raises ``ClientError`` that says how to get it later.
+    """What came of each line, in their order. Raises ``ClientError``.
 
     The outputs of all runs are taken out at once: an export, which the audit trail tells of like any other. Lists have
     no outputs, and to read a thousand runs one by one would be the same export, of which nobody is told.
     """
     ended: dict[int, dict[str, Any]] = {}
     query = {"label": mark, "format": "jsonl", "attempts": "all"}
-    try:
-        with server.download("runs/export", kind="application/x-ndjson", query=query) as parts:
-            for text in _join_lines(parts):
-                run = server.read(text)
-                ended[run["id"]] = run_result(run)
-    except ClientError as error:
-        later = f" The runs have ended; “toolflow export --label {mark} --attempts” gives what came of them."
-        raise ClientError(error.sentence + later, error.details) from None
+    with server.download("runs/export", kind="application/x-ndjson", query=query) as parts:
+        for text in _join_lines(parts):
+            run = server.read(text)
+            ended[run["id"]] = run_result(run)
     return [{"line": line, **ended[run["id"]]} for line, run in started if run["id"] in ended]
 
 
@@ -189,12 +181,30 @@ def _join_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
+def _require_writable(output: Path) -> None:
+    """Raises ``ClientError`` if nothing can be written there. What is there stays."""
+    if output.is_fifo():
+        # Its reader would take the end of the attempt for the end of the results.
+        return
+    is_new = not (output.exists() or output.is_symlink())
+    try:
+        output.open("ab").close()
+        if is_new:
+            output.unlink()
+    except OSError as error:
+        raise _explain_unwritable(output, error) from None
+
+
+def _explain_unwritable(output: Path, error: OSError) -> ClientError:
+    return ClientError(f"{output} can’t be written: {error.strerror}.")
+
+
 def _write(results: list[dict[str, Any]], output: Path | None, *, as_json: bool) -> None:
     if output is not None:
         try:
             output.write_text("".join(f"{dump_json(result)}\n" for result in results), encoding="utf-8")
         except OSError as error:
-            raise ClientError(f"{output} can’t be written: {error.strerror}.") from None
+            raise _explain_unwritable(output, error) from None
         print_line(f"{format_plural(len(results), 'line')} in {output}", is_error=True)
     elif as_json:
         print_json(results)

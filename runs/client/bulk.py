@@ -95,17 +95,20 @@ def stop_action(context: typer.Context, action_id: _ACTION, as_json: AS_JSON = F
 
 
 def begin_action(
-    server: Server, kind: str, filters: Mapping[str, Any], *, is_sure: bool, **terms: Any
+    server: Server, kind: str, filters: Mapping[str, Any], *, is_sure: bool, as_json: bool, **terms: Any
 ) -> dict[str, Any] | None:
     """Do something to all runs that match, once whoever sits at the terminal has said yes; ``terms`` go to the API.
 
-    None if there is none to which it could be done. Raises ``ClientError``, also where nobody can be asked.
+    None if there is none to which it could be done; ``as_json`` prints the preview, which says so. Raises
+    ``ClientError``, also where nobody can be asked.
     """
     body: dict[str, Any] = {"kind": kind, "filters": write_body(filters)}
     preview = server.ask("POST", "bulk-actions/preview", json=body)
     count = min(preview["count"], terms.get("most") or preview["count"])
     if not count:
         print_line("There are no such runs.", is_error=True)
+        if as_json:
+            print_json(preview)
         return None
     if not is_sure:
         _confirm(_write_question(kind, preview, count, "most" in terms))

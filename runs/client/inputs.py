@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.engine.json_value import parse_object
+from flows.engine.unstorable import find_unstorable
 from runs.client.errors import ClientError
 
 STANDARD_INPUT = "-"
@@ -22,10 +23,7 @@ def read_input(source: str, called: str = "The input") -> dict[str, Any]:
         text, name = _read_text(source.removeprefix("@"))
     else:
         text, name = source, called
-    try:
-        return parse_object(text)
-    except ValueError as error:
-        raise ClientError(f"{name}: {error}") from None
+    return _parse(text, name)
 
 
 def read_lines(source: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -36,10 +34,18 @@ def read_lines(source: str) -> Iterator[tuple[int, dict[str, Any]]]:
     # Not by splitlines: other signs that end a line may stand in a text.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            try:
-                yield number, parse_object(line)
-            except ValueError as error:
-                raise ClientError(f"{name}, line {number}: {error}") from None
+            yield number, _parse(line, f"{name}, line {number}")
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    """The object in a text of this name. Raises ``ClientError`` for none, and for one that can’t be sent or stored."""
+    try:
+        value = parse_object(text)
+    except ValueError as error:
+        raise ClientError(f"{name}: {error}") from None
+    if problems := find_unstorable(value):
+        raise ClientError(f"{name} has characters that can’t be stored.", [str(problem) for problem in problems])
+    return value
 
 
 def _read_text(source: str) -> tuple[str, str]:

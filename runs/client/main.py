@@ -12,15 +12,15 @@ import typer
 from flows import __version__
 from runs.client import batch, bulk, export, figures, flows, repeating, runs, saved_views, trail, versions, webhooks
 from runs.client.errors import REFUSED, SUCCEEDED, ClientError
-from runs.client.printing import print_line
+from runs.client.printing import print_error, print_line
 from runs.client.server import DEFAULT_URL
 from runs.client.standard_streams import prepare_streams, silence, writing_results
 
 app = typer.Typer(
     help="Run flows and look into their history, over the REST API of a ToolFlow installation. TOOLFLOW_TOKEN is the "
-    "token to sign in with. Exit status: 0 done, or the run succeeded; 1 the run failed; 2 it errored or was "
-    "cancelled; 3 it could not be done: wrong use, the server refused or could not be reached, or results could not be "
-    "written.",
+    "token to sign in with. Exit status: 0 done, or the run succeeded; 1 the run failed, or some of several things "
+    "could not be done; 2 the run errored or was cancelled; 3 it could not be done: wrong use, the server refused or "
+    "could not be reached, or results could not be written.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -96,9 +96,7 @@ def main() -> None:
         _explain_misuse(error)
         status = REFUSED
     except ClientError as error:
-        print_line(f"toolflow: {error.sentence}", is_error=True)
-        for line in error.details:
-            print_line(f"  {line}", is_error=True)
+        print_error(error)
         status = REFUSED
     except (BrokenPipeError, SystemExit):
         # Whoever read along has seen enough. The framework ends commands only for that by itself, with the status of a

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from runs.client.errors import RUN_EXITS, SUCCEEDED
+from runs.client.errors import RUN_EXITS, SUCCEEDED, ClientError
 from runs.client.printing import format_plural, paint, print_line
 from runs.client.progress import RARELY, Progress
 from runs.client.server import Server
@@ -25,14 +26,31 @@ _GRAVEST_FIRST = ("errored", "failed", "cancelled", "succeeded")
 
 
 def wait_for_label(server: Server, label: str, count: int) -> None:
-    """Come back once none of the ``count`` runs with this label is queued or running. Raises ``ClientError``."""
+    """Come back once none of the ``count`` runs with this label is queued or running.
+
+    Raises ``ClientError`` that says how to get what comes of them later.
+    """
     pause = FIRST_PAUSE
-    with Progress(pause=RARELY) as progress:
-        while left := look_patiently(lambda: _count_unfinished(server, label)):
-            more = " or fewer" if left >= MOST_COUNTED else ""
-            progress.tell(f"{max(count - left, 0):,}{more} of {format_plural(count, 'run')} have ended")
-            time.sleep(pause)
-            pause = min(LAST_PAUSE, pause * 1.3)
+    try:
+        with naming_export(label, "The runs go on"), Progress(pause=RARELY) as progress:
+            while left := look_patiently(lambda: _count_unfinished(server, label)):
+                more = " or fewer" if left >= MOST_COUNTED else ""
+                progress.tell(f"{max(count - left, 0):,}{more} of {format_plural(count, 'run')} have ended")
+                time.sleep(pause)
+                pause = min(LAST_PAUSE, pause * 1.3)
+    except KeyboardInterrupt:
+        print_line(f"\nThe runs go on; “toolflow cancel --label {label}” would end them.", is_error=True)
+        raise
+
+
+@contextmanager
+def naming_export(label: str, state: str) -> Iterator[None]:
+    """Say how the runs are with this label, and how to get what comes of them later. Raises ``ClientError``."""
+    try:
+        yield
+    except ClientError as error:
+        later = f" {state}; “toolflow export --label {label} --attempts” gives what came of them."
+        raise ClientError(error.sentence + later, error.details) from None
 
 
 def _count_unfinished(server: Server, label: str) -> int:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runs.client.errors import ClientError
 from runs.client.standard_streams import silence, writing_remarks, writing_results
 
 STYLES = {
@@ -91,6 +92,13 @@ def print_line(*parts: Any, is_error: bool = False) -> None:
         line.append_text(part if isinstance(part, Text) else paint(part))
     with writing_remarks() if is_error else writing_results():
         make_console(is_error=is_error).print(line, soft_wrap=True)
+
+
+def print_error(error: ClientError, place: str = "") -> None:
+    """Say on standard error what is wrong, and in detail below; ``place`` is what it is wrong with."""
+    print_line(f"toolflow: {place}{error.sentence}", is_error=True)
+    for line in error.details:
+        print_line(f"  {line}", is_error=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:

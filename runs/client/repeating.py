@@ -8,12 +8,13 @@ from uuid import uuid4
 import typer
 
 from runs.client.bulk import CANCEL, RUN_AGAIN, begin_action, tell_action, wait_for_action
-from runs.client.errors import SUCCEEDED, ClientError, naming
+from runs.client.errors import SUCCEEDED, ClientError
 from runs.client.inputs import read_input
 from runs.client.many_runs import list_labelled, tell_outcomes, wait_for_label
+from runs.client.one_by_one import Answers, ask_each
 from runs.client.options import AS_JSON, RUN_IDS, YES, find_server, with_filters
 from runs.client.printing import print_json, print_line
-from runs.client.runs import tell_end, tell_start
+from runs.client.runs import tell_end, tell_going_on, tell_start
 from runs.client.server import Server
 from runs.client.waiting import wait_for_end
 
@@ -33,13 +34,14 @@ def cancel_runs(
 ) -> int:
     """Cancel runs that are queued or running.
 
-    Those of these numbers, or all that match the filters; with filters it is asked first.
+    Those of these numbers, or all that match the filters; with filters it is asked first. One of several that can’t be
+    cancelled is told, and the others are cancelled.
     """
     _require_choice(run_ids, filters, every)
     server = find_server(context)
     if run_ids:
         return _cancel_some(server, run_ids, as_json=as_json)
-    action = begin_action(server, CANCEL, filters, is_sure=yes)
+    action = begin_action(server, CANCEL, filters, is_sure=yes, as_json=as_json)
     if action is None:
         return SUCCEEDED
     return tell_action(wait_for_action(server, action) if wait else action, as_json=as_json)
@@ -65,7 +67,8 @@ def run_again(
 ) -> int:
     """Run ended runs again, with the same input.
 
-    Those of these numbers, or all that match the filters; with filters it is asked first. Each becomes a new run.
+    Those of these numbers, or all that match the filters; with filters it is asked first. Each becomes a new run;
+    one of several that can’t be run again is told.
     With --wait the exit status is the gravest of the new runs: 0 succeeded, 1 failed, 2 errored or cancelled.
     """
     _require_choice(run_ids, filters, every)
@@ -79,10 +82,9 @@ def run_again(
         body: dict[str, Any] = {"version": version}
         if input is not None:
             body["input"] = read_input(input)
-        runs = [_begin_again(server, run_id, body) for run_id in run_ids]
-        return _tell_runs(server, runs, wait=wait, as_json=as_json)
+        return _repeat_some(server, run_ids, body, wait=wait, as_json=as_json)
     terms: dict[str, Any] = {"version": version} | ({} if most is None else {"most": most})
-    action = begin_action(server, RUN_AGAIN, filters, is_sure=yes, **terms)
+    action = begin_action(server, RUN_AGAIN, filters, is_sure=yes, as_json=as_json, **terms)
     if action is None:
         return SUCCEEDED
     if not wait:
@@ -103,35 +105,55 @@ def _require_choice(run_ids: list[int] | None, filters: dict[str, Any], every: b
 
 
 def _cancel_some(server: Server, run_ids: list[int], *, as_json: bool) -> int:
-    runs = []
-    for run_id in run_ids:
-        with naming(f"run {run_id}"):
-            # Under a key it may be sent again: to cancel what is cancelled would be refused.
-            headers = {"Idempotency-Key": str(uuid4())}
-            runs.append(server.ask("POST", f"runs/{run_id}/cancel", headers=headers))
-        if not as_json:
-            is_over = runs[-1]["status"] == "cancelled"
-            print_line(f"Run {run_id} is cancelled." if is_over else f"Run {run_id} is about to be cancelled.")
+    def cancel(run_id: int) -> dict[str, Any]:
+        # Under a key it may be sent again: the answer to the first is given once more.
+        headers = {"Idempotency-Key": str(uuid4())}
+        return server.ask("POST", f"runs/{run_id}/cancel", headers=headers)
+
+    def tell(run_id: int, run: dict[str, Any]) -> None:
+        is_over = run["status"] == "cancelled"
+        print_line(f"Run {run_id} is {'cancelled' if is_over else 'about to be cancelled'}.", is_error=as_json)
+
+    runs, status = ask_each("run", run_ids, cancel, tell)
     if as_json:
         print_json(runs)
-    return SUCCEEDED
+    return status
 
 
-def _begin_again(server: Server, run_id: int, body: dict[str, Any]) -> dict[str, Any]:
-    # Under a key it may be sent again: one command never runs it twice.
-    headers = {"Idempotency-Key": str(uuid4())}
-    with naming(f"run {run_id}"):
+def _repeat_some(server: Server, run_ids: list[int], body: dict[str, Any], *, wait: bool, as_json: bool) -> int:
+    def begin(run_id: int) -> dict[str, Any]:
+        # Under a key it may be sent again: one command never runs it twice.
+        headers = {"Idempotency-Key": str(uuid4())}
         return server.ask("POST", f"runs/{run_id}/run-again", json=body, headers=headers)
 
+    def tell(run_id: int, run: dict[str, Any]) -> None:
+        if len(run_ids) == 1:
+            return
+        if wait or as_json:
+            # What has begun is known also if the command never gets to its results.
+            print_line(f"Run {run_id} is run again as run {run['id']}.", is_error=True)
+        else:
+            tell_start(run, as_json=False)
 
-def _tell_runs(server: Server, runs: list[dict[str, Any]], *, wait: bool, as_json: bool) -> int:
-    if len(runs) == 1:
+    runs, status = ask_each("run", run_ids, begin, tell)
+    if len(run_ids) == 1:
         return tell_end(server, runs[0], as_json=as_json) if wait else tell_start(runs[0], as_json=as_json)
     if wait:
-        runs = [wait_for_end(server, run) for run in runs]
+        runs = _wait_for_all(server, runs)
     if as_json:
         print_json(runs)
-    else:
+    elif wait:
         for run in runs:
             tell_start(run, as_json=False)
-    return tell_outcomes(run["status"] for run in runs) if wait else SUCCEEDED
+    return max(status, tell_outcomes(run["status"] for run in runs)) if wait else status
+
+
+def _wait_for_all(server: Server, runs: Answers) -> Answers:
+    ended: Answers = []
+    try:
+        for run in runs:
+            ended.append(wait_for_end(server, run))
+    except KeyboardInterrupt:
+        tell_going_on(runs[len(ended) :])
+        raise
+    return ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -84,7 +85,7 @@ def tell_end(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
     try:
         run = wait_for_end(server, run)
     except KeyboardInterrupt:
-        print_line(f"\nRun {run['id']} goes on; “toolflow cancel {run['id']}” would end it.", is_error=True)
+        tell_going_on([run])
         raise
     run = server.get(f"runs/{run['id']}")
     if as_json:
@@ -92,6 +93,16 @@ def tell_end(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
     else:
         _print_end(run)
     return RUN_EXITS[run["status"]]
+
+
+def tell_going_on(runs: Sequence[dict[str, Any]]) -> None:
+    """Say that these runs go on, though nobody waits for them any more."""
+    numbers = [str(run["id"]) for run in runs]
+    if len(numbers) == 1:
+        said = f"Run {numbers[0]} goes on; “toolflow cancel {numbers[0]}” would end it."
+    else:
+        said = f"Runs {', '.join(numbers)} go on; “toolflow cancel {' '.join(numbers)}” would end them."
+    print_line(f"\n{said}", is_error=True)
 
 
 def _print_end(run: dict[str, Any]) -> None:

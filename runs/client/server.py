@@ -52,12 +52,7 @@ class Server:
 
     def __init__(self, url: str, token: str) -> None:
         """``url`` is what browsers open, with or without the path of the API. Raises ``ClientError``."""
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            parts = urlsplit("")
-        if parts.scheme not in {"http", "https"} or not parts.netloc:
-            raise ClientError(f"“{url}” is no address; TOOLFLOW_URL should be like https://flows.example.com.")
+        _check_address(url)
         if not token.isascii() or not token.isprintable() or " " in token:
             raise ClientError("TOOLFLOW_TOKEN holds what no token has; it should be like tf_0123456789abcdef….")
         self._url = url.rstrip("/").removesuffix(API.rstrip("/"))
@@ -198,7 +193,10 @@ class Server:
             raise UnreachableError(f"{self._url} did not answer within {TIMEOUT:g} seconds.", pause=1) from None
         except httpx2.ConnectError as error:
             raise UnreachableError(f"{self._url} can’t be reached: {_name_reason(error)}.") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+        except (httpx2.InvalidURL, UnicodeError) as error:
+            # Such as bytes on the command line that are no UTF-8: to send it again would change nothing.
+            raise ClientError(f"What was typed can’t be sent to {self._url}: {_name_reason(error)}.") from None
+        except httpx2.HTTPError as error:
             raise UnreachableError(f"{self._url} did not answer: {_name_reason(error)}.", pause=1) from None
 
     def _require_json(self, answer: httpx2.Response) -> None:
@@ -229,6 +227,23 @@ class Server:
         if answer.status_code in _LATER or (is_harmless and answer.status_code == httpx2.codes.INTERNAL_SERVER_ERROR):
             return UnreachableError(sentence, pause=_read_pause(answer))
         return ClientError(sentence, _list_errors(problem or {}, sentence))
+
+
+def _check_address(url: str) -> None:
+    """Raises ``ClientError`` if a server can't be asked at this address."""
+    right = "TOOLFLOW_URL should be like https://flows.example.com"
+    if set("@?#") & set(url):
+        # A password would be sent in place of the token. It is not shown either.
+        raise ClientError(
+            f"{right}, without a user name, a password, or what follows a “?” or a “#”. The token alone signs in."
+        )
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ClientError(f"“{url}” is no address; {right}.")
 
 
 def _repeat(ask: Callable[[], _Found], tries: int) -> _Found:
@@ -283,4 +298,6 @@ def _read_pause(answer: httpx2.Response) -> float:
 
 
 def _name_reason(error: Exception) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return f"the character U+{ord(error.object[error.start]):04X} can’t stand in it"
     return str(error).strip().rstrip(".") or type(error).__name__

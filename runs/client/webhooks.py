@@ -9,6 +9,7 @@ from uuid import uuid4
 import typer
 
 from runs.client.errors import SUCCEEDED, ClientError, naming
+from runs.client.one_by_one import ask_each
 from runs.client.options import AS_JSON, LIMIT, check_flow_name, find_server
 from runs.client.printing import (
     NONE,
@@ -142,16 +143,21 @@ def resend(
     delivery_ids: Annotated[list[int], typer.Argument(metavar="DELIVERY", min=1, help="Numbers of deliveries.")],
     as_json: AS_JSON = False,
 ) -> int:
-    """Send again at once, under the same message id and with all retries before it."""
+    """Send again at once, under the same message id and with all retries before it.
+
+    What can't be done to one of several is told, and the others are sent.
+    """
     server = find_server(context)
-    sent = []
-    for delivery_id in delivery_ids:
+
+    def send(delivery_id: int) -> dict[str, Any]:
         # Under a key it may be asked again: the receiver is not told twice by one command.
         headers = {"Idempotency-Key": str(uuid4())}
-        with naming(f"delivery {delivery_id}"):
-            sent.append(server.ask("POST", f"webhook-deliveries/{delivery_id}/send-again", headers=headers))
-        if not as_json:
-            print_line(f"Delivery {delivery_id} is about to be sent to {sent[-1]['webhook_url']}.")
+        return server.ask("POST", f"webhook-deliveries/{delivery_id}/send-again", headers=headers)
+
+    def tell(delivery_id: int, delivery: dict[str, Any]) -> None:
+        print_line(f"Delivery {delivery_id} is about to be sent to {delivery['webhook_url']}.", is_error=as_json)
+
+    sent, status = ask_each("delivery", delivery_ids, send, tell)
     if as_json:
         print_json(sent)
-    return SUCCEEDED
+    return status

@@ -11,7 +11,7 @@ from flows.engine.spec import AuditSpec
 from runs.client import batch
 from runs.models import Run
 from tests.client.conftest import Done, Terminal
-from tests.client.stand_in import NO_RUNS, answer_json, answer_problem
+from tests.client.stand_in import NO_RUNS, Reply, answer_json, answer_problem
 from tests.client.test_runs import make_local
 from tests.engine.builders import make_step
 from tests.runs.builders import make_version
@@ -21,6 +21,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.any_database
 
+ENDED = (200, {"Content-Type": "application/x-ndjson"}, b'{"id": 7, "status": "errored", "end_sentence": "No."}\n')
 PICKY = AuditSpec(name="Picky", rule="input.topic != 'tea'", message="'No tea.'")
 
 
@@ -99,6 +100,19 @@ def test_a_line_that_can_t_be_read_is_named_and_nothing_is_started(terminal: Ter
     assert not Run.objects.exists()
 
 
+def test_characters_that_can_t_be_stored_are_told_by_their_line(stand_in: Callable[..., Terminal]) -> None:
+    terminal = stand_in()
+    done = terminal.run("batch", "a", "-", stdin='{"topic": "tea"}\n{"topic": ["x", "\\ud800"]}')
+    assert (done.status, done.err.splitlines(), terminal.asked) == (
+        3,
+        [
+            "toolflow: Standard input, line 2 has characters that can’t be stored.",
+            "  /topic/1: This holds half of a character (U+D800), which can’t be stored.",
+        ],
+        [],
+    )
+
+
 def test_an_input_that_does_not_fit_is_told_by_its_line(terminal: Terminal) -> None:
     schema = {"type": "object", "properties": {"topic": {"type": "string", "maxLength": 4}}, "required": ["topic"]}
     make_version(make_page_flow(make_step(1, compute="{'n': 1}"), input_schema=schema))
@@ -130,13 +144,54 @@ def test_it_is_not_said_that_nothing_is_started_where_nobody_knows(stand_in: Cal
     assert done.err == f"toolflow: This is 504. Runs that are queued all the same have the label “{mark}”.\n"
 
 
-def test_results_that_can_not_be_read_are_not_lost(stand_in: Callable[..., Terminal]) -> None:
+@pytest.mark.parametrize(
+    ("replies", "more", "sentence"),
+    [
+        ([answer_problem(401)], (), "This is 401. The runs go on"),
+        ([NO_RUNS, answer_problem(403)], (), "This is 403. The runs have ended"),
+        (
+            [NO_RUNS, ENDED],
+            ("--output", "/dev/full"),
+            "/dev/full can’t be written: No space left on device. The runs have ended",
+        ),
+    ],
+    ids=["waiting", "reading", "writing"],
+)
+def test_results_that_can_not_be_had_are_not_lost(
+    stand_in: Callable[..., Terminal], replies: list[Reply], more: tuple[str, ...], sentence: str
+) -> None:
     started = answer_json({"runs": [{"id": 7, "url": "http://x/api/v1/runs/7"}]}, 202)
-    terminal = stand_in(started, NO_RUNS, answer_problem(403))
-    done = terminal.run("batch", "a", "-", "--wait", stdin="{}")
+    terminal = stand_in(started, *replies)
+    done = terminal.run("batch", "a", "-", "--wait", *more, stdin="{}")
     mark = json.loads(terminal.asked[0].body)["labels"][-1]
-    later = f"The runs have ended; “toolflow export --label {mark} --attempts” gives what came of them."
-    assert (done.status, done.out, done.err) == (3, "", f"toolflow: This is 403. {later}\n")
+    assert (done.status, done.out) == (3, "")
+    assert done.err.splitlines() == [
+        f"1 run of “a”: queued, with the label {mark}",
+        f"toolflow: {sentence}; “toolflow export --label {mark} --attempts” gives what came of them.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"), [("nowhere/themes.jsonl", "No such file or directory"), (".", "Is a directory")]
+)
+def test_nothing_is_started_whose_results_can_not_be_kept(
+    stand_in: Callable[..., Terminal], output: str, reason: str
+) -> None:
+    terminal = stand_in()
+    done = terminal.run("batch", "a", "-", "--wait", "--output", output, stdin="{}")
+    assert (done.status, done.err, terminal.asked) == (3, f"toolflow: {output} can’t be written: {reason}.\n", [])
+
+
+@pytest.mark.parametrize("earlier", [None, "of yesterday"])
+def test_a_batch_that_is_refused_leaves_the_output_as_it_was(
+    stand_in: Callable[..., Terminal], earlier: str | None
+) -> None:
+    terminal = stand_in(answer_problem(422))
+    output = terminal.folder / "themes.jsonl"
+    if earlier:
+        output.write_text(earlier, encoding="utf-8")
+    assert terminal.run("batch", "a", "-", "--wait", "--output", "themes.jsonl", stdin="{}").status == 3
+    assert (output.read_text(encoding="utf-8") if output.exists() else None) == earlier
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import takewhile
 
 import pytest
 
 from flows.engine.spec import AuditSpec
+from runs.client.server import TRIES
 from runs.models import BulkAction, FacetKind, Run, RunStatus, WorkState
 from tests.api.long_work import make_bulk_action
 from tests.client.conftest import PATIENCE, Terminal
+from tests.client.stand_in import answer_json, answer_problem
 from tests.client.test_runs import make_local
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
@@ -76,6 +80,57 @@ class TestOneByOne:
         assert [run["status"] for run in done.json] == ["queued", "queued"]
         assert Run.objects.count() == 4
 
+    def test_runs_that_have_begun_are_named_though_another_can_not_be_run_again(self, terminal: Terminal) -> None:
+        first, second = make_ended(2)
+        done = terminal.run("rerun", str(first), "4711", str(second))
+        begun = list(Run.objects.filter(pk__gt=second).order_by("pk").values_list("pk", flat=True))
+        assert done.out.splitlines() == [f"Run {pk} of “colour-theme”, version 1: queued" for pk in begun]
+        assert (done.status, len(begun)) == (1, 2)
+        assert "toolflow: run 4711: There is no run 4711.\n" in done.err
+
+    def test_a_script_is_given_the_runs_that_have_begun(self, terminal: Terminal) -> None:
+        (source,) = make_ended(1)
+        done = terminal.run("rerun", str(source), "4711", "--json")
+        run = Run.objects.latest("pk")
+        assert (done.status, [one["id"] for one in done.json]) == (1, [run.pk])
+        assert done.err.splitlines()[0] == f"Run {source} is run again as run {run.pk}."
+
+    def test_those_that_go_on_are_named_to_whoever_stops_waiting(self, terminal: Terminal) -> None:
+        first, second = make_ended(2)
+        process = terminal.begin("rerun", str(first), str(second), "--wait")
+        assert process.stderr is not None
+        lines = list(takewhile(lambda line: ": queued, " not in line, process.stderr))
+        begun = list(Run.objects.filter(pk__gt=second).order_by("pk").values_list("pk", flat=True))
+        again = zip((first, second), begun, strict=True)
+        assert lines == [f"Run {source} is run again as run {pk}.\n" for source, pk in again]
+        process.send_signal(signal.SIGINT)
+        done = terminal.end(process)
+        said = "Runs {0}, {1} go on; “toolflow cancel {0} {1}” would end them."
+        assert (done.status, said.format(*begun) in done.err) == (130, True)
+
+    def test_a_run_that_can_not_be_cancelled_keeps_no_other_from_it(self, terminal: Terminal) -> None:
+        (ended,) = make_ended(1)
+        first, second = make_run().pk, make_run().pk
+        done = terminal.run("cancel", str(first), str(ended), str(second))
+        assert (done.status, done.out) == (1, f"Run {first} is cancelled.\nRun {second} is cancelled.\n")
+        assert done.err == f"toolflow: run {ended}: Run {ended} has ended already: it failed.\n"
+        assert set(Run.objects.filter(pk__in=[first, second]).values_list("status", flat=True)) == {"cancelled"}
+
+    def test_a_script_is_told_which_were_cancelled(self, terminal: Terminal) -> None:
+        run = make_run().pk
+        done = terminal.run("cancel", str(run), "4711", "--json")
+        assert (done.status, [one["id"] for one in done.json]) == (1, [run])
+        none = terminal.run("cancel", "4711", "4712", "--json")
+        assert (none.status, none.json, none.err.count("There is no run")) == (3, [], 2)
+
+    def test_the_rest_is_not_tried_where_the_server_is_away(self, stand_in: Callable[..., Terminal]) -> None:
+        cancelled = answer_json({"id": 7, "status": "cancelled"}, 202)
+        terminal = stand_in(cancelled, *[answer_problem(503, Retry_After="0")] * TRIES)
+        done = terminal.run("cancel", "7", "8", "9", "10", "--json")
+        assert (done.status, done.json) == (1, [{"id": 7, "status": "cancelled"}])
+        said = ["Run 7 is cancelled.", "toolflow: run 8: This is 503.", "Not tried: 9, 10."]
+        assert (done.err.splitlines(), len(terminal.asked)) == (said, 1 + TRIES)
+
     def test_one_that_there_is_not_is_named(self, terminal: Terminal) -> None:
         done = terminal.run("rerun", "4711")
         assert (done.status, done.err) == (3, "toolflow: There is no run 4711.\n")
@@ -130,6 +185,11 @@ class TestAllThatMatch:
         done = terminal.run("cancel", "--flow", "colour-theme", "--yes")
         assert (done.status, done.err) == (0, "There are no such runs.\n")
         assert not BulkAction.objects.exists()
+
+    @pytest.mark.parametrize("command", ["cancel", "rerun"])
+    def test_a_script_is_told_that_there_is_none(self, terminal: Terminal, command: str) -> None:
+        done = terminal.run(command, "--label", "nosuch", "--yes", "--json")
+        assert (done.status, done.json["count"], done.json["examples"]) == (0, 0, [])
 
     def test_a_filter_that_makes_no_sense_is_told(self, terminal: Terminal) -> None:
         done = terminal.run("cancel", "--status", "lost", "--yes")

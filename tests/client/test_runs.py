@@ -12,7 +12,7 @@ import pytest
 from flows.engine.spec import AuditSpec, FlowSpec
 from runs.models import Run, RunStatus
 from tests.client.conftest import Done, Terminal
-from tests.engine.builders import make_step
+from tests.engine.builders import NOON, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -165,7 +165,10 @@ def test_runs_are_cancelled(terminal: Terminal) -> None:
     done = terminal.run("cancel", str(one.pk), str(other.pk))
     assert (done.status, done.out) == (0, f"Run {one.pk} is cancelled.\nRun {other.pk} is cancelled.\n")
     again = terminal.run("cancel", str(one.pk))
-    assert (again.status, again.err) == (3, f"toolflow: Run {one.pk} has ended already: it was cancelled.\n")
+    assert (again.status, again.out) == (0, f"Run {one.pk} is cancelled.\n")
+    ended = make_run(status="succeeded", ended_at=NOON)
+    refused = terminal.run("cancel", str(ended.pk))
+    assert (refused.status, refused.err) == (3, f"toolflow: Run {ended.pk} has ended already: it succeeded.\n")
 
 
 def test_who_may_not_start_runs_is_told_what_is_missing(make_terminal: Callable[..., Terminal]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import distribution, distributions, packages_distributions
 from pathlib import Path
@@ -38,6 +40,9 @@ def test_a_server_that_can_t_be_reached_is_named(terminal: Terminal) -> None:
         ({"TOOLFLOW_TOKEN": "tf_0123 é"}, "TOOLFLOW_TOKEN holds what no token has"),
         ({"TOOLFLOW_URL": "localhost:8000"}, "“localhost:8000” is no address"),
         ({"TOOLFLOW_URL": "http://[::1"}, "“http://[::1” is no address"),
+        ({"TOOLFLOW_URL": "http://localhost:abc"}, "“http://localhost:abc” is no address"),
+        ({"TOOLFLOW_URL": "http://localhost:80000"}, "“http://localhost:80000” is no address"),
+        ({"TOOLFLOW_URL": "http://:8000"}, "“http://:8000” is no address"),
         ({"HTTPS_PROXY": "nonsense://a"}, "Nothing can be asked for: "),
     ],
 )
@@ -47,6 +52,51 @@ def test_an_environment_that_lacks_something_is_explained(
     known = {"TOOLFLOW_URL": "http://127.0.0.1:1", "TOOLFLOW_TOKEN": "tf_0123", **environment}
     done = Terminal(tmp_path, **known).run("runs")
     assert (done.status, done.err.startswith(f"toolflow: {sentence}")) == (3, True), done.err
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:sesame@localhost:1", "http://me:sesame@localhost:abc", "http://localhost:1/?key=sesame"]
+)
+def test_an_address_with_a_password_is_refused_and_not_shown(tmp_path: Path, address: str) -> None:
+    done = Terminal(tmp_path, TOOLFLOW_URL=address, TOOLFLOW_TOKEN="tf_0123").run("runs")
+    assert (done.status, "sesame" in done.err) == (3, False)
+    assert "without a user name, a password" in done.err and "The token alone signs in." in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "character"),
+    [(["--label", "\udcff"], "U+DCFF"), (["--idempotency-key", "schlüssel"], "U+00FC")],
+    ids=["label", "key"],
+)
+def test_what_can_not_be_sent_is_no_fault_of_the_server(
+    stand_in: Callable[..., Terminal], arguments: list[str], character: str
+) -> None:
+    terminal = stand_in()
+    done = terminal.run("run", "a", "--input", "{}", *arguments)
+    said = f"toolflow: What was typed can’t be sent to {terminal.environment['TOOLFLOW_URL']}: "
+    assert (done.status, done.err) == (3, f"{said}the character {character} can’t stand in it.\n")
+    assert terminal.asked == []
+
+
+@pytest.mark.parametrize("entry", ["module", "installed"])
+def test_ctrl_c_ends_a_command_also_while_it_loads(tmp_path: Path, entry: str) -> None:
+    # What Python does on Ctrl-C, in the midst of what takes longest.
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    module, _, name = scripts["toolflow"].partition(":")
+    starts = {
+        "module": ["-m", "runs.client"],
+        "installed": ["-c", f"import sys; from {module} import {name}; sys.exit({name}())"],
+    }
+    done = subprocess.run(
+        [sys.executable, *starts[entry], "runs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(
@@ -66,6 +116,7 @@ def test_wrong_use_has_status_3(terminal: Terminal, arguments: list[str]) -> Non
         ("@binary.json", "binary.json is not UTF-8: byte 0 can’t be read."),
         ("[1]", "The input: "),
         ('{"a": 1, "a": 2}', "The input: "),
+        ('{"a": "\\ud800"}', "The input has characters that can’t be stored.\n  /a: This holds half of a character"),
     ],
 )
 def test_an_input_that_can_t_be_read_is_named(terminal: Terminal, source: str, sentence: str) -> None:

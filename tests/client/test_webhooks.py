@@ -56,6 +56,16 @@ def test_it_is_sent_again(terminal: Terminal) -> None:
     assert lost.is_waiting
 
 
+def test_one_that_there_is_not_keeps_no_other_from_being_sent_again(terminal: Terminal) -> None:
+    lost = make_lost()
+    done = terminal.run("webhooks", "resend", "4711", str(lost.pk), "--json")
+    assert (done.status, [one["id"] for one in done.json]) == (1, [lost.pk])
+    assert done.err.splitlines() == [
+        "toolflow: delivery 4711: There is no delivery 4711.",
+        f"Delivery {lost.pk} is about to be sent to {ADDRESS}.",
+    ]
+
+
 def test_the_secret_of_a_receiver_is_printed_alone(terminal: Terminal) -> None:
     flow = make_version().flow
     own = WebhookSigner.of_user(User.objects.get(username="editor").pk).secret
