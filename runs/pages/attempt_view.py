@@ -12,6 +12,7 @@ from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
+from runs.pages.cut_texts import LONGEST_CONTEXT, MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.pages.issue_lifecycle import FixedIssues, Lifecycle, StepIssues
 from runs.pages.issue_links import anchor_attempt, name_issue
 from runs.pages.issue_pages import IssuePages, count_page, list_page
@@ -25,6 +26,8 @@ RUNNING = "running"
 MOST_LINES = 30_000
 MOST_CHARACTERS = 1_000_000
 """What is shown of an output; a longer one is cut, and can be downloaded."""
+
+_MOST_CONTEXT_LINES = 200
 
 
 class CallingStep(Protocol):
@@ -52,11 +55,13 @@ class IssueView:
     severity: str
     title: str
     code: str
-    description: str
+    description: CutText
     path: str | None
     place: Place | None
     line_id: str
-    suggestions: tuple[str, ...]
+    suggestions: tuple[CutText, ...]
+    more_suggestions: int
+    """How many are not shown."""
     context: Listing | None
     added_fields: Listing | None
     lifecycle: Lifecycle | None
@@ -101,7 +106,7 @@ class AttemptView:
     """None while the attempt runs."""
     duration: float | None
     error: Mapping[str, Any] | None
-    failure_reason: str
+    failure_reason: CutText
     model: str
     finish_reason: str
     response_id: str
@@ -133,8 +138,8 @@ class AttemptView:
 
     @property
     def document_address(self) -> str:
-        """Of the whole attempt as JSON."""
-        return f"{self.address.removesuffix('/')}.json"
+        """Of the whole attempt as JSON; empty away from the pages of its run."""
+        return f"{self.address.removesuffix('/')}.json" if self.address else ""
 
 
 def view_attempt(
@@ -201,7 +206,7 @@ def view_attempt(
         usage=_view_usage(row),
         duration=(ended - row.started_at).total_seconds() if ended and row.started_at else None,
         error=row.error,
-        failure_reason=show_invisible(row.failure_reason),
+        failure_reason=cut_text(row.failure_reason),
         model=row.model,
         finish_reason=row.finish_reason,
         response_id=row.response_id,
@@ -241,17 +246,23 @@ def _view_issues(
                 severity=issue.severity,
                 title=name_issue(issue),
                 code=show_invisible(issue.code),
-                description=show_invisible(issue.description),
-                path=None if issue.path is None else show_invisible(issue.path),
+                description=cut_text(issue.description),
+                path=None if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
                 place=place,
                 line_id=f"{attempt_id}-l{place.line}" if place else "",
-                suggestions=tuple(show_invisible(str(suggestion)) for suggestion in issue.suggestions),
-                context=list_json(issue.context) if issue.context else None,
-                added_fields=list_json(issue.added_fields) if issue.added_fields else None,
+                suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MOST_SUGGESTIONS]),
+                more_suggestions=max(len(issue.suggestions) - MOST_SUGGESTIONS, 0),
+                context=_list_context(issue.context),
+                added_fields=_list_context(issue.added_fields),
                 lifecycle=traced.find_lifecycle(issue.pk),
             )
         )
     return tuple(views)
+
+
+def _list_context(values: Mapping[str, Any]) -> Listing | None:
+    """What an audit said beside its words, as lines; None if that is nothing."""
+    return list_json(values, max_lines=_MOST_CONTEXT_LINES, max_characters=LONGEST_CONTEXT) if values else None
 
 
 def _view_usage(row: models.Attempt) -> TokenUsage | None:

@@ -11,6 +11,7 @@ from django.urls import reverse
 from runs import models
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES
+from runs.pages.cut_texts import MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.pages.issue_links import anchor_issue, name_issue
 from runs.pages.json_lines import Listing, Place, show_invisible
 
@@ -20,21 +21,24 @@ MOST_ISSUES = 50
 
 @dataclass(frozen=True, slots=True)
 class IssueLine:
-    """One issue of a last attempt. ``is_shared``: the last attempt of the other run has it too."""
+    """One issue of a last attempt. ``is_shared``: the last attempt of the other run has it too, if that can be told."""
 
     id: str
     severity: str
     title: str
     code: str
-    description: str
-    suggestions: tuple[str, ...]
+    description: CutText
+    suggestions: tuple[CutText, ...]
+    more_suggestions: int
     path: str
     place: Place | None
     """The line that its path leads to; None where the output that is laid out is not its own."""
     line_id: str
     url: str
     """Of the issue on the page of its run."""
-    is_shared: bool
+    document_url: str
+    """Of its attempt as JSON."""
+    is_shared: bool | None
 
 
 def name_part(place: int, index: int) -> str:
@@ -45,7 +49,7 @@ def name_part(place: int, index: int) -> str:
 def list_issues(
     row: models.Attempt | None,
     issues: Sequence[models.Issue],
-    others: Sequence[models.Issue],
+    others: Sequence[models.Issue] | None,
     *,
     run_id: int,
     prefix: str,
@@ -53,17 +57,19 @@ def list_issues(
 ) -> tuple[IssueLine, ...]:
     """The gravest issues of attempt ``row``, whose ids begin with ``prefix``.
 
-    ``others`` are those of the other run, ``lines`` the output of the attempt if that is what is laid out.
+    ``others`` are those of the other run, None if it can't be told which of them are the same; ``lines`` is the output
+    of the attempt if that is what is laid out.
     """
     if row is None:
         return ()
-    left = Counter((issue.audit, issue.code, issue.path) for issue in others)
+    left = Counter((issue.audit, issue.code, issue.path) for issue in others or ())
     ranks = list(SEVERITIES)
     page = reverse("runs:page", args=[run_id])
+    document = reverse("runs:attempt-document", args=[run_id, row.step.index, row.number])
     found = []
     for issue in sorted(issues, key=lambda issue: (ranks.index(issue.severity), issue.position))[:MOST_ISSUES]:
         key = (issue.audit, issue.code, issue.path)
-        is_shared = left[key] > 0
+        is_shared = None if others is None else left[key] > 0
         left[key] -= 1
         place = lines.find(issue.path) if lines else None
         found.append(
@@ -72,12 +78,14 @@ def list_issues(
                 severity=issue.severity,
                 title=name_issue(issue),
                 code=show_invisible(issue.code),
-                description=show_invisible(issue.description),
-                suggestions=tuple(show_invisible(str(suggestion)) for suggestion in issue.suggestions),
-                path=show_invisible(issue.path or ""),
+                description=cut_text(issue.description),
+                suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MOST_SUGGESTIONS]),
+                more_suggestions=max(len(issue.suggestions) - MOST_SUGGESTIONS, 0),
+                path=str(cut_text(issue.path or "", SHORT_TEXT)),
                 place=place,
                 line_id=f"{prefix}-l{place.line}" if place else "",
                 url=f"{page}#{anchor_issue(row.step.index, row.number, issue.position)}",
+                document_url=document,
                 is_shared=is_shared,
             )
         )

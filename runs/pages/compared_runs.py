@@ -15,7 +15,7 @@ from runs.pages.attempt_view import list_output
 from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
 from runs.pages.compared_rows import RunRows, load_rows
 from runs.pages.compared_steps import StepComparison, compare_steps
-from runs.pages.json_lines import show_invisible
+from runs.pages.cut_texts import LONGEST_SENTENCE, CutText, cut_text
 from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 
@@ -26,7 +26,7 @@ class RunSide:
 
     run: Run
     state: str
-    sentence: str
+    sentence: CutText
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _compare_inputs(left: Run, right: Run) -> tuple[OutputDiff | None, str]:
 
 
 def _view_side(run: Run) -> RunSide:
-    return RunSide(run, run_state(run), show_invisible(run.end_sentence))
+    return RunSide(run, run_state(run), cut_text(run.end_sentence, LONGEST_SENTENCE))
 
 
 def _list_figures(left: Run, right: Run, now: datetime) -> tuple[Figure, ...]:

@@ -79,6 +79,8 @@ class StepComparison:
     right: StepSide | None
     outputs: Outputs
     figures: tuple[Figure, ...]
+    issues_sentence: str = ""
+    """Why it can't be told which issues both have; empty where that is told, or nothing to be told."""
 
     @property
     def shown(self) -> StepSide:
@@ -141,8 +143,11 @@ def _compare_step(
         shown = [None, None]
     else:
         shown = listings
+    removed = [f"#{side.run.pk}" for side in (left, right) if side.run.outputs_removed_at] if all(own) else []
     sides = [
-        _view_side(side, index, own[place], own[1 - place], counts, place=place, lines=shown[place])
+        _view_side(
+            side, index, own[place], None if removed else own[1 - place], counts, place=place, lines=shown[place]
+        )
         if index is not None
         else None
         for place, (side, index) in enumerate(zip((left, right), pair, strict=True))
@@ -157,7 +162,12 @@ def _compare_step(
         outputs = Outputs(diff, prefix=laid_out[0].prefix, marks=laid_out[0].marks)
     else:
         outputs = Outputs(sentence=sentence, laid_out=laid_out)
-    return StepComparison(sides[0], sides[1], outputs, figures)
+    sentence = (
+        f"Which issues both have can’t be told: the texts of those of {' and '.join(removed)} were removed."
+        if removed
+        else ""
+    )
+    return StepComparison(sides[0], sides[1], outputs, figures, sentence)
 
 
 def _has_output(row: models.Attempt | None) -> bool:
@@ -183,7 +193,7 @@ def _view_side(
     rows: RunRows,
     index: int,
     issues: Sequence[models.Issue],
-    others: Sequence[models.Issue],
+    others: Sequence[models.Issue] | None,
     counts: Mapping[tuple[int, int], Counter[str]],
     *,
     place: int,

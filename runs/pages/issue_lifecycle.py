@@ -20,10 +20,12 @@ from runs.pages.issue_links import (
     link_issue,
     show_place,
 )
-from runs.pages.issue_matching import Arrival, Sighting, Track, judge_attempt, trace_findings
+from runs.pages.issue_matching import Arrival, JudgedAttempt, Sighting, Track, judge_attempt, trace_findings
 from runs.pages.issue_pages import find_pages
 from runs.pages.item_moves import ItemMoves
 
+_MOST_COUNTED = 6
+"""Attempts that are named with their issues; of more it is said how many there are."""
 _RANKS = {name: rank for rank, name in enumerate(SEVERITIES)}
 
 Judged = tuple[models.Attempt, Sequence[models.Issue]]
@@ -176,9 +178,8 @@ class StepTrace:
 
     def __init__(self, step: int, attempts: Iterable[Judged]) -> None:
         """Trace the issues of the attempts of step ``step``, in their order, as far as that goes without outputs."""
-        read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
         self._step = step
-        self._judged = [attempt for attempt in read if attempt is not None]
+        self._judged = _judge(attempts)
         self._tracks: Sequence[Track] | None = None
         self._tracing = trace_findings(self._judged)
         self.moving: frozenset[int] = frozenset()
@@ -233,6 +234,36 @@ class StepTrace:
             found: Sequence[Track] = end.value
             return found
         raise AssertionError("Tracing stops once only.")
+
+
+def _judge(attempts: Iterable[Judged]) -> list[JudgedAttempt]:
+    """Those that brought something to judge."""
+    read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
+    return [attempt for attempt in read if attempt is not None]
+
+
+def count_issues(step: int, attempts: Iterable[Judged]) -> StepIssues:
+    """How many issues the attempts of step ``step`` have whose texts were removed.
+
+    Their paths are gone too, so that different issues look like one: what became of each can't be told.
+    """
+    judged = _judge(attempts)
+    counts = [(attempt.number, len(attempt.findings)) for attempt in judged if attempt.findings]
+    if not counts:
+        return StepIssues(step)
+    head = format_plural(sum(count for _, count in counts), "issue")
+    if len(judged) < 2:
+        return StepIssues(step, (SummaryPart(head),))
+    if len(counts) > _MOST_COUNTED:
+        parts = [SummaryPart(f"{head} in {format_plural(len(counts), 'attempt')}")]
+    else:
+        begins = [f"{head}: ", *[", "] * (len(counts) - 1)]
+        parts = [
+            SummaryPart(f"{begin}{format_count(count)} in ", f"attempt {number}", anchor_attempt(step, number))
+            for begin, (number, count) in zip(begins, counts, strict=True)
+        ]
+    reason = ". What became of them can’t be told: their texts were removed."
+    return StepIssues(step, (*parts, SummaryPart(reason)))
 
 
 def _summarise(step: int, tracks: Sequence[Track], latest: int) -> tuple[SummaryPart, ...]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Self
 
 ROOM = 160_000
-"""What may come with a page, in bytes of stored outputs. The rest is loaded when somebody opens it, or gets there."""
+"""What may come with a page, in bytes of stored outputs and texts of issues. The rest is loaded when somebody opens it,
+or gets there."""
 
 _ATTEMPT = 3_000
 _ISSUE = 1_000
-"""What an open attempt and each of its issues take of the room, beside the output."""
+"""What an open attempt and each of its issues take of the room, beside output and texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,13 @@ class Openable:
     is_latest: bool
     issues: int
     stored_bytes: int
+    issue_bytes: int = 0
+    """What the page shows of the texts of its issues."""
 
     @property
     def weight(self) -> int:
         """What it takes of the room when it is open."""
-        return _ATTEMPT + _ISSUE * self.issues + self.stored_bytes
+        return _ATTEMPT + _ISSUE * self.issues + self.issue_bytes + self.stored_bytes
 
 
 @dataclass(frozen=True, slots=True)

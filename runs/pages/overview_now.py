@@ -17,7 +17,7 @@ from django.template.loader import render_to_string
 from flows.models import Flow, FlowVersion
 from runs.likely import Likely
 from runs.models import Run, RunStatus
-from runs.pages.json_lines import show_invisible
+from runs.pages.cut_texts import SHORT_TEXT
 from runs.pages.list_links import link_runs
 from runs.pages.run_page import run_state
 from runs.pages.verdict import read_verdict
@@ -130,15 +130,15 @@ def _find_failed() -> list[FailedRun]:
 
 
 def _explain_failure(run: Run) -> FailedRun:
-    verdict = read_verdict(run)
+    verdict = read_verdict(run, most=SHORT_TEXT)
     if verdict is None:
         return FailedRun(run, "", str(run.get_end_reason_display()), "")
     if not verdict.anchor:
-        return FailedRun(run, "", verdict.lead, "")
+        return FailedRun(run, "", str(verdict.lead), "")
     if not verdict.lead:
-        return FailedRun(run, verdict.linked, verdict.rest, verdict.anchor)
+        return FailedRun(run, verdict.linked, str(verdict.rest), verdict.anchor)
     place = f"Step {run.blocking_step}, attempt {run.blocking_attempt}"
-    return FailedRun(run, place, f": {show_invisible(run.end_sentence)}", verdict.anchor)
+    return FailedRun(run, place, f": {verdict.lead}", verdict.anchor)
 
 
 _RUN = (

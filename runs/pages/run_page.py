@@ -29,6 +29,7 @@ from runs.pages.attempt_rows import (
     list_issues,
     name_attempt,
     read_outputs,
+    weigh_texts,
 )
 from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
@@ -117,6 +118,11 @@ class RunPage:
     def address(self) -> str:
         return address_run(self.run)
 
+    @property
+    def document_address(self) -> str:
+        """Of the whole run as JSON."""
+        return f"{self.address.removesuffix('/')}.json"
+
     @cached_property
     def cursor(self) -> str:
         """The last attempt on the page, ``2.3``, with ``r`` while it runs: what a live update goes on from."""
@@ -175,7 +181,8 @@ def load_run_page(run_id: int, now: datetime, wanted: Wanted | None = None) -> R
     compared = {row.pk for row in loaded if name_attempt(row) in wanted.compared}
     read_outputs({*loaded, *(bases[key] for key in compared if key in bases)})
     address = address_run(run)
-    all_traced = trace_steps([row for row in rows if told_of is None or row.step.index in told_of], issues)
+    told_rows = [row for row in rows if told_of is None or row.step.index in told_of]
+    all_traced = trace_steps(told_rows, issues, has_texts=run.outputs_removed_at is None)
     steps = []
     for step in list_steps(run, spec, rows):
         own = [row for row in rows if row.step.index == step.index]
@@ -259,6 +266,7 @@ def _open_attempts(
             id=name_attempt(row),
             is_latest=row.pk in latest,
             issues=min(len(issues.get(row.pk, ())), MOST_ISSUES),
+            issue_bytes=sum(weigh_texts(issue) for issue in list_page(issues.get(row.pk, ()))),
             stored_bytes=row.stored_bytes,  # type: ignore[attr-defined]  # annotated
         )
         for row in rows

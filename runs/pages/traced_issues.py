@@ -6,22 +6,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runs import models
-from runs.pages.issue_lifecycle import Judged, StepIssues, StepTrace
+from runs.pages.issue_lifecycle import Judged, StepIssues, StepTrace, count_issues
 
 ROOM = 150_000
 """Bytes of a step's stored outputs that are looked into for items that moved; others are taken for fixed and new."""
 
 
 def trace_steps(
-    rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]]
+    rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]], *, has_texts: bool = True
 ) -> Mapping[int, StepIssues]:
     """Trace the issues of all steps, by the index of the step, from rows of ``list_attempt_rows``.
 
-    Costs a query only where issues may have moved with their items, and outputs are not read yet.
+    Without texts, which retention has removed, issues are counted only. Costs a query only where issues may have moved
+    with their items, and outputs are not read yet.
     """
     steps: dict[int, list[Judged]] = {}
     for row in rows:
         steps.setdefault(row.step.index, []).append((row, issues.get(row.pk, ())))
+    if not has_texts:
+        return {index: count_issues(index, attempts) for index, attempts in steps.items()}
     begun = {index: StepTrace(index, attempts) for index, attempts in steps.items()}
     moving: list[models.Attempt] = []
     for index, attempts in steps.items():

@@ -15,10 +15,12 @@ from django.utils.safestring import SafeString, mark_safe
 
 from runs.pages.attempt_view import AttemptView, IssueView
 from runs.pages.badges import SEVERITIES
+from runs.pages.cut_texts import CutText
 from runs.pages.figures import format_count, format_plural
 from runs.pages.issue_lifecycle import FixedIssues, Lifecycle, Mark
 from runs.pages.issue_links import IssueLink, join_address
-from runs.templatetags.toolflow import icon, listing, severity_icon
+from runs.pages.json_lines import Listing
+from runs.templatetags.toolflow import draw_text, icon, listing, severity_icon
 
 if TYPE_CHECKING:
     from runs.pages.live import StepChange
@@ -45,7 +47,8 @@ def attempt_issues(context: dict[str, Any], attempt: AttemptView) -> SafeString:
     parts = ['<div class="attempt-issues"><h3>Issues</h3>']
     if attempt.issues:
         begin = f' start="{attempt.issue_pages.first}"' if attempt.issue_pages else ""
-        parts += [f"<ol{begin}>", *(_draw_issue(issue, run_url) for issue in attempt.issues), "</ol>"]
+        document = attempt.document_address
+        parts += [f"<ol{begin}>", *(_draw_issue(issue, run_url, document) for issue in attempt.issues), "</ol>"]
         parts.append(issue_pages(attempt))
         # The filter is on the page of the run.
         if not is_own_page:
@@ -113,12 +116,11 @@ def issue_item(issue: IssueView, run_url: str = "") -> SafeString:
     return mark_safe(_draw_issue(issue, run_url))  # noqa: S308  # every part is escaped there
 
 
-def _draw_issue(issue: IssueView, run_url: str) -> str:
+def _draw_issue(issue: IssueView, run_url: str, document: str = "") -> str:
+    """``document`` is the address of the JSON of its attempt."""
     severity = issue.severity
-    text = f'<p class="issue-text">{escape(issue.description)}</p>' if issue.description else ""
-    if issue.suggestions:
-        suggestions = "".join(f'<li class="issue-text">{escape(words)}</li>' for words in issue.suggestions)
-        text += f"<ul>{suggestions}</ul>"
+    text = f'<p class="issue-text">{draw_text(issue.description, document)}</p>' if issue.description else ""
+    text += _draw_suggestions(issue.suggestions, issue.more_suggestions, document)
     marks = "".join([lifecycle_mark(mark, run_url) for mark in issue.lifecycle.marks]) if issue.lifecycle else ""
     return (
         f'<li class="issue" id="{issue.id}" data-severity="{severity}">{severity_icon(severity)}<div>'
@@ -126,8 +128,23 @@ def _draw_issue(issue: IssueView, run_url: str) -> str:
         f'<span class="issue-severity tone-{severity}">{SEVERITIES[severity].word}</span></p>{text}'
         f'<p class="issue-facts">{_draw_place(issue)} '
         f'<code class="issue-code quiet" title="Code of the issue">{escape(issue.code)}</code></p>'
-        f'<p class="issue-marks" id="{issue.id}-marks">{marks}</p>{_draw_context(issue)}</div></li>'
+        f'<p class="issue-marks" id="{issue.id}-marks">{marks}</p>{_draw_context(issue, document)}</div></li>'
     )
+
+
+@register.simple_tag
+def issue_suggestions(suggestions: Sequence[CutText], more: int, document: str) -> SafeString:
+    """What an audit suggests, as a list; nothing if that is nothing."""
+    return mark_safe(_draw_suggestions(suggestions, more, document))  # noqa: S308  # every part is escaped there
+
+
+def _draw_suggestions(suggestions: Sequence[CutText], more: int, document: str) -> str:
+    if not suggestions:
+        return ""
+    items = [f'<li class="issue-text">{draw_text(words, document)}</li>' for words in suggestions]
+    if more:
+        items.append(f'<li class="quiet">and {format_plural(more, "suggestion")} more</li>')
+    return f"<ul>{''.join(items)}</ul>"
 
 
 def _draw_place(issue: IssueView) -> str:
@@ -137,15 +154,24 @@ def _draw_place(issue: IssueView) -> str:
     return f'<span class="issue-place mono quiet">{escape(issue.path)}</span>' if issue.path else ""
 
 
-def _draw_context(issue: IssueView) -> str:
+def _draw_context(issue: IssueView, document: str) -> str:
     if not issue.context and not issue.added_fields:
         return ""
-    context = listing(issue.context) if issue.context else ""
-    added = f'<p class="quiet">Added by the audit</p>{listing(issue.added_fields)}' if issue.added_fields else ""
+    context = _draw_values(issue.context, document) if issue.context else ""
+    added = ""
+    if issue.added_fields:
+        added = f'<p class="quiet">Added by the audit</p>{_draw_values(issue.added_fields, document)}'
     return (
         f'<details class="issue-more" id="{issue.id}-more"><summary><span class="chevron">{icon("chevron-right", 14)}'
         f"</span>Context</summary>{context}{added}</details>"
     )
+
+
+def _draw_values(values: Listing, document: str) -> str:
+    if not values.is_cut:
+        return listing(values)
+    where = f' <a href="{escape(document)}">The JSON of the attempt</a> has all of it.' if document else ""
+    return f'{listing(values)}<p class="listing-note">Only the beginning is shown.{where}</p>'
 
 
 @register.simple_tag

@@ -28,6 +28,7 @@ from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.charts import RunCharts, draw_run
 from runs.pages.curl_command import build_curl_command
+from runs.pages.cut_texts import CutText, cut_text
 from runs.pages.elapsed import format_elapsed
 from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import Line, Listing, show_invisible
@@ -112,6 +113,27 @@ def _badge(badge: Badge, css_class: str) -> SafeString:
 def inert(text: str) -> str:
     """Text that a model or a provider wrote, without characters that change how the text around them looks."""
     return show_invisible(text)
+
+
+@register.filter
+def cut(text: str) -> CutText:
+    """The beginning of a text that a model or a provider wrote, for ``long_text``."""
+    return cut_text(text)
+
+
+@register.simple_tag
+def long_text(text: CutText, address: str = "", what: str = "attempt") -> SafeString:
+    """A text, and where it is cut how much of it is missing; ``address`` is that of the JSON of ``what`` it is of."""
+    return mark_safe(draw_text(text, address, what))  # noqa: S308  # escaped there
+
+
+def draw_text(text: CutText, address: str = "", what: str = "attempt") -> str:
+    """The same as HTML for other tags."""
+    if not text.left_out:
+        return escape(text.text)
+    more = f"{figures.format_plural(text.left_out, 'character')} more"
+    where = f' in <a href="{escape(address)}">the JSON of the {what}</a>' if address else ""
+    return f'{escape(text.text)}… <span class="quiet">({more}{where})</span>'
 
 
 @register.filter

@@ -149,7 +149,7 @@ def test_issues_of_the_last_attempts_are_marked_as_shared_or_not(viewer: Client)
     )
     step = compare(first, second).steps[0]
     assert step.left and step.right
-    assert [(issue.description, issue.is_shared) for issue in step.left.issues] == [
+    assert [(issue.description.text, issue.is_shared) for issue in step.left.issues] == [
         ("“red” is no colour.", True),
         ("A bit long.", False),
     ]
