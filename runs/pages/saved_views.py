@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
@@ -21,6 +22,7 @@ from runs.pages.access import require_permission
 from runs.pages.json_lines import show_invisible
 from runs.prepared_select import PreparedSelect
 from runs.run_filters import RunFilters, read_filters
+from runs.run_filters.filters import PARAMETERS
 from runs.run_filters.known_values import list_known_values
 
 MOST_VIEWS = 50
@@ -33,6 +35,8 @@ class ViewTab:
 
     id: int
     name: str
+    query: str
+    """The filters that it keeps."""
     url: str
     is_current: bool
     shared_by: str
@@ -59,24 +63,32 @@ class ViewTabs:
     @property
     def can_save(self) -> bool:
         """Whether there is something to keep that the viewer has not kept."""
-        return bool(self.query) and not any(view.is_current and view.is_own for view in self.views)
+        return bool(self.query) and not any(view.is_own and view.query == self.query for view in self.views)
 
 
-def load_view_tabs(user: User | AnonymousUser, filters: RunFilters) -> ViewTabs:
-    """The views that ``user`` sees, beside the filters of the page. One query."""
+def load_view_tabs(user: User | AnonymousUser, filters: RunFilters, asked: Mapping[str, str]) -> ViewTabs:
+    """The views that ``user`` sees, beside the filters of the page. One query.
+
+    ``asked`` is the query of the address, from which ``filters`` were read. A view may keep what makes no sense any
+    more, such as a name that a flow had once: whoever opens it is on that view all the same, and can delete it.
+    """
     query = filters.to_query()
     if not isinstance(user, User):
         return ViewTabs((), query)
+    rows = _VIEWS.fetch([user.pk])
+    written = {name: value for name, value in asked.items() if name in PARAMETERS and value}
+    current = next((kept for _, _, kept, *_ in rows if dict(parse_qsl(kept)) == written), query)
     tabs = [
         ViewTab(
             id=pk,
             name=show_invisible(name),
+            query=kept,
             url=_build_url(kept),
-            is_current=kept == query,
+            is_current=kept == current,
             shared_by=show_invisible(owner) if owner_id != user.pk else "",
             is_shared=is_shared,
         )
-        for pk, name, kept, is_shared, owner_id, owner in _VIEWS.fetch([user.pk])
+        for pk, name, kept, is_shared, owner_id, owner in rows
     ]
     others = [tab for tab in tabs if not tab.is_own]
     return ViewTabs((*(tab for tab in tabs if tab.is_own), *others[:MOST_VIEWS]), query)

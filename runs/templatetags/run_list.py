@@ -48,7 +48,8 @@ def can_choose_runs(context: Context) -> bool:
 @register.simple_tag(takes_context=True)
 def load_views(context: Context, page: RunList) -> ViewTabs:
     """The saved views that the viewer may choose from."""
-    return load_view_tabs(context["request"].user, page.filters)
+    request = context["request"]
+    return load_view_tabs(request.user, page.filters, request.GET)
 
 
 @register.simple_tag

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -72,6 +73,47 @@ def test_there_is_a_limit_for_each_user(viewer: Client) -> None:
     SavedView.objects.bulk_create(SavedView(owner=ada, name=f"{n}", query="status=failed") for n in range(MOST_VIEWS))
     assert "You have 50 views already; delete one that you no longer need." in save_view(viewer, "One more")
     assert SavedView.objects.count() == MOST_VIEWS
+
+
+class TestStaleViews:
+    """Views whose filters make no sense any more: the flow has another name, the user is gone."""
+
+    STALE = "flow=gone&status=failed"
+
+    def keep(self, name: str, query: str, **fields: Any) -> SavedView:
+        return SavedView.objects.create(**{"owner": User.objects.get(username="ada"), **fields}, name=name, query=query)
+
+    def test_its_owner_is_on_it_and_can_delete_it(self, viewer: Client) -> None:
+        view = self.keep("Old", self.STALE)
+        page = get_page(viewer, f"/runs/?{self.STALE}")
+        words = read_words(page)
+        assert "There is no flow “gone”;" in words
+        assert 'aria-current="page">Old</a>' in page
+        assert "Delete this view , “Old”" in words
+        assert f'action="/runs/views/{view.pk}/delete/"' in page
+        # What the page shows is not what the view keeps.
+        assert "Save as a view" in page
+
+    def test_another_view_with_the_filters_that_are_left_is_not_deleted_in_its_place(self, viewer: Client) -> None:
+        other, view = self.keep("Failed", "status=failed"), self.keep("Old", self.STALE)
+        page = get_page(viewer, f"/runs/?{self.STALE}&before=900")
+        assert 'aria-current="page">Old</a>' in page and 'aria-current="page">Failed</a>' not in page
+        assert f'action="/runs/views/{view.pk}/delete/"' in page
+        page = get_page(viewer, "/runs/?status=failed")
+        assert 'aria-current="page">Failed</a>' in page and 'aria-current="page">Old</a>' not in page
+        assert f'action="/runs/views/{other.pk}/delete/"' in page
+
+    def test_one_that_keeps_nothing_that_makes_sense_is_not_the_whole_list(self, viewer: Client) -> None:
+        self.keep("Old", "flow=gone")
+        page = get_page(viewer, "/runs/?flow=gone")
+        assert 'aria-current="page">Old</a>' in page and 'aria-current="page">All runs</a>' not in page
+        assert "Delete this view" in page
+        assert 'aria-current="page">All runs</a>' in get_page(viewer, "/runs/")
+
+    def test_that_of_somebody_else_can_not_be_deleted(self, viewer: Client) -> None:
+        self.keep("Theirs", self.STALE, owner=User.objects.create_user("grace"), is_shared=True)
+        page = get_page(viewer, f"/runs/?{self.STALE}")
+        assert "Delete this view" not in page
 
 
 def test_others_see_a_view_only_if_it_is_shared(viewer: Client) -> None:
