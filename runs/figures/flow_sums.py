@@ -25,6 +25,7 @@ from runs.prepared_select import PreparedSelect
 from runs.statistics.durations import merge_counts
 
 MOST_AUDITS = 100
+"""Audits that are shown; whoever asks for one more sees if there are others."""
 MOST_ISSUES = 15
 MOST_GROUPS = 101
 """Kinds of issues that are read; whoever asks takes what is shown, or one more to see if there are others."""

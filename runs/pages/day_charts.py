@@ -6,6 +6,7 @@ Slots without data (None) are gaps, which are not zeros: nothing is drawn there,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -21,9 +22,8 @@ AREA = 150
 BOTTOM = TOP + AREA
 HEIGHT = BOTTOM + 24
 _WIDEST_COLUMN = 5.0
-_MARK_GAP = 6.0
 _END = 93.0
-"""Per cent between the labels of two marks, at least."""
+"""Per cent; labels of marks behind it stand on the left of their marks."""
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 """What durations are told in on an axis, in seconds."""
@@ -44,7 +44,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where something changed on the time axis; ``label`` is empty where it would touch the one before."""
+    """Where something changed on the time axis; ``label`` is empty where it would touch a later one."""
 
     at: str
     label: str
@@ -176,16 +176,19 @@ def place_marks(period: Period, changes: Sequence[tuple[date, str, str]]) -> tup
         if position is not None:
             by_slot.setdefault(position, []).append((label, title))
     marks: list[Mark] = []
-    free_from = 0.0
-    for position, found in sorted(by_slot.items()):
+    taken_from = math.inf
+    # The latest changes keep their labels.
+    for position, found in sorted(by_slot.items(), reverse=True):
         at = 100 * position / len(period.slots)
-        label = found[-1][0]
-        is_shown = at >= free_from
-        title = "; ".join(title for _, title in found)
+        label, title = found[-1][0], "; ".join(title for _, title in found)
+        # Per cent that it takes on a phone.
+        width = 2.0 + 3.0 * len(label)
+        begin = at - width if at > _END else at
+        is_shown = begin + width <= taken_from
         marks.append(Mark(f"{format_number(at)}%", label if is_shown else "", title, is_at_end=at > _END))
         if is_shown:
-            free_from = at + max(_MARK_GAP, 2.0 * len(label))
-    return tuple(marks)
+            taken_from = begin
+    return tuple(reversed(marks))
 
 
 def choose_step(most: float, *, least: float = 0.0) -> float:

@@ -9,6 +9,7 @@ from datetime import date
 from flows.models import FlowVersion
 from runs.figures.bill import TITLES, BillPart, is_by_cost, split_bill, use_of_runs
 from runs.figures.flow_sums import (
+    MOST_AUDITS,
     AuditSums,
     DayRuns,
     IssueSums,
@@ -24,12 +25,11 @@ from runs.figures.flow_sums import (
 )
 from runs.figures.periods import Period, sum_by_slot, sum_steps_by_slot
 from runs.figures.sums import RunSums, StepSums
-from runs.pages.day_charts import Mark, place_marks
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.flow_query import COST, TOKENS, FlowQuery
 from runs.pages.list_links import link_runs
-from runs.pages.periods import format_day
 from runs.pages.small_charts import BarPart, plot_bar
+from runs.pages.version_marks import VersionMarks, mark_versions
 
 MOST_VERSIONS = 30
 """Rows of the table of versions."""
@@ -111,6 +111,8 @@ class FlowSummary:
     is_bill_by_cost: bool
     """Whether shares of the bill are shares of the money; else of the tokens."""
     charts: tuple[Chart, ...]
+    marks_sentence: str
+    """What the marks of versions leave out."""
     versions: tuple[VersionRow, ...]
     version_count: int
     runs_by_model: tuple[ModelRow, ...]
@@ -121,6 +123,8 @@ class FlowSummary:
     models: tuple[StepRow, ...]
     by_step: tuple[StepRow, ...]
     audits: tuple[AuditRow, ...]
+    has_more_audits: bool
+    """Further ones fired than ``audits`` has."""
     issues: tuple[IssueRow, ...]
     measures: tuple[Choice, ...]
     """Cost or tokens; empty where there is no choice."""
@@ -141,9 +145,10 @@ class SummaryReader:
         self._query = query
         self._period = period
         self._scope = scope
-        self._versions = versions
-        self._first_days = first_days
         self._numbers = {version.pk: version.number for version in versions}
+        self._first_days = {
+            key: first_days[key, scope.is_simulated] for key in self._numbers if (key, scope.is_simulated) in first_days
+        }
 
     def read(self, days: Sequence[DayRuns], groups: Sequence[StepGroup], problems: list[str]) -> FlowSummary:
         """Everything that is shown of the runs of ``days`` and the steps of ``groups``."""
@@ -162,6 +167,8 @@ class SummaryReader:
         bill = split_bill(used) if not model and runs.total_tokens else ()
         versions = self._list_versions(by_version, shown)
         model_runs = read_model_runs(self._scope)
+        marks = mark_versions(self._period, days, self._numbers, self._first_days)
+        audits = read_audits(self._scope, groups, by_cost=self._query.sort == COST, limit=MOST_AUDITS + 1)
         runs_by_model = self._list_model_runs(model_runs, {group.model for group in groups})
         return FlowSummary(
             runs=runs,
@@ -169,7 +176,8 @@ class SummaryReader:
             bill=tuple(map(_name_part, bill)),
             bill_bar=plot_bar({part.kind: part.share or 0.0 for part in bill}),
             is_bill_by_cost=is_by_cost(used.values()),
-            charts=self._make_charts(days, measure),
+            charts=self._make_charts(days, measure, marks),
+            marks_sentence=marks.sentence,
             versions=versions[:MOST_VERSIONS],
             version_count=len(versions),
             runs_by_model=runs_by_model,
@@ -181,9 +189,9 @@ class SummaryReader:
                 for (step, name), sums in sorted(sum_groups(shown, lambda group: (group.step, group.name)).items())
             ),
             audits=tuple(
-                AuditRow(sums, self._link_runs(audit=sums.audit, code=sums.code))
-                for sums in read_audits(self._scope, groups, by_cost=self._query.sort == COST)
+                AuditRow(sums, self._link_runs(audit=sums.audit, code=sums.code)) for sums in audits[:MOST_AUDITS]
             ),
+            has_more_audits=len(audits) > MOST_AUDITS,
             issues=tuple(IssueRow(sums, self._link_runs(code=sums.code)) for sums in read_issues(self._scope)),
             measures=tuple(
                 Choice(name.capitalize(), self._query.build_url("use", measure=name), name == measure)
@@ -193,9 +201,8 @@ class SummaryReader:
             else (),
         )
 
-    def _make_charts(self, days: Sequence[DayRuns], measure: str) -> tuple[Chart, ...]:
-        marks, notes = self._mark_versions()
-        maker = ChartMaker(self._period, marks, notes)
+    def _make_charts(self, days: Sequence[DayRuns], measure: str, marks: VersionMarks) -> tuple[Chart, ...]:
+        maker = ChartMaker(self._period, marks.marks, marks.notes)
         if self._query.model:
             steps = sum_steps_by_slot(self._period, read_steps_by_day(self._scope, self._query.model))
             return (
@@ -210,23 +217,6 @@ class SummaryReader:
             maker.chart_durations(runs),
             maker.chart_use(runs, measure=measure),
         )
-
-    def _mark_versions(self) -> tuple[tuple[Mark, ...], dict[int, str]]:
-        """Marks of the days on which the first runs of versions ended, and the same in words by slot.
-
-        What never ran changed nothing, whenever it was saved.
-        """
-        changes: list[tuple[date, str, str]] = []
-        for version in reversed(self._versions):
-            day = self._first_days.get((version.pk, self._scope.is_simulated))
-            if day is not None:
-                changes.append((day, f"v{version.number}", f"v{version.number} since {format_day(day)}"))
-        notes: dict[int, str] = {}
-        for day, label, _ in changes:
-            position = self._period.find_slot(day)
-            if position is not None:
-                notes[position] = f"{notes[position]}, {label}" if position in notes else label
-        return place_marks(self._period, changes), notes
 
     def _list_versions(self, runs: Mapping[int, RunSums], groups: Sequence[StepGroup]) -> tuple[VersionRow, ...]:
         steps = sum_groups(groups, lambda group: group.version_id)

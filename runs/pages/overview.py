@@ -15,7 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from flows.models import Flow
-from runs.models import Run
+from runs.models import DailyRuns, Run
 from runs.pages.access import require_permission
 from runs.pages.flow_query import REAL, SIMULATED
 from runs.pages.overview_now import PARTS, name_parts, read_parts
@@ -35,8 +35,9 @@ def show_home(request: HttpRequest) -> HttpResponseBase:
 
 @require_permission("runs.view_run")
 def show_overview(request: HttpRequest) -> HttpResponse:
-    """What goes on and how it went lately; without any run the way to the first one."""
-    if not Run.objects.order_by("-pk").values_list("pk")[:1]:
+    """What goes on and how it went lately; where nothing ever ran the way to the first run."""
+    # Statistics stay when retention deletes runs.
+    if not Run.objects.order_by("-pk").values_list("pk")[:1] and not DailyRuns.objects.exists():
         return render(request, "runs/first_run.html", {"has_flow": Flow.objects.runnable().exists()})
     now = timezone.now()
     parts = read_parts(now)

@@ -150,7 +150,14 @@ class TestMarks:
         period = build_period("90d", TODAY)
         days = [period.slots[position].first for position in (40, 41, 60)]
         marks = place_marks(period, [(day, f"v{number}", "") for number, day in enumerate(days, start=1)])
-        assert [mark.label for mark in marks] == ["v1", "", "v3"]
+        assert [mark.label for mark in marks] == ["", "v2", "v3"]
+
+    def test_so_are_those_that_would_touch_at_the_end_where_labels_stand_on_the_left(self) -> None:
+        period = build_period("30d", TODAY)
+        marks = place_marks(period, [(slot.first, f"v{place}", "") for place, slot in enumerate(period.slots)])
+        shown = [mark.label for mark in marks if mark.label]
+        assert shown == ["v1", "v4", "v7", "v10", "v14", "v18", "v22", "v29"]
+        assert marks[-1].is_at_end and len(marks) == 30
 
 
 class TestAxis:

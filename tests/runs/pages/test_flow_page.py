@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from flows.models import Flow, FlowVersion
+from runs.figures.flow_sums import MOST_AUDITS
 from runs.models import DailyRuns
 from runs.pages.flow_page import load_flow_page
 from runs.pages.periods import format_day
@@ -113,6 +114,20 @@ class TestFigures:
         page = get_page(viewer, f"{ADDRESS}?sort=cost")
         assert page.index(">Dear</a>") < page.index(">Hex colours</a>")
         assert 'aria-sort="descending"><a href="/flows/colour-theme/?sort=cost#audits">Cost of its retries' in page
+
+    def test_of_very_many_audits_it_is_said_that_there_are_others(self, viewer: Client, version: FlowVersion) -> None:
+        fill(version)
+        for number in range(MOST_AUDITS - 1):
+            add_audit(version, day_ago(3), f"Audit {number}", fired=1)
+        words = read_plain(viewer)
+        assert "there are others" not in words
+        add_audit(version, day_ago(3), "One more", fired=1)
+        words = read_plain(viewer)
+        assert f"These are the {MOST_AUDITS} audits that fired most often; there are others." in words
+        assert "Hex colours" in words
+        assert len(re.findall(r"/runs/\?flow=colour-theme&amp;audit=", get_page(viewer, ADDRESS))) == MOST_AUDITS
+        words = read_plain(viewer, f"{ADDRESS}?sort=cost")
+        assert f"These are the {MOST_AUDITS} audits that cost most in retries; there are others." in words
 
     def test_money_that_is_unknown_is_no_zero(self, viewer: Client, version: FlowVersion) -> None:
         row = add_runs(version, day_ago(3), succeeded=2, unpriced=4)

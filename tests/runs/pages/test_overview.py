@@ -224,6 +224,12 @@ class TestFirstRun:
         assert 'href="/flows/"' in page
         assert 'href="/runs/new/"' in page
 
+    def test_an_installation_whose_runs_retention_deleted_is_not_called_empty(self, operator: Client) -> None:
+        add_runs(make_version(make_page_flow()), day_ago(40), succeeded=7)
+        words = read_plain(operator)
+        assert "Nothing has run here yet" not in words
+        assert "No run has failed." in words and "Queue" in get_page(operator, "/")
+
     def test_a_viewer_is_told_who_may_start_runs(self, viewer: Client) -> None:
         make_version()
         assert "Your account may not start runs: ask a member of the group Operator." in read_plain(viewer)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 class TestList:
     def test_an_empty_installation_says_what_a_run_is_and_offers_one(self, admin_client: Client) -> None:
         words = read_words(get_page(admin_client, "/runs/"))
-        assert "No runs yet" in words
+        assert "There are no runs" in words
         assert "Run a flow" in words
 
     def test_a_row_sums_up_its_run(self, viewer: Client) -> None:
