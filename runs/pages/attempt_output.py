@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from runs.documents.run_summary import find_input
 from runs.models import Issue, Run
 from runs.pages.access import require_permission
-from runs.pages.attempt_parts import find_attempt
+from runs.pages.attempt_parts import find_attempt, is_on_page_of
 from runs.pages.issue_links import address_issue, anchor_attempt, join_address
 from runs.pages.issue_pages import find_pages
 from runs.pages.run_page import find_run_page
@@ -27,7 +27,7 @@ def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> H
 
     Of many issues it shows the gravest, with ``?issues=2`` those that come next, and so on. ``?issue=`` with the
     position of one leads to where it is shown. A page of the run asks for the content alone when its reader opens the
-    attempt.
+    attempt, and so does this one for what changed.
     """
     if "download" in request.GET:
         return _download_output(run_id, step, number)
@@ -40,8 +40,15 @@ def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> H
     attempt = next((attempt for attempt in page.attempts if attempt.id == id), None)
     if attempt is None or (issue_page > 1 and not attempt.issues):
         raise Http404
-    context = {"page": page, "step": page.steps[step - 1], "attempt": attempt}
     is_fragment = request.headers.get("HX-Request") == "true"
+    is_own_page = not (is_fragment and is_on_page_of(request, run_id))
+    context = {
+        "page": page,
+        "step": page.steps[step - 1],
+        "attempt": attempt,
+        "is_own_page": is_own_page,
+        "run_url": page.address if is_own_page else "",
+    }
     return render(request, "runs/attempt_content.html" if is_fragment else "runs/attempt_page.html", context)
 
 

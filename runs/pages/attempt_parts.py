@@ -45,7 +45,7 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
         "title": PARTS[part],
         "prefix": f"{anchor_attempt(step, number)}-{part}",
         "back": f"{back}#{anchor_attempt(step, number)}",
-        "run_url": "" if is_fragment and _is_on_page_of(request, run_id) else back,
+        "run_url": "" if is_fragment and is_on_page_of(request, run_id) else back,
         "download": f"{reverse('runs:attempt-part', args=[run_id, step, number, part])}?download",
     }
     if part == "request" and value is not None:
@@ -65,7 +65,7 @@ def find_attempt(run_id: int, step: int, number: int) -> models.Attempt:
     return row
 
 
-def _is_on_page_of(request: HttpRequest, run_id: int) -> bool:
+def is_on_page_of(request: HttpRequest, run_id: int) -> bool:
     """Whether a part that was asked for will stand on the page of its run, where links to its other parts stay."""
     path = urlsplit(request.headers.get("HX-Current-URL", "")).path
     return path in ("", reverse("runs:page", args=[run_id]))

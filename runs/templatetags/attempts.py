@@ -131,11 +131,16 @@ def _draw_compare_form(context: dict[str, Any], attempt: AttemptView) -> str:
     hidden = "" if is_own_page else ",".join(context.get("hidden") or ())
     kept = f'<input type="hidden" name="hide" value="{hidden}">' if hidden else ""
     address = attempt.address if is_own_page else context["page"].address
+    own = attempt.address
+    if is_own_page and attempt.issue_pages and attempt.issue_pages.number > 1:
+        # The issues beside the output stay.
+        kept += f'<input type="hidden" name="issues" value="{attempt.issue_pages.number}">'
+        own += f"?issues={attempt.issue_pages.number}"
     value, pressed = ("", "true") if attempt.is_compared else (attempt.id, "false")
     return (
         f'<form method="get" class="compare-form" action="{address}#{attempt.id}">{kept}'
         f'<button type="submit" class="tool" id="{attempt.id}-compare" name="diff" value="{value}" '
-        f'data-compares="{attempt.id}" data-address="{attempt.address}" aria-pressed="{pressed}">'
+        f'data-compares="{attempt.id}" data-address="{own}" aria-pressed="{pressed}">'
         f"{icon('arrows-right-left', 14)}Changes since attempt {attempt.compared_with}</button></form>"
     )
 

@@ -51,9 +51,10 @@
   function showCompared(id, isCompared) {
     const button = document.getElementById(`${id}-compare`);
     if (!button) return;
-    const query = isCompared ? `?diff=${id}` : "";
+    const address = new URL(button.dataset.address, location.href);
+    if (isCompared) address.searchParams.set("diff", id);
     const pane = `#${id}-output`;
-    htmx.ajax("GET", button.dataset.address + query, { source: pane, target: pane, select: pane, swap: "outerHTML" });
+    htmx.ajax("GET", address.pathname + address.search, { source: pane, target: pane, select: pane, swap: "outerHTML" });
   }
 
   document.addEventListener("click", (event) => {

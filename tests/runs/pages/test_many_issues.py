@@ -32,7 +32,7 @@ def full_rows(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def counted(self: PreparedSelect, *args: Any, **options: Any) -> Any:
         rows = fetch(self, *args, **options)
-        if any('"runs_issue"."context"' in statement.sql for statement in self._statements.values()):
+        if any(' "runs_issue"."context"' in statement.sql for statement in self._statements.values()):
             read.extend(rows)
         return rows
 
@@ -116,6 +116,32 @@ class TestOneAttempt:
     def test_what_became_of_them_is_told(self, viewer: Client, run: Run) -> None:
         words = read_words(get_page(viewer, f"{run_address(run)}steps/1/attempts/2/?issues=3"))
         assert words.count("Persisted since attempt 1") == words.count("Still there in attempt 3") == 200
+
+    def test_what_changed_is_shown_beside_the_issues_of_the_same_page(self, viewer: Client) -> None:
+        first = make_attempt(1, 1, "failed", output={"items": []})
+        run = make_stored_run(first, make_failed(2, 450), status=RunStatus.FAILED)
+        address = f"{run_address(run)}steps/1/attempts/2/"
+        page = get_page(viewer, f"{address}?issues=2")
+        # The form of a browser without scripts, and what a script asks for.
+        assert '<input type="hidden" name="issues" value="2">' in page
+        assert f'data-address="{address}?issues=2"' in page
+        on_it = {**HTMX, "HX-Current-URL": f"http://testserver{address}?issues=2"}
+        for shown in (
+            get_page(viewer, f"{address}?issues=2&diff=s1a2"),
+            get_page(viewer, f"{address}?issues=2&diff=s1a2", headers=on_it),
+        ):
+            pane = shown.partition('id="s1a2-output"')[2].partition('<div class="attempt-issues">')[0]
+            targets = set(re.findall(r'class="line-link" href="#([^"]+)"', pane))
+            assert targets == set(list_shown(shown)) and len(targets) == MOST_ISSUES
+            assert f'Since <a href="{run_address(run)}#s1a1">attempt 1</a>' in pane
+            assert f'action="{address}#s1a2"' in pane and f'data-address="{address}?issues=2"' in pane
+
+    def test_on_the_page_of_the_run_links_stay_there(self, viewer: Client) -> None:
+        run = make_stored_run(make_attempt(1, 1, "failed", output={"a": 1}), make_attempt(1, 2, output={"a": 2}))
+        on_it = {**HTMX, "HX-Current-URL": f"http://testserver{run_address(run)}?diff=s1a2"}
+        part = get_page(viewer, f"{run_address(run)}steps/1/attempts/2/?diff=s1a2", headers=on_it)
+        assert 'Since <a href="#s1a1">attempt 1</a>' in part
+        assert f'action="{run_address(run)}#s1a2"' in part
 
     @pytest.mark.parametrize("asked", ["16", "999999", "0", "-1", "x", "1.5", "", "9" * 30])
     def test_a_page_that_is_not_there_is_not_found(self, viewer: Client, run: Run, asked: str) -> None:
