@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from django.db.models import Case, F, TextField, Value, When
+from django.db.models import Case, F, Max, QuerySet, TextField, Value, When, Window
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce, Substr
+from django.db.models.functions import Cast, Coalesce, RowNumber, Substr
 
 from runs.models import Attempt, Issue, Run
 from runs.search.words import split_words
@@ -29,6 +29,10 @@ MOST_PLACES = 250
 """How often a run holds a word at most; what is more is a gap. PostgreSQL keeps 256 places of a word."""
 LONGEST_TEXT = 200_000
 """Characters that are read of one input, output or issue text. In JSON those beyond ASCII are written as six."""
+
+OutputTexts = tuple[int, int, int, str | None, str]
+"""Of an attempt: the numbers of its run and its step, its own, its output as JSON text (or what came back instead of
+one), and the error that it met."""
 
 _CHUNK = 50
 """Rows that are read at a time: outputs may be large."""
@@ -143,17 +147,35 @@ def list_issue_texts(
     yield from issues.values_list(*places, *texts).iterator(_CHUNK)
 
 
-def list_output_texts(
-    run_ids: Collection[int], *, longest: int = LONGEST_TEXT
-) -> Iterator[tuple[int, int, int, str | None, str]]:
-    """Of each attempt that ended, the last one first: the number of its run and its step, its own, its output as JSON
-    text (or what came back instead of one), and the error that it met."""
-    attempts = Attempt.objects.filter(step__run_id__in=run_ids).exclude(outcome="").order_by("-pk")
+def list_output_texts(run_ids: Collection[int]) -> Iterator[OutputTexts]:
+    """What ``OutputTexts`` says of each attempt that ended, the last one first."""
+    yield from _read_outputs(_list_ended(run_ids), LONGEST_TEXT)
+
+
+def list_last_outputs(run_ids: Collection[int], *, longest: int) -> Iterator[OutputTexts]:
+    """The same, but only of the last attempt of each run."""
+    last = _list_ended(run_ids).values("step__run_id").annotate(last=Max("pk")).values("last")
+    yield from _read_outputs(Attempt.objects.filter(pk__in=last), longest)
+
+
+def list_earlier_outputs(run_ids: Collection[int], *, most: int, longest: int) -> Iterator[OutputTexts]:
+    """The same of up to ``most`` attempts before the last one of each run: equally many of each, if it has them."""
+    place = Window(RowNumber(), partition_by="step__run_id", order_by="-pk")
+    earlier = _list_ended(run_ids).annotate(place=place).filter(place__gt=1).order_by("place", "-pk")
+    yield from _read_outputs(Attempt.objects.filter(pk__in=earlier.values("pk")[:most]), longest)
+
+
+def _list_ended(run_ids: Collection[int]) -> QuerySet[Attempt]:
+    return Attempt.objects.filter(step__run_id__in=run_ids).exclude(outcome="").order_by()
+
+
+def _read_outputs(attempts: QuerySet[Attempt], longest: int) -> Iterator[OutputTexts]:
     raw, usable = _cut_text("raw_output", longest), _cut_text("output", longest)
     output = Case(When(output__isnull=True, then=raw), default=usable)
     error = Coalesce(KeyTextTransform("message", "error"), Value(""), output_field=TextField())
     places = ("step__run_id", "step__index", "number")
-    yield from attempts.values_list(*places, output, Substr(error, 1, longest)).iterator(_CHUNK)
+    texts = attempts.order_by("-pk").values_list(*places, output, Substr(error, 1, longest))
+    yield from texts.iterator(_CHUNK)
 
 
 def _cut_text(field: str, longest: int) -> Substr:

@@ -7,12 +7,21 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from runs.search.documents import list_input_texts, list_issue_texts, list_output_texts, list_scalars
+from runs.search.documents import (
+    OutputTexts,
+    list_earlier_outputs,
+    list_input_texts,
+    list_issue_texts,
+    list_last_outputs,
+    list_scalars,
+)
 from runs.search.queries import SearchQuery, Term
 from runs.search.words import find_words, fold_text
 
 MOST_EXCERPTS = 2
 """Excerpts of one run."""
+MOST_EARLIER = 200
+"""Outputs that are read for a page, besides those of the last attempts: they may be large."""
 LONGEST_TEXT = 20_000
 """Characters of one input, output or issue text that are looked through."""
 BEFORE, AFTER = 40, 110
@@ -45,14 +54,14 @@ def find_excerpts(run_ids: Collection[int], query: SearchQuery) -> dict[int, tup
     """Where in these runs the words stand, by run number; for the runs of one page.
 
     The first text that holds a term is shown, in the order of input, issues and outputs from the last one back. A run
-    may lack its excerpts: only the beginning of a text is looked through.
+    may lack its excerpts: only the beginning of a text is looked through, and of many outputs only the latest.
     """
     searches = {run_id: _RunSearch(query) for run_id in run_ids}
     for run_id, text in list_input_texts(searches, longest=LONGEST_TEXT):
         searches[run_id].look_at("Input", list_scalars(text))
     for run_id, step, number, suggestions, *texts in list_issue_texts(_list_open(searches), longest=LONGEST_TEXT):
         searches[run_id].look_at("issue", [*texts, *list_scalars(suggestions)], step, number)
-    for run_id, step, number, output, error in list_output_texts(_list_open(searches), longest=LONGEST_TEXT):
+    for run_id, step, number, output, error in _list_outputs(searches):
         searches[run_id].look_at("output", list_scalars(output), step, number)
         searches[run_id].look_at("error", [error], step, number)
     return {run_id: tuple(search.excerpts) for run_id, search in searches.items()}
@@ -87,6 +96,14 @@ class _RunSearch:
                 pieces = _cut(text, first, [span for spans in found.values() for span in spans])
                 self.excerpts.append(Excerpt(place, pieces, step, attempt))
                 self._open -= shown
+
+
+def _list_outputs(searches: dict[int, _RunSearch]) -> Iterator[OutputTexts]:
+    """Outputs of the runs that are still open when they are read."""
+    if run_ids := _list_open(searches):
+        yield from list_last_outputs(run_ids, longest=LONGEST_TEXT)
+    if run_ids := _list_open(searches):
+        yield from list_earlier_outputs(run_ids, most=MOST_EARLIER, longest=LONGEST_TEXT)
 
 
 def _list_open(searches: dict[int, _RunSearch]) -> list[int]:

@@ -22,9 +22,18 @@ def index_runs(run_ids: Collection[int]) -> None:
 
 
 def reindex_runs(*, above: int, limit: int) -> list[int]:
-    """Index the next ``limit`` runs above a run number again, of those that were indexed; gives their numbers."""
+    """Index the next ``limit`` runs above a run number again, of those that were indexed; gives their numbers.
+
+    Runs that lost what they read and wrote are among them, and lose the words by which they may still be found.
+    """
     with transaction.atomic():
         runs = Run.objects.filter(pk__gt=above, is_tallied=True).order_by("pk").select_for_update()
-        run_ids = [run.pk for run in runs.only("pk")[:limit]]
-        index_runs(run_ids)
-    return run_ids
+        found = list(runs.only("pk", "outputs_removed_at")[:limit])
+        index_runs([run.pk for run in found if run.outputs_removed_at is None])
+        _forget_runs([run.pk for run in found if run.outputs_removed_at is not None])
+    return [run.pk for run in found]
+
+
+def _forget_runs(run_ids: Collection[int]) -> None:
+    with connection.cursor() as cursor:
+        cursor.executemany("DELETE FROM runs_searchdocument WHERE run_id = %s", [(run_id,) for run_id in run_ids])

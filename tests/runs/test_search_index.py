@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from runs.models import Run
+from runs.retention.removal import remove_outputs
 from runs.search import documents, index_runs, look_for_runs, postgresql, read_query, reindex_runs
 from runs.search.documents import Document
-from tests.engine.builders import make_attempt, make_issue
+from tests.engine.builders import NOON, make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.searching import search_runs
 
@@ -81,6 +82,31 @@ def test_rebuilding_makes_all_words_anew_and_goes_on_where_it_was_stopped() -> N
     call_command("rebuild_search", stdout=out)
     assert find("tea") == [third, second, first]
     assert untallied not in find("tea")
+
+
+def test_rebuilding_brings_back_no_run_that_lost_its_outputs() -> None:
+    issue = make_issue(audit="Politeness", code="rude")
+    kept, purged, last = (make_stored_run(make_attempt(1, 1, "failed", issues=(issue,))).pk for _ in range(3))
+    Run.objects.update(is_tallied=True)
+    index_runs([kept, purged, last])
+    with transaction.atomic():
+        remove_outputs([purged])
+    for _ in range(2):
+        out = StringIO()
+        call_command("rebuild_search", stdout=out)
+        assert find("politeness") == find("rude") == [last, kept]
+        assert out.getvalue() == "3 runs indexed; done.\n"
+        # As an earlier version left it.
+        index_runs([purged])
+        assert find("rude") == [last, purged, kept]
+
+
+def test_rebuilding_goes_on_behind_runs_that_lost_their_outputs() -> None:
+    *purged, last = store("tea", "tea", "tea")
+    Run.objects.filter(pk__in=purged).update(outputs_removed_at=NOON)
+    assert reindex_runs(above=0, limit=2) == purged
+    assert reindex_runs(above=purged[-1], limit=2) == [last]
+    assert find("tea") == [last]
 
 
 def test_rebuilding_that_is_broken_off_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
