@@ -23,6 +23,7 @@ from runs.archive.versions import Versions
 from runs.facets import Facet, add_facets, list_facets
 from runs.models import Attempt, DailyRuns, FacetKind, Issue, PurgedDay, Run, Step, TokenUsage
 from runs.models.run_levels import store_levels
+from runs.number_breaks import note_breaks
 from runs.retention.removal import HAS_TEXTS, delete_runs
 from runs.search import index_runs
 from runs.statistics import count_runs
@@ -223,6 +224,7 @@ def _store(portion: Sequence[RunRows], restored: Restored) -> None:
     held = {group: _count_held(group) for group in {rows.group for rows in portion}}
     run_ids = [rows.run.pk for rows in portion]
     Run.objects.bulk_create([rows.run for rows in portion])
+    note_breaks(run_ids)
     Step.objects.bulk_create([step for rows in portion for step in rows.steps])
     Attempt.objects.bulk_create([attempt for rows in portion for attempt in rows.attempts])
     Issue.objects.bulk_create([issue for rows in portion for issue in rows.issues])

@@ -4,8 +4,7 @@ Each filter reads its runs off an index in the order of run numbers (see ``strea
 is read, a bounded number of runs ahead, and each of these is checked against the others. Where that is not enough for a
 page, the finding says how far it looked, and whoever wants more goes on from there: no query reads without bound.
 
-Days become bounds of run numbers, since runs are numbered very nearly in the order in which they are created; each run
-is checked against the days too.
+Days become bounds of run numbers (see ``days``); each run is checked against the days too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import Protocol
 from django.db import connection
 
 from runs.models import Run
-from runs.run_filters.conditions import Condition, build_created_since, build_created_until, list_conditions
+from runs.run_filters.conditions import Condition, list_conditions
+from runs.run_filters.days import list_spans
 from runs.run_filters.experience import Experience, keep_experience, recall_experience
 from runs.run_filters.filters import RunFilters
 from runs.run_filters.reading import read_run_number
@@ -30,8 +30,6 @@ LOOK_THROUGH = 1_200
 """Runs that are checked at most."""
 PROBED = 500
 """Runs of each filter that are counted to find the rarest one."""
-DISORDER = 200
-"""Runs that may have been created between two whose numbers are the other way round: as many as submit at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,9 @@ def find_runs(
 
     Raises ``ValueError`` for a search that ``read_filters`` would not have let through.
     """
-    span = _find_span(filters, before, after)
-    if span is None:
+    span = _find_span(before, after)
+    spans = () if span.is_empty else list_spans(filters, span)
+    if not spans:
         return FoundRuns((), None)
     conditions = list(list_conditions(filters))
     indexed = [condition for condition in conditions if condition.streams]
@@ -76,19 +75,20 @@ def find_runs(
     for turn, look in enumerate(_plan_looks(limit, experience, is_checked=bool(rest))):
         if turn == 1 and len(indexed) > 1 and not filters.search:
             # It pays to find out which is the rarest only where any of them was not enough.
-            rarest = _find_rarest(indexed, span)
+            rarest = _find_rarest(indexed, spans[0])
             source, rest = _read_by(indexed[rarest], conditions)
             met = looked = 0
-        candidates, looked_to = source(span, look)
+        candidates, looked_to = _read(source, spans, look)
         matching = _check(candidates, rest, span, limit - len(found))
         found += matching
         is_enough = len(found) >= limit
         met += len(matching)
         looked += candidates.index(matching[-1]) + 1 if is_enough else len(candidates)
-        if is_enough or looked_to is None:
+        if not is_enough and looked_to is not None:
+            spans = [left for one in spans if not (left := one.behind(looked_to)).is_empty]
+        if is_enough or looked_to is None or not spans:
             looked_to = None
             break
-        span = span.behind(looked_to)
     if rest and not filters.search:
         keep_experience(conditions, Experience(rarest, (met + 1) / (looked + 1)))
     return FoundRuns(tuple(sorted(found, reverse=True)), looked_to)
@@ -106,30 +106,22 @@ def _plan_looks(limit: int, experience: Experience | None, *, is_checked: bool) 
     return tuple(look for look in (first, second, last) if look > 0)
 
 
-def _find_span(filters: RunFilters, before: int | None, after: int | None) -> Span | None:
-    """The numbers to look at; None if no run can match."""
-    span = Span(is_ascending=after is not None)
+def _find_span(before: int | None, after: int | None) -> Span:
+    """The numbers of a page, whatever the filters."""
     if after is not None:
-        span = span.cut(lowest=after + 1)
-    elif before is not None:
-        span = span.cut(highest=before - 1)
-    if filters.since is not None:
-        first = _list_created(build_created_since(filters.since), "ASC")
-        if not first:
-            return None
-        span = span.cut(lowest=min(first))
-    if filters.until is not None:
-        last = _list_created(build_created_until(filters.until), "DESC")
-        if not last:
-            return None
-        span = span.cut(highest=max(last))
-    return span if span.lowest <= span.highest else None
+        return Span(is_ascending=True).cut(lowest=after + 1)
+    return Span() if before is None else Span().cut(highest=before - 1)
 
 
-def _list_created(created: Text, order: str) -> list[int]:
-    """The numbers of the runs next to a bound of time."""
-    sql = f"SELECT id FROM runs_run WHERE {created.sql} ORDER BY created_at {order}, id {order} LIMIT {DISORDER}"  # noqa: S608  # see Text
-    return [number for (number,) in fetch_rows(Text(sql, created.parameters))]
+def _read(source: _Source, spans: Sequence[Span], limit: int) -> tuple[Sequence[int], int | None]:
+    """What ``source`` gives of several spans, one after the other."""
+    numbers: list[int] = []
+    for span in spans:
+        found, looked_to = source(span, limit - len(numbers))
+        numbers += found
+        if looked_to is not None:
+            return numbers, looked_to
+    return numbers, None
 
 
 def _read_by(condition: Condition | None, conditions: Sequence[Condition]) -> tuple[_Source, list[Condition]]:

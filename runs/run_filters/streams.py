@@ -39,6 +39,11 @@ class Span:
         return self.lowest <= number <= self.highest
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no number lies in it."""
+        return self.lowest > self.highest
+
+    @property
     def order(self) -> str:
         """The direction of looking, as SQL says it."""
         return "ASC" if self.is_ascending else "DESC"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from typing import Any
 
@@ -16,6 +16,7 @@ from flows.engine import history as engine
 from flows.engine.usage import sum_usage
 from runs.facets import Facet, add_facets
 from runs.models import Attempt, FacetKind, Issue, Run, Step, TokenUsage
+from runs.number_breaks import add_breaks, note_breaks
 from runs.seeding.flows import SeededVersion, load_seeded_flows
 from runs.seeding.scripts import BEGIN, Script
 from runs.stored_history import build_issues, build_usage
@@ -64,7 +65,7 @@ def seed_history(
     *,
     runs: int,
     until: datetime,
-    days: int = 90,
+    days: float = 90,
     seed: int = 1,
     report: Callable[[str, int], None] = lambda _what, _done: None,
 ) -> None:
@@ -78,10 +79,10 @@ def seed_history(
     users = [User.objects.get_or_create(username=f"seeded-{name}", defaults={"is_active": False})[0] for name in USERS]
     chance = Random(seed)  # noqa: S311  # repeatable, not secret
     plans = _plan_runs(runs, flows, users, since=until - length, length=length, random=chance)
-    done = 0
+    done = last = 0
     while batch := list(islice(plans, BATCH)):
         with transaction.atomic():
-            _store(batch)
+            last = _note_order(_store(batch), last)
         done += len(batch)
         report("stored", done)
     tallied = 0
@@ -119,7 +120,8 @@ def _plan_runs(
         )
 
 
-def _store(plans: list[_Plan]) -> None:
+def _store(plans: list[_Plan]) -> list[int]:
+    """Store the runs with all that belongs to them; gives their numbers."""
     runs = Run.objects.bulk_create([_build_run(plan) for plan in plans])
     pairs = list(zip(runs, plans, strict=True))
     steps = Step.objects.bulk_create([step for run, plan in pairs for step in _build_steps(run, plan)])
@@ -133,6 +135,15 @@ def _store(plans: list[_Plan]) -> None:
     Issue.objects.bulk_create([issue for row, attempt in made for issue in build_issues(row, attempt.issues)])
     TokenUsage.objects.bulk_create([build_usage(row, attempt.usage) for row, attempt in made])
     add_facets((run.pk, facet) for run, plan in pairs for facet in sorted(plan.facets))
+    return [run.pk for run in runs]
+
+
+def _note_order(numbers: list[int], last: int) -> int:
+    """Note where these runs, and ``last`` before them, are out of the order of creation; gives the last of them."""
+    note_breaks(numbers)
+    # A number that is missing may be of a run that somebody starts in these moments, and is not to be seen yet.
+    add_breaks(number for before, number in pairwise([last or numbers[0] - 1, *numbers]) if number > before + 1)
+    return numbers[-1]
 
 
 def _build_run(plan: _Plan) -> Run:
