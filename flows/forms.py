@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from flows.editor_form import EditorForm, GrowingTextarea, make_code_area, make_text_area
 from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
 from flows.engine.redaction_patterns import PATTERNS
-from flows.engine.spec import MAX_SCHEMA_BYTES
+from flows.engine.spec import DEFAULT_RETRY_WINDOW, MAX_SCHEMA_BYTES, ModelSettings
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 from flows.models import AuditRule, Flow, StepDefinition, validate_name
 from flows.webhook_allowance import find_obstacle
@@ -188,7 +188,7 @@ class FlowForm(EditorForm, _FlowForm):
     class Meta:
         model = Flow
         fields = (
-            "title", "name", "description", "input_schema", "model", "temperature", "max_tokens", "token_budget",
+            "title", "name", "description", "input_schema", *ModelSettings.model_fields, "token_budget",
             "cost_budget", "time_limit", "redact", *OPERATIONAL_FIELDS,
         )  # fmt: skip
         labels = {
@@ -208,7 +208,9 @@ class FlowForm(EditorForm, _FlowForm):
             "description": "What the flow is for. People read it where they start runs; the model never does.",
             "model": "For steps that name none. Empty: the model of this installation.",
             "temperature": "0 to 2, for steps that name none. Empty: the model's own default.",
-            "max_tokens": "Most tokens of one answer, for steps that name none.",
+            "max_tokens": "Maximum tokens of one answer, for steps that name none.",
+            "reasoning_effort": "For steps that name none. Empty: the model's own default.",
+            "service_tier": "Flex is cheaper and slower, priority the opposite. Empty: the provider's default.",
             "token_budget": "Once its attempts have used so many, a run makes no more calls and ends errored.",
             "cost_budget": "The same for what its attempts cost. Calls without a known price count as nothing.",
             "time_limit": "From its first start. A call under way is broken off then, and the run ends errored.",
@@ -271,14 +273,15 @@ class StepForm(EditorForm, _StepForm):
         model = StepDefinition
         fields = (
             "position", "name", "tool_name", "system_message", "description", "input_expression", "include_results",
-            "issue_severity_filter", "model", "temperature", "max_tokens", "input_sanitizer", "output_schema",
+            "issue_severity_filter", *ModelSettings.model_fields, "input_sanitizer", "output_schema",
             "output_type", "output_sanitizer", "pass_expression", "max_retries", "stop_on_failure",
-            "time_limit", "failure_reason_expression", "compute",
+            "retry_window", "time_limit", "failure_reason_expression", "compute",
         )  # fmt: skip
         labels = {
             "description": "Description of the tool",
             "issue_severity_filter": "Show issues from",
             "max_retries": "Retries",
+            "retry_window": "Repeat failed calls for (seconds)",
             "time_limit": "Time limit (seconds)",
             "compute": "Compute the output",
         }
@@ -292,12 +295,16 @@ class StepForm(EditorForm, _StepForm):
             "issue_severity_filter": "The model is told of issues this grave and graver ones.",
             "model": "Empty: the model of the flow.",
             "temperature": "0 to 2. Empty: that of the flow.",
-            "max_tokens": "Most tokens of one answer. Empty: that of the flow.",
+            "max_tokens": "Maximum tokens of one answer. Empty: that of the flow.",
+            "reasoning_effort": "How much the model reasons first. Empty: that of the flow.",
+            "service_tier": "Empty: that of the flow.",
             "input_sanitizer": "CEL over value; gives the input that is used.",
             "output_type": "A registered Python type instead of a schema.",
             "output_sanitizer": "CEL over value; gives the output that is validated, audited and handed on.",
             "pass_expression": "CEL over issues and output; true passes. Replaces “Fail at” of the audits.",
             "max_retries": "How often the step is tried again, told what was wrong with the last try.",
+            "retry_window": "How long a call is repeated that brings no answer, such as in an outage. That uses up no "
+            f"retries. Empty: {DEFAULT_RETRY_WINDOW}.",
             "time_limit": "For all tries of the step together. Then the run ends errored. Empty: no limit.",
             "stop_on_failure": "Otherwise the run goes on, and ends as failed all the same.",
             "failure_reason_expression": "CEL over issues; gives the sentence that says why an attempt failed.",
@@ -319,19 +326,32 @@ class AuditForm(EditorForm, _AuditForm):
 
     class Meta:
         model = AuditRule
-        fields = ("position", "name", "rule", "severity", "fail_at", "message", "suggestions", "path")
+        fields = (
+            "position",
+            "name",
+            "rule",
+            "severity",
+            "fail_at",
+            "message_template",
+            "message",
+            "suggestions",
+            "path",
+        )
         help_texts = {
             "rule": "CEL over output, input and steps, or python:name. True passes; a list gives an issue for each "
             "element.",
             "severity": "Of the issues that it raises.",
-            "fail_at": "An issue this grave fails the attempt.",
-            "message": "CEL text that says what is wrong; item is the element of the list.",
+            "fail_at": "Issues of this severity or above fail the attempt. Empty: its own severity.",
+            "message_template": "What is wrong, with values in braces: Clause {item.number} is missing. "
+            "item is the element of the list.",
+            "message": "Instead of the template: CEL text that says what is wrong.",
             "suggestions": "CEL text that says what would be right.",
             "path": "CEL text: JSON pointer to the place in the output, such as '/total'.",
         }
         widgets = {
             "position": forms.HiddenInput,
             "name": forms.TextInput,
+            "message_template": make_text_area(1),
             **{name: make_code_area(1) for name in AUDIT_EXPRESSIONS},
         }
-        field_classes = dict.fromkeys(AUDIT_EXPRESSIONS, MultilineField)
+        field_classes = dict.fromkeys(("message_template", *AUDIT_EXPRESSIONS), MultilineField)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -26,12 +27,20 @@ from flows.engine.spec import (
     MAX_TOKEN_BUDGET,
     NAME_PATTERN,
     TOOL_NAME_PATTERN,
+    FailAt,
     FlowSpec,
+    ReasoningEffort,
+    ServiceTier,
 )
 from flows.json_field import OrderedJSONField
 from flows.webhook_address import validate_address
 
-SEVERITY_CHOICES = [(severity.value, severity.value.capitalize()) for severity in Severity]
+
+def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
+    return [(value.value, value.value.capitalize()) for value in values]
+
+
+SEVERITY_CHOICES = _choices(Severity)
 
 
 MAX_KEEP_DAYS = 36_500
@@ -64,6 +73,8 @@ class ModelSettingsFields(models.Model):
     model = models.CharField(max_length=200, blank=True, default="")
     temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(2)])
     max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    reasoning_effort = models.CharField(max_length=10, choices=_choices(ReasoningEffort), blank=True, default="")
+    service_tier = models.CharField(max_length=10, choices=_choices(ServiceTier), blank=True, default="")
 
     class Meta:
         abstract = True
@@ -180,6 +191,7 @@ class StepDefinition(ModelSettingsFields):
     issue_severity_filter = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.HIGH.value)
     max_retries = models.PositiveIntegerField(default=3, validators=[MaxValueValidator(100)])
     stop_on_failure = models.BooleanField(default=True)
+    retry_window = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_TIME_LIMIT))
     time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
     pass_expression = ExpressionField()
     failure_reason_expression = ExpressionField()
@@ -201,8 +213,9 @@ class AuditRule(models.Model):
     name = models.CharField(max_length=100)
     rule = models.TextField(max_length=MAX_EXPRESSION_LENGTH)
     severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
-    fail_at = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
+    fail_at = models.CharField(max_length=8, choices=_choices(FailAt), blank=True, default="")
     message = ExpressionField()
+    message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="")
     suggestions = ExpressionField()
     path = ExpressionField()
 

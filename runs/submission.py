@@ -192,11 +192,8 @@ def find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
 
 def default_model_settings() -> ModelSettings:
     """What calls of this installation fall back to."""
-    return ModelSettings(
-        model=settings.TOOLFLOW_MODEL,
-        temperature=settings.TOOLFLOW_TEMPERATURE,
-        max_tokens=settings.TOOLFLOW_MAX_TOKENS,
-    )
+    names = ModelSettings.model_fields
+    return ModelSettings.model_validate({name: getattr(settings, f"TOOLFLOW_{name.upper()}") for name in names})
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,14 @@ def build_schema() -> dict[str, Any]:
     """The whole schema."""
     made = FlowSpec.model_json_schema(ref_template="#/definitions/{model}")
     parts = made.pop("$defs")
-    severities = parts.pop("Severity")["enum"]
+    choices = {f"#/definitions/{name}": parts.pop(name)["enum"] for name in list(parts) if "enum" in parts[name]}
     objects = {"FlowSpec": made, **parts}
     for kind, schema in objects.items():
         descriptions = read_descriptions(HEADINGS[kind])
         if descriptions.keys() != schema["properties"].keys():
             raise SystemExit(f"{REFERENCE.name} and {kind} don't have the same fields.")
         schema["properties"] = {
-            name: {"description": descriptions[name], **tidy_field(field, severities)}
+            name: {"description": descriptions[name], **tidy_field(field, choices)}
             for name, field in schema["properties"].items()
         }
         schema["title"] = HEADINGS[kind]
@@ -60,15 +60,20 @@ def build_schema() -> dict[str, Any]:
     return dict(sorted(whole.items(), key=lambda entry: entry[0] == "definitions"))
 
 
-def tidy_field(field: dict[str, Any], severities: list[str]) -> dict[str, Any]:
-    """A field without what pydantic adds for itself: titles, and choices where a type is enough."""
+def tidy_field(field: dict[str, Any], choices: dict[str, list[str]]) -> dict[str, Any]:
+    """A field without what pydantic adds for itself: titles, references to enumerations, and types where one is enough.
+
+    ``choices`` are the values of enumerations, by reference.
+    """
     field = {key: value for key, value in field.items() if key != "title"}
-    if field.pop("$ref", "").endswith("/Severity"):
-        return {"enum": severities, **field}
-    if choices := field.pop("anyOf", None):
-        # The first choice is what a file has; a script may also write amounts of money as text.
+    if reference := field.pop("$ref", ""):
+        return {"enum": choices[reference], **field}
+    if kinds := field.pop("anyOf", None):
+        # The first kind is what a file has; a script may also write amounts of money as text.
         del field["default"]
-        field = {**choices[0], "type": [choices[0]["type"], "null"]}
+        if reference := kinds[0].get("$ref"):
+            return {"enum": [*choices[reference], None], **field}
+        field = {**kinds[0], "type": [kinds[0]["type"], "null"]}
     return field
 
 

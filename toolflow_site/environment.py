@@ -131,9 +131,9 @@ def read_number(name: str, default: _Number, *, minimum: float, maximum: float) 
 
 
 def read_choice(name: str, default: str, choices: tuple[str, ...]) -> str:
-    """One of ``choices``."""
+    """One of ``choices``, or ``default``."""
     text = read_text(name, default)
-    if text not in choices:
+    if text not in (default, *choices):
         raise ImproperlyConfigured(f"{name} is “{text}”; it must be {' or '.join(choices)}.")
     return text
 

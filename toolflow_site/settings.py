@@ -12,6 +12,7 @@ from pathlib import Path
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from flows.engine.spec import ReasoningEffort, ServiceTier
 from runs.logs.configuration import FORMATS, LEVELS, build_logging
 from toolflow_site import api_description, environment, production
 from toolflow_site.caches import build_caches
@@ -52,6 +53,8 @@ if TOOLFLOW_PROVIDER == "openai" and not (TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OP
 TOOLFLOW_MODEL = environment.read_text("TOOLFLOW_MODEL", "gpt-5-mini")
 TOOLFLOW_TEMPERATURE = environment.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2)
 TOOLFLOW_MAX_TOKENS = environment.read_integer("TOOLFLOW_MAX_TOKENS", None, minimum=1)
+TOOLFLOW_REASONING_EFFORT = environment.read_choice("TOOLFLOW_REASONING_EFFORT", "", tuple(ReasoningEffort)) or None
+TOOLFLOW_SERVICE_TIER = environment.read_choice("TOOLFLOW_SERVICE_TIER", "", tuple(ServiceTier)) or None
 
 TOOLFLOW_CALL_TIMEOUT = environment.read_integer("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1, maximum=3600)
 """Seconds that one model call may take."""

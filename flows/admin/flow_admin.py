@@ -48,7 +48,10 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         ("What goes in?", {"fields": ["input_schema"]}),
         (
             "Model for all steps",
-            {"fields": [("model", "temperature", "max_tokens")], "classes": ["collapse"]},
+            {
+                "fields": [("model", "temperature", "max_tokens"), ("reasoning_effort", "service_tier")],
+                "classes": ["collapse"],
+            },
         ),
         (
             "Limits",

@@ -57,7 +57,10 @@ class AuditInline(_PartInline):
     template = "admin/flows/flow/audits.html"
     fieldsets = [
         (None, {"fields": ["position", ("name", "severity", "fail_at"), "rule"]}),
-        ("Message, suggestions and path", {"fields": ["message", "suggestions", "path"], "classes": ["collapse"]}),
+        (
+            "Message, suggestions and path",
+            {"fields": ["message_template", "message", "suggestions", "path"], "classes": ["collapse"]},
+        ),
     ]
 
 
@@ -88,7 +91,11 @@ class StepInline(_PartInline):
         (
             "Model and input sanitizer",
             {
-                "fields": [("model", "temperature", "max_tokens"), "input_sanitizer"],
+                "fields": [
+                    ("model", "temperature", "max_tokens"),
+                    ("reasoning_effort", "service_tier"),
+                    "input_sanitizer",
+                ],
                 "classes": ["collapse", "for-model"],
             },
         ),
@@ -96,7 +103,7 @@ class StepInline(_PartInline):
         ("Python type and output sanitizer", {"fields": ["output_type", "output_sanitizer"], "classes": ["collapse"]}),
         ("When is it good enough?", {"fields": [], "classes": ["with-audits"]}),
         ("A rule of its own for passing", {"fields": ["pass_expression"], "classes": ["collapse"]}),
-        ("What if not?", {"fields": [("max_retries", "time_limit"), "stop_on_failure"]}),
+        ("What if not?", {"fields": [("max_retries", "retry_window", "time_limit"), "stop_on_failure"]}),
         ("A sentence for failed attempts", {"fields": ["failure_reason_expression"], "classes": ["collapse"]}),
     ]
 

@@ -45,7 +45,7 @@ async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseMo
         issues = await _make_issues(audit, evaluator, finding)
     except Exception as error:  # noqa: BLE001  # what a plug-in gave is anybody's object, and reading it runs its code
         issues = (error_issue(audit.name, f"The audit “{audit.name}” could not be evaluated: {_explain(error)}"),)
-    return AuditResult(issues, passed=not any(issue.severity.at_least(audit.fail_at) for issue in issues))
+    return AuditResult(issues, passed=audit.is_passed_with(issues))
 
 
 async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> AuditResult:
@@ -53,13 +53,18 @@ async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: Bas
     method = getattr(typed_output, "audit", None)
     if not callable(method):
         return AuditResult((), passed=True)
-    audit = AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
+    audit = make_type_audit(type_name)
     try:
         finding = await call_function(type_name, PythonFunction(type_name, method), {}, evaluator.patience)
         issues = await _make_issues(audit, evaluator, finding)
     except Exception as error:  # noqa: BLE001  # as above
         issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {_explain(error)}"),)
-    return AuditResult(issues, passed=not any(issue.severity.at_least(audit.fail_at) for issue in issues))
+    return AuditResult(issues, passed=audit.is_passed_with(issues))
+
+
+def make_type_audit(type_name: str) -> AuditSpec:
+    """The audit that the method ``audit`` of a registered output type stands for."""
+    return AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
 
 
 def error_issue(audit: str, description: str) -> Issue:

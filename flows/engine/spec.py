@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from decimal import Decimal
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
 from pydantic_core import PydanticCustomError
 
-from flows.engine.issues import Severity
+from flows.engine.issues import Issue, Severity
 
 TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 """What the chat completions API accepts as the name of a function."""
@@ -36,6 +38,42 @@ Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH
 
 RedactionRule = Annotated[str, Field(min_length=1, max_length=500)]
 """A JSON pointer in which ``*`` stands for any name or position, or the name of a pattern."""
+
+MessageTemplate = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH)]
+"""Text with paths in braces: ``Clause {item.number} is missing.``"""
+
+
+class ReasoningEffort(StrEnum):
+    """How much a model reasons before it answers; each family of models takes some of these."""
+
+    NONE = "none"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+
+class ServiceTier(StrEnum):
+    """How a provider serves a call: flex is cheaper and slower, priority the opposite."""
+
+    AUTO = "auto"
+    DEFAULT = "default"
+    FLEX = "flex"
+    PRIORITY = "priority"
+
+
+class FailAt(StrEnum):
+    """The least severity of an issue that fails an audit."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+    NEVER = "never"
+    """The audit only warns."""
+
 
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False, strict=True)]
 MaxTokens = Annotated[StrictInt, Field(ge=1)]
@@ -65,6 +103,10 @@ CostBudget = Annotated[
 """USD."""
 TimeLimit = Annotated[StrictInt, Field(ge=1, le=MAX_TIME_LIMIT)]
 """Seconds."""
+RetryWindow = Annotated[StrictInt, Field(ge=0, le=MAX_TIME_LIMIT)]
+"""Seconds; 0 repeats nothing."""
+DEFAULT_RETRY_WINDOW = 900
+"""Seconds."""
 
 
 class _Document(BaseModel):
@@ -77,6 +119,8 @@ class ModelSettings(_Document):
     model: str = Field(min_length=1)
     temperature: Temperature | None = None
     max_tokens: MaxTokens | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    service_tier: ServiceTier | None = None
 
 
 class AuditSpec(_Document):
@@ -87,12 +131,26 @@ class AuditSpec(_Document):
     """``true`` or an empty list passes, ``false`` raises one issue, a list one issue for each element."""
     severity: Severity = Severity.CRITICAL
     """The severity of the issues that the rule raises, unless an element or a Python audit says its own."""
-    fail_at: Severity = Severity.CRITICAL
-    """The audit passes when none of its issues reaches this severity."""
+    fail_at: FailAt | None = None
+    """The audit passes when none of its issues reaches this severity: unset its own ``severity``, or ``never``."""
     message: Expression | None = None
+    message_template: MessageTemplate | None = None
+    """What is wrong, with paths in braces; instead of ``message``."""
     suggestions: Expression | None = None
     path: Expression | None = None
     """Gives the JSON pointer into the output that an issue is about."""
+
+    @property
+    def threshold(self) -> Severity | None:
+        """The least severity that fails the audit; None where it only warns."""
+        if self.fail_at is FailAt.NEVER:
+            return None
+        return Severity(self.fail_at) if self.fail_at else self.severity
+
+    def is_passed_with(self, issues: Iterable[Issue]) -> bool:
+        """Whether none of the ``issues`` it raised reaches its threshold."""
+        threshold = self.threshold
+        return threshold is None or not any(issue.severity.at_least(threshold) for issue in issues)
 
 
 class StepSpec(_Document):
@@ -118,8 +176,12 @@ class StepSpec(_Document):
     model: str | None = Field(default=None, min_length=1)
     temperature: Temperature | None = None
     max_tokens: MaxTokens | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    service_tier: ServiceTier | None = None
 
     max_retries: Annotated[StrictInt, Field(ge=0, le=100)] = 3
+    retry_window: RetryWindow | None = None
+    """How long calls that bring no answer are repeated, from the first of an unbroken row of them."""
     time_limit: TimeLimit | None = None
     """How long all attempts of the step may take together, from the start of the first one."""
     stop_on_failure: StrictBool = True
@@ -148,6 +210,8 @@ class FlowSpec(_Document):
     model: str | None = Field(default=None, min_length=1)
     temperature: Temperature | None = None
     max_tokens: MaxTokens | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    service_tier: ServiceTier | None = None
     token_budget: TokenBudget | None = None
     """How many tokens all attempts of a run may use together. Asked before each call: the last one may exceed it."""
     cost_budget: CostBudget | None = None
@@ -202,7 +266,7 @@ class FlowSpec(_Document):
         return self.model_copy(update=update) if update else self
 
     def resolve(self, defaults: ModelSettings) -> FlowSpec:
-        """This flow with model, temperature and max tokens filled in on every model step: step, flow, defaults."""
+        """This flow with its model settings filled in on every model step: step, flow, defaults."""
 
         def fill(step: StepSpec) -> StepSpec:
             if step.is_local:
@@ -216,7 +280,7 @@ class FlowSpec(_Document):
                     ),
                     None,
                 )
-                for name in ("model", "temperature", "max_tokens")
+                for name in ModelSettings.model_fields
             }
             return step.model_copy(update=filled)
 

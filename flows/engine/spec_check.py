@@ -265,18 +265,6 @@ def find_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[Pro
                     "this shows the model nothing; use the input_expression to hand it data of the input.",
                 )
             )
-        # A local step tells no model anything, and with a pass_expression no fail_at counts.
-        audits = () if step.is_local or step.pass_expression is not None else step.audits
-        for position, audit in enumerate(audits):
-            if not audit.fail_at.at_least(step.issue_severity_filter):
-                doubts.append(
-                    Problem(
-                        f"/steps/{index}/audits/{position}/fail_at",
-                        f"Audit “{audit.name}” of step {index + 1} fails at {audit.fail_at}, but the model is only "
-                        f"told of issues from {step.issue_severity_filter} on: its retries may be blind. "
-                        f"Set the step's issue_severity_filter to {audit.fail_at}.",
-                    )
-                )
     return doubts + shorten(list(_find_path_doubts(spec)))
 
 

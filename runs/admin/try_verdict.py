@@ -129,7 +129,7 @@ def _view(
 
 def _show_audit(audit: AuditVerdict) -> ShownAudit:
     state = Outcome.PASSED if audit.passed else Outcome.FAILED
-    return ShownAudit(show_invisible(audit.name), state.value, len(audit.issues), audit.fail_at.value)
+    return ShownAudit(show_invisible(audit.name), state.value, len(audit.issues), audit.fail_at)
 
 
 def _find_pass_rule(step: StepSpec, verdict: Verdict) -> str:

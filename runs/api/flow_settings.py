@@ -49,7 +49,7 @@ class _SettingsForm(FlowForm):
     redact = None  # type: ignore[assignment]
 
     class Meta(FlowForm.Meta):
-        fields = OPERATIONAL_FIELDS  # type: ignore[assignment]  # fewer than the editor’s
+        fields = OPERATIONAL_FIELDS
 
 
 class FlowSettingsView(ApiView):

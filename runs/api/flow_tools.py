@@ -151,7 +151,7 @@ class TryAuditsView(_TryingView):
                 "audits": [
                     {
                         "name": audit.name,
-                        "fail_at": audit.fail_at.value,
+                        "fail_at": audit.fail_at,
                         "passed": audit.passed,
                         "issue_count": len(audit.issues),
                     }

@@ -313,7 +313,9 @@ class TriedAuditSerializer(serializers.Serializer[Any]):
     """What one audit says."""
 
     name = serializers.CharField(help_text="What the audit is called.")
-    fail_at = serializers.ChoiceField([severity.value for severity in Severity], help_text="What it fails at.")
+    fail_at = serializers.ChoiceField(
+        [*(severity.value for severity in Severity), "never"], help_text="The severity that fails it."
+    )
     passed = serializers.BooleanField(help_text="Whether none of its issues reaches `fail_at`.")
     issue_count = serializers.IntegerField(help_text="How many issues it raised.")
 

@@ -146,7 +146,7 @@ class _Course:
             yield random.choice(fixed)
         elif outcome is Outcome.FAILED:
             for audit in random.sample(step.audits, k=min(random.choice((1, 1, 2)), len(step.audits))):
-                yield self._raise_issue(audit, audit.fail_at, properties)
+                yield self._raise_issue(audit, audit.threshold or audit.severity, properties)
         elif outcome is Outcome.PASSED and step.audits and random.random() < REMARKS:
             severity = random.choice((Severity.LOW, Severity.MEDIUM))
             yield self._raise_issue(random.choice(step.audits), severity, properties)

@@ -6,28 +6,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flows.engine.audits import make_type_audit
 from flows.engine.errors import SpecError
 from flows.engine.evaluation import step_variables
 from flows.engine.history import Attempt, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.judgement import Judgement, judge_output
 from flows.engine.plugins import Registry
-from flows.engine.spec import FlowSpec, StepSpec
+from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from runs.try_out.basis import Basis
 from runs.try_out.patience import begin_patience
 
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
-    """What one audit says, by its own ``fail_at``."""
+    """What one audit says."""
 
-    name: str
-    fail_at: Severity
+    audit: AuditSpec
     issues: tuple[Issue, ...]
 
     @property
+    def name(self) -> str:
+        return self.audit.name
+
+    @property
+    def fail_at(self) -> str:
+        """The severity that fails the audit, or ``never``."""
+        return self.audit.threshold or "never"
+
+    @property
     def passed(self) -> bool:
-        return not any(issue.severity.at_least(self.fail_at) for issue in self.issues)
+        return self.audit.is_passed_with(self.issues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,8 @@ async def judge(spec: FlowSpec, basis: Basis, index: int, output: dict[str, Any]
     if judgement.outcome is Outcome.INVALID:
         return Verdict(judgement, ())
     audits = tuple(
-        AuditVerdict(name, fail_at, tuple(issue for issue in judgement.issues if issue.audit == name))
-        for name, fail_at in _list_audits(step, registry)
+        AuditVerdict(audit, tuple(issue for issue in judgement.issues if issue.audit == audit.name))
+        for audit in _list_audits(step, registry)
     )
     return Verdict(judgement, audits)
 
@@ -68,9 +77,8 @@ def find_output(attempt: Attempt) -> dict[str, Any] | None:
     return came if isinstance(came, dict) else None
 
 
-def _list_audits(step: StepSpec, registry: Registry) -> Iterator[tuple[str, Severity]]:
+def _list_audits(step: StepSpec, registry: Registry) -> Iterator[AuditSpec]:
     known = registry.output_types.get(step.output_type or "")
     if known is not None and callable(getattr(known.model, "audit", None)):
-        yield step.output_type or "", Severity.CRITICAL
-    for audit in step.audits:
-        yield audit.name, audit.fail_at
+        yield make_type_audit(step.output_type or "")
+    yield from step.audits

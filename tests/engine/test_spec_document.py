@@ -95,7 +95,7 @@ class TestFields:
             "colour": "red",
             "steps": [
                 {**GOOD_STEP, "max_retries": -1},
-                {"tool_name": "b c", "audits": [{"name": "Length", "rule": ""}, {"rule": "true", "fail_at": "never"}]},
+                {"tool_name": "b c", "audits": [{"name": "Length", "rule": ""}, {"rule": "true", "fail_at": "grave"}]},
             ],
         }
         assert read(document).keys() == {

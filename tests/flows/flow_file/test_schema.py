@@ -62,8 +62,9 @@ def test_the_examples_fit_the_schema_as_they_are_and_as_they_are_written(documen
 
 
 def test_every_kind_of_field_fits_the_schema() -> None:
-    audit = {"name": "Hot", "rule": "true", "severity": "low", "fail_at": "high", "message": "'Cold'", "path": None}
+    audit = {"name": "Hot", "rule": "true", "severity": "low", "fail_at": "never", "message": "'Cold'", "path": None}
     step = {"temperature": 0.5, "max_retries": 0, "stop_on_failure": False, "include_results": [0], "audits": [audit]}
+    step |= {"reasoning_effort": "low", "service_tier": "flex", "retry_window": 0}
     VALIDATOR.validate(
         make_document(step, cost_budget=0.5, token_budget=10, time_limit=60, model=None, input_schema={})
     )
@@ -89,7 +90,7 @@ def test_every_kind_of_field_fits_the_schema() -> None:
         make_document({"compute": ""}),
         make_document({"audits": [{"name": "Hot"}]}),
         make_document({"audits": [{"name": "Hot", "rule": "x" * 4_001}]}),
-        make_document({"audits": [{"name": "Hot", "rule": "true", "fail_at": "never"}]}),
+        make_document({"audits": [{"name": "Hot", "rule": "true", "fail_at": "grave"}]}),
     ],
 )
 def test_what_is_no_flow_does_not_fit_the_schema(document: Any) -> None:
