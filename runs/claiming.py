@@ -18,11 +18,11 @@ from runs.models.run import RunQuerySet, in_future
 Room = Callable[[str], int | None]
 """Given a model, how many calls to it could begin now; None where nothing limits them."""
 
-TOGETHER = {2: 16, 3: 4, 4: 1}
-"""How many runs that lost so many workers one drain may have at a time.
+SUSPECT_CRASHES = 2
+"""A run that lost its worker this often since its last stored attempt is a suspect: a drain has one at a time.
 
-A run that kills its worker takes all others there with it. The more often that happened to a run the fewer go beside
-it, so that in the end only the one to blame has lost five.
+A run that kills its worker takes all others there with it. One loss makes no suspect, or every run that was in flight
+beside it would have to wait for the others.
 """
 
 LOOK_AHEAD = 4
@@ -30,24 +30,26 @@ LOOK_AHEAD = 4
 
 
 class Allowance:
-    """What else bounds a claim, run by run: room for calls of a model, and how many suspects go together."""
+    """What else bounds a claim, run by run: room for calls of a model, and one suspect at a time."""
 
-    def __init__(self, room: Room, crashed: Mapping[int, int]) -> None:
+    def __init__(self, room: Room, *, has_suspect: bool) -> None:
         self._room = room
         self._rooms: dict[str, int | None] = {}
-        self._together = {crashes: most - crashed.get(crashes, 0) for crashes, most in TOGETHER.items()}
+        self._has_suspect = has_suspect
 
     def take(self, model: str, crashes: int) -> bool:
         """Whether a run may be claimed that asks ``model`` next and lost its worker ``crashes`` times."""
+        is_suspect = crashes >= SUSPECT_CRASHES
+        if is_suspect and self._has_suspect:
+            return False
         if model not in self._rooms:
             self._rooms[model] = self._room(model) if model else None
-        left, together = self._rooms[model], self._together.get(crashes)
-        if (left is not None and left <= 0) or (together is not None and together <= 0):
-            return False
+        left = self._rooms[model]
         if left is not None:
+            if left <= 0:
+                return False
             self._rooms[model] = left - 1
-        if together is not None:
-            self._together[crashes] = together - 1
+        self._has_suspect |= is_suspect
         return True
 
 
@@ -55,9 +57,9 @@ def no_limits(model: str) -> None:
     """The room of every model where there are no limits."""
 
 
-def has_ready_runs(*, unable: Collection[int] = ()) -> bool:
-    """Whether any run is queued for a worker that can't execute the versions ``unable``. One look, no lock."""
-    return _find_ready(unable).exists()
+def has_ready_runs(*, unable: Collection[int] = (), has_suspect: bool = False) -> bool:
+    """Whether any run is queued that this worker may claim; arguments as for ``claim_runs``. Takes no lock."""
+    return _find_ready(unable, has_suspect=has_suspect).exists()
 
 
 def claim_runs(
@@ -67,19 +69,18 @@ def claim_runs(
     lease: timedelta,
     is_simulated: bool,
     in_flight: Mapping[int, int] | None = None,
-    crashed: Mapping[int, int] | None = None,
+    has_suspect: bool = False,
     room: Room = no_limits,
     unable: Collection[int] = (),
 ) -> list[Run]:
     """Take up to ``free`` queued runs and give them to ``owner`` until ``lease`` from now, the oldest first.
 
     Of a higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is
-    under way: ``in_flight`` says how many runs of each flow the owner has already. ``crashed`` says how many it has
-    that lost so many workers: of those only few go together. ``room`` bounds the runs by the model of their next call.
-    ``unable`` are versions that the owner can't execute. ``is_simulated`` says whether the
-    owner's calls go to the simulated model.
+    under way: ``in_flight`` says how many runs of each flow the owner has already. ``has_suspect`` says whether one of
+    them is a suspect. ``room`` bounds the runs by the model of their next call. ``unable`` are versions that the owner
+    can't execute. ``is_simulated`` says whether the owner's calls go to the simulated model.
     """
-    ready = _find_ready(unable)
+    ready = _find_ready(unable, has_suspect=has_suspect)
     flows = _find_flows(ready)
     limits = {flow: limit for flow, limit, *_ in flows if limit is not None}
     # Looked at without a lock first: this is asked often, and a flow that has all it may have is no news.
@@ -87,7 +88,7 @@ def claim_runs(
     flows = [flow for flow in flows if left.get(flow[0], 1)]
     if free <= 0 or not flows:
         return []
-    allowance = Allowance(room, crashed or {})
+    allowance = Allowance(room, has_suspect=has_suspect)
     with transaction.atomic():
         if limits:
             # Whoever else wants to claim runs of these flows waits until this claim can be seen.
@@ -117,8 +118,10 @@ def claim_runs(
         return list(Run.objects.filter(pk__in=ids).order_by("priority", "pk"))
 
 
-def _find_ready(unable: Collection[int]) -> RunQuerySet:
+def _find_ready(unable: Collection[int], *, has_suspect: bool) -> RunQuerySet:
     ready = Run.objects.queued()
+    if has_suspect:
+        ready = ready.filter(crashes__lt=SUSPECT_CRASHES)
     return ready.exclude(version__in=unable) if unable else ready
 
 

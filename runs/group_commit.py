@@ -83,6 +83,7 @@ TOTALS = (
     "reasoning_tokens",
     "cost",
     "unpriced_count",
+    "crashes",
 )
 
 

@@ -100,6 +100,8 @@ class RunRecorder:
             "reasoning_tokens": before["reasoning_tokens"] + usage.reasoning,
             "unpriced_count": before["unpriced_count"] + usage.unpriced,
             "steps_passed": before["steps_passed"] + ended.passed,
+            # Only losses of the worker without a stored attempt in between count.
+            "crashes": 0,
         }
         if usage.cost is not None:
             totals["cost"] = (before["cost"] or 0) + usage.cost

@@ -21,6 +21,9 @@ from runs.recorder import end_running_attempts
 
 logger = logging.getLogger(__name__)
 
+PROCESS_GONE = "Its process died."
+LEASE_EXPIRED = "It did not renew its lease: its network failed, it froze, or its host is gone."
+
 GRACE = 1 / 3
 """The part of a lease that a worker has to prolong it after a sweep found it expired.
 
@@ -59,25 +62,25 @@ def reclaim_from_dead_processes() -> int:
     if not gone:
         return 0
     Worker.objects.filter(owner__in=gone).delete()
-    return _reclaim(Run.objects.running().filter(owner__in=gone), "whose process is gone")
+    return _reclaim(Run.objects.running().filter(owner__in=gone), PROCESS_GONE)
 
 
 def _reclaim_expired() -> int:
     grace = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE)
     is_old = Q(suspect_since__lt=in_future(-grace - STALE))
     Run.objects.expired().filter(Q(suspect_since=None) | is_old).update(suspect_since=Now())
-    return _reclaim(Run.objects.suspect(grace), "whose lease ran out")
+    return _reclaim(Run.objects.suspect(grace), LEASE_EXPIRED)
 
 
-def _reclaim(lost: RunQuerySet, why: str) -> int:
+def _reclaim(lost: RunQuerySet, cause: str) -> int:
     reclaimed = 0
     for run in lost:
         with transaction.atomic():
-            if not run.reclaim(lost):
+            if not run.reclaim(lost, cause):
                 continue
             end_running_attempts(run.pk, Outcome.INTERRUPTED)
         reclaimed += 1
-        sentence = f"Run {run.pk} was taken from worker {run.owner}, {why}."
+        sentence = f"Run {run.pk} was taken from worker {run.owner}. {cause}"
         log_event(logger, logging.WARNING, "run.taken", sentence, run=run.pk, owner=run.owner)
         run.refresh_from_db(fields=["status", "end_reason"])
         if run.status != RunStatus.QUEUED:

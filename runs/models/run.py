@@ -24,7 +24,7 @@ from flows.models import Flow, FlowVersion
 from runs.logs.run_ends import note_run_end
 
 MAX_CRASHES = 5
-"""A run that lost this many workers is poison and ends ``errored``."""
+"""A run that lost its worker this often without a stored attempt in between is poison and ends ``errored``."""
 
 
 class RunStatus(models.TextChoices):
@@ -177,6 +177,7 @@ class Run(models.Model):
     )
     cancel_requested = models.BooleanField(default=False)
     crashes = models.PositiveIntegerField(default=0)
+    """Losses of its worker since its last stored attempt."""
     revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
 
     step_count = models.PositiveIntegerField()
@@ -306,11 +307,11 @@ class Run(models.Model):
                 self._tell_of_cancelling()
             return bool(cancelled or self._held.update(**values))
 
-    def reclaim(self, lost: RunQuerySet) -> bool:
-        """Take a run from a worker that died: queue it again, or end it if that happened too often.
+    def reclaim(self, lost: RunQuerySet, cause: str) -> bool:
+        """Take a run from a lost worker: queue it again, or end it if that happened too often.
 
-        ``lost`` are the runs whose workers are dead; gives False if this one is no longer among them. The caller ends
-        the attempt that was under way.
+        ``lost`` are the runs whose workers are lost; gives False if this one is no longer among them. ``cause`` is a
+        sentence on what happened to the worker. The caller ends the attempt that was under way.
         """
         values: dict[str, Any]
         if self.cancel_requested:
@@ -319,8 +320,8 @@ class Run(models.Model):
             values = end_values(
                 RunStatus.ERRORED,
                 EndReason.CRASHED,
-                f"The worker died {self.crashes + 1} times while it had this run. Its last attempt is shown; "
-                "run it again once the cause is mended.",
+                f"The run lost its worker {self.crashes + 1} times in a row without storing an attempt. "
+                f"The last time: {cause} Run it again once the cause is fixed.",
             )
         else:
             values = {**QUEUED_AGAIN, "available_at": Now()}

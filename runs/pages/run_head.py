@@ -13,7 +13,8 @@ _ELSEWHERE = frozenset(
         # Attempts change these, and none is in the head but in what ``RunPage.limits`` says of it.
         "steps_passed", "attempt_count", "retry_count", "issues_low", "issues_medium", "issues_high", "issues_critical",
         "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cost",
-        "unpriced_count", "record_number", "revision", "lease_until", "suspect_since", "next_model", "is_tallied",
+        "unpriced_count", "crashes", "record_number", "revision", "lease_until", "suspect_since", "next_model",
+        "is_tallied",
         # What stays as it is, and may be long.
         "input", "input_schema", "model_settings", "metadata",
     }
@@ -34,6 +35,7 @@ def name_head(page: RunPage, user: User | AnonymousUser) -> str:
         page.limits,
         page.is_unattended,
         page.is_readable,
+        page.interrupted,
         [user.has_perm(permission) for permission in _PERMISSIONS],
     )
     return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()

@@ -99,6 +99,11 @@ class RunPage:
         return tuple(attempt for step in self.steps for attempt in step.attempts)
 
     @property
+    def interrupted(self) -> int:
+        """How many of its attempts were interrupted."""
+        return sum(step.interrupted for step in self.steps)
+
+    @property
     def counts(self) -> tuple[tuple[str, int], ...]:
         """Issues of the run by severity, the gravest first."""
         return run_issue_counts(self.run)

@@ -175,7 +175,6 @@ def _build_run(plan: _Plan) -> Run:
         attempt_count=len(script.attempts),
         # The first of each step that counts is no retry.
         retry_count=len(counted) - len({attempt.step for attempt in counted}),
-        crashes=len(script.attempts) - len(counted),
         **{f"issues_{name}": issues.count(name) for name in ("low", "medium", "high", "critical")},
         prompt_tokens=usage.prompt,
         completion_tokens=usage.completion,

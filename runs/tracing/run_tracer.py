@@ -138,7 +138,7 @@ class RunTracer:
             "toolflow.run.attempts": run.attempt_count,
             "toolflow.run.retries": run.retry_count,
             "toolflow.run.total_tokens": run.total_tokens,
-            "toolflow.run.crashes": run.crashes,
+            "toolflow.run.interrupted": sum(row.outcome == Outcome.INTERRUPTED for row in attempts),
         }
         if run.cost is not None:
             described[names.COST] = float(run.cost)

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from flows import __version__
-from runs.claiming import claim_runs, has_ready_runs
+from runs.claiming import SUSPECT_CRASHES, claim_runs, has_ready_runs
 from runs.limits import create_gate
 from runs.measuring import find_worker_meter
 from runs.models import Run, Worker
@@ -214,12 +214,12 @@ class Drain:
         if free <= 0:
             return
         in_flight = Counter(run_task.run.flow_id for run_task, _ in self._tasks.values())
-        crashed = Counter(run_task.run.crashes for run_task, _ in self._tasks.values())
+        has_suspect = any(run_task.run.crashes >= SUSPECT_CRASHES for run_task, _ in self._tasks.values())
         unable = list(self._place.unable)
 
         def claim() -> list[Run] | None:
             # Asked often and mostly in vain: a look that takes no lock comes first.
-            if not has_ready_runs(unable=unable):
+            if not has_ready_runs(unable=unable, has_suspect=has_suspect):
                 return None
             return claim_runs(
                 free=free,
@@ -227,7 +227,7 @@ class Drain:
                 lease=self._lease,
                 is_simulated=is_simulated(),
                 in_flight=in_flight,
-                crashed=crashed,
+                has_suspect=has_suspect,
                 unable=unable,
                 room=self._gate.room,
             )

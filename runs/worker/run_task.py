@@ -128,6 +128,7 @@ class RunTask:
         self._recorder.confirm(write, stored.written)
         self._place.events.note(self.run, self._recorder.step_names, progress)
         if progress.ended is not None:
+            self.run.crashes = 0
             self._settle(stored.commits)
 
     def _price(self, model: str, usage: TokenUsage) -> TokenUsage:

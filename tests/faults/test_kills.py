@@ -39,6 +39,56 @@ def test_runs_go_on_from_their_last_attempt_when_their_worker_process_was_killed
     assert host.stop() == 0
 
 
+def test_all_runs_that_were_in_flight_at_a_kill_go_on_together(build: Build, sqlite: Backend) -> None:
+    installation = build(sqlite, latency=10.0, TOOLFLOW_RUNS_IN_FLIGHT="200")
+    installation.submit(THREE_STEPS, 200)
+    host = installation.start_host()
+
+    def wait_for_in_flight(count: int) -> None:
+        wait_until(
+            lambda: installation.provider.in_flight == count,
+            within=30,
+            what=f"{count} calls are in flight",
+            explain=lambda: installation.provider.in_flight,
+        )
+
+    wait_for_in_flight(200)
+    installation.kill("drain", host.find_drains())
+    wait_for_in_flight(0)
+    wait_for_in_flight(200)
+    installation.provider.latency = 0.05
+    installation.wait_for_all()
+
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.runs, verdict.repeated) == ({"succeeded": 200}, 200)
+    assert host.stop() == 0
+
+
+def test_a_worker_process_that_hangs_is_killed_and_a_call_that_takes_longer_than_that_is_not(
+    build: Build, sqlite: Backend
+) -> None:
+    lease = 2
+    installation = build(
+        sqlite, latency=lease * HANG_LEASES + 2.0, TOOLFLOW_PLUGINS=plugins.__name__, TOOLFLOW_LEASE=str(lease)
+    )
+    log = installation.folder / "hangs"
+    installation.environment[plugins.LOG] = str(log)
+    installation.submit(HANG)
+    host = installation.start_host()
+    installation.wait_for_calls(1)
+    # Only the first call takes so long.
+    installation.provider.latency = 0.1
+    wait_until(lambda: "its event loop hung" in host.read_log(), within=40, what="the process is killed")
+    installation.deaths.append(Death("hang", datetime.fromisoformat(log.read_text().strip()), datetime.now(UTC)))
+    installation.wait_for_all()
+
+    verdict = installation.judge()
+    assert verdict.problems == []
+    assert (verdict.runs, verdict.repeated) == ({"succeeded": 1}, 1)
+    assert host.stop() == 0
+
+
 @pytest.mark.parametrize(
     ("victim", "role"), [("idle worker", Host.find_idle_workers), ("pusher", Host.find_pusher)], ids=["idle", "pusher"]
 )

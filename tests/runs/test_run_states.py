@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
+from flows.engine.execution import Progress, Start
 from flows.models import FlowVersion, ImmutableVersionError
 from runs.claiming import claim_runs
 from runs.models import Attempt, EndReason, Run, RunStatus, Step
 from runs.models.run import MAX_CRASHES
-from runs.sweep import sweep
+from runs.recorder import RunRecorder
+from runs.stored_history import load_history
+from runs.sweep import LEASE_EXPIRED, sweep
+from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_version
 
 pytestmark = pytest.mark.django_db
+
+
+def begin(number: int) -> Start:
+    return Start(1, number, {"topic": "tea"}, {"model": "gpt-4.1"}, datetime.now(UTC))
 
 
 class TestClaim:
@@ -85,7 +93,30 @@ class TestHandBackAndReclaim:
             sweep()
         run.refresh_from_db()
         assert (run.status, run.end_reason, run.crashes) == (RunStatus.ERRORED, EndReason.CRASHED, MAX_CRASHES)
-        assert "died 5 times" in run.end_sentence
+        assert "lost its worker 5 times in a row" in run.end_sentence
+        assert LEASE_EXPIRED in run.end_sentence
+
+    def test_losses_with_stored_attempts_in_between_do_not_end_a_run(self) -> None:
+        run = make_run(make_version(make_flow(make_step(1, max_retries=20))))
+        for number in range(1, 2 * MAX_CRASHES, 2):
+            held = claim_run(run)
+            recorder = RunRecorder(held, held.version.flow_spec, load_history(held))
+            recorder.record(Progress(begun=begin(number)))
+            recorder.record(Progress(ended=make_attempt(1, number, "invalid"), begun=begin(number + 1)))
+            expire_lease(run)
+            sweep()
+            run.refresh_from_db()
+            assert (run.status, run.crashes) == (RunStatus.QUEUED, 1)
+
+    def test_a_loss_after_the_start_of_an_attempt_still_counts(self) -> None:
+        run = make_run()
+        for number in range(1, MAX_CRASHES + 1):
+            held = claim_run(run)
+            RunRecorder(held, held.version.flow_spec, load_history(held)).record(Progress(begun=begin(number)))
+            expire_lease(run)
+            sweep()
+        run.refresh_from_db()
+        assert (run.end_reason, run.attempt_count) == (EndReason.CRASHED, MAX_CRASHES)
 
     def test_a_run_that_is_handed_back_after_a_cancel_ends_cancelled(self) -> None:
         run = claim_run(make_run())

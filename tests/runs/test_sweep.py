@@ -9,9 +9,9 @@ import pytest
 from django.db.models.functions import Now
 
 from runs.models import EndReason, Run, RunStatus, Worker
-from runs.models.run import in_future
+from runs.models.run import MAX_CRASHES, in_future
 from runs.ownership import Owner
-from runs.sweep import GRACE, STALE, sweep
+from runs.sweep import GRACE, PROCESS_GONE, STALE, sweep
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -23,6 +23,13 @@ class TestDeadProcesses:
         assert sweep() == 1
         run.refresh_from_db()
         assert (run.status, run.crashes, run.owner) == (RunStatus.QUEUED, 1, "")
+
+    def test_the_end_of_a_run_whose_processes_died_says_so(self) -> None:
+        run = claim_run(make_run(crashes=MAX_CRASHES - 1), str(make_dead_owner()))
+        sweep()
+        run.refresh_from_db()
+        assert run.end_reason == EndReason.CRASHED
+        assert PROCESS_GONE in run.end_sentence
 
     def test_runs_of_a_process_that_lives_stay_with_it(self) -> None:
         run = claim_run(make_run(), str(Owner.of_this_process()))
@@ -73,7 +80,7 @@ class TestExpiredLeases:
         lost = Run.objects.suspect(timedelta(0))
         (seen,) = lost
         Run.objects.renew(owner="elsewhere", ids=[run.pk], lease=LEASE)
-        assert not seen.reclaim(lost)
+        assert not seen.reclaim(lost, "")
 
 
 class TestWhatWaitedTooLong:

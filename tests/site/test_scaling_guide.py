@@ -35,4 +35,4 @@ def test_times_in_the_text_are_right(tmp_path: Path) -> None:
     text = " ".join(read_page(GUIDE).split())
     assert timedelta(seconds=30) == SILENCE and "for 30 seconds is *silent*" in text
     assert f"lease + a third of it + {heartbeat:g} seconds ({lease + grace + heartbeat:g} with the default)" in text
-    assert MAX_CRASHES == 5 and "died five times" in text
+    assert MAX_CRASHES == 5 and "lost its worker five times" in text

@@ -99,7 +99,13 @@ def test_whatever_column_changes_what_it_shows_changes_its_name(status: RunStatu
                         shown.add(field.attname)
                         assert others_name != name, f"{field.attname} changes the head, not its name."
                     transaction.set_rollback(True)
-    assert {"crashes", "labels", "title", "total_tokens"} <= shown
+    assert {"labels", "title", "total_tokens"} <= shown
+
+
+def test_it_counts_the_attempts_that_a_loss_of_the_worker_interrupted(viewer: Client) -> None:
+    attempts = [make_attempt(1, 1, "interrupted"), make_attempt(1, 2), make_attempt(2, 1, "interrupted")]
+    run = make_stored_run(*attempts, status=RunStatus.RUNNING)
+    assert "2 attempts interrupted because a worker was lost or stopped." in get_page(viewer, run_address(run))
 
 
 class TestUpdates:

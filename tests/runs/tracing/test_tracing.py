@@ -220,10 +220,11 @@ def test_a_run_that_changes_workers_stays_one_trace_and_its_lost_attempt_is_told
     begin_and_die(held)
     expire_lease(run)
     run_to_its_end(run)
-    assert (run.status, run.crashes) == (RunStatus.SUCCEEDED, 1)
+    assert (run.status, run.crashes) == (RunStatus.SUCCEEDED, 0)
     (lost,) = collector.find("interrupted attempt")
     (root,) = collector.find(f"invoke_workflow {run.flow.name}")
     assert len(collector.find("chat gpt-4.1")) == 2
+    assert read_attributes(root.attributes)["toolflow.run.interrupted"] == 1
     assert {span.trace_id for span in collector.spans} == {root.trace_id}
     assert len({span.span_id for span in collector.spans}) == len(collector.spans)
     assert read_attributes(lost.attributes)["toolflow.attempt.outcome"] == "interrupted"
