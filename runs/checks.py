@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ _SQLITE = "django.db.backends.sqlite3"
 
 def register_checks() -> None:
     """Make Django run the checks of this module."""
-    for check in (check_queue, check_times, check_lease, check_database, check_hosts):
+    for check in (check_queue, check_lease, check_database, check_hosts):
         register(check, TAG)
     register(check_worker_hosts, Tags.database)
 
@@ -59,47 +58,6 @@ def check_queue(**kwargs: Any) -> list[CheckMessage]:
                 "Q_CLUSTER: “queue_limit” and “bulk” must be 1.",
                 hint="Messages that were fetched ahead wait behind long tasks, and are lost with a process that dies.",
                 id="runs.E004",
-            )
-        )
-    guard_cycle = queue.get("guard_cycle", 0.5)
-    if guard_cycle <= 0 or math.frexp(guard_cycle)[0] != 0.5:
-        found.append(
-            Error(
-                f"Q_CLUSTER: “guard_cycle” ({guard_cycle}) must be a power of two, such as 0.5.",
-                hint="With any other value rounding keeps the queue from stopping a task that hangs.",
-                id="runs.E005",
-            )
-        )
-    return found
-
-
-def check_times(**kwargs: Any) -> list[CheckMessage]:
-    """How long calls, drains and their tasks may take."""
-    # Costs time to import, which commands without checks should not spend.
-    from runs.worker.event_loop import ROTATION
-
-    timeout, call = settings.Q_CLUSTER.get("timeout"), settings.TOOLFLOW_CALL_TIMEOUT
-    plugin = settings.TOOLFLOW_PLUGIN_TIMEOUT
-    longest = ROTATION[1] + call + plugin
-    found: list[CheckMessage] = []
-    if timeout and timeout <= longest:
-        found.append(
-            Error(
-                f"Q_CLUSTER: “timeout” ({timeout}) must be more than {longest:g}: a worker makes room for a fresh one "
-                f"after up to {ROTATION[1]:g} seconds, and then lets its calls end, which may take {call} "
-                f"(TOOLFLOW_CALL_TIMEOUT), and what judges their outputs, {plugin} (TOOLFLOW_PLUGIN_TIMEOUT).",
-                hint="Otherwise it is killed in the middle of calls, which are then made and paid for again.",
-                id="runs.E002",
-            )
-        )
-    if call > ROTATION[0]:
-        found.append(
-            Warning(
-                f"TOOLFLOW_CALL_TIMEOUT ({call}) is longer than a worker works before it makes room for a fresh one "
-                f"({ROTATION[0]:g} seconds).",
-                hint="While calls are that long, old workers pile up beside new ones, and a stop takes as long. "
-                "Calls that are really so slow need more memory, and a longer TimeoutStopSec in the systemd unit.",
-                id="runs.W002",
             )
         )
     return found

@@ -15,6 +15,7 @@ from django_q.tasks import async_task
 logger = logging.getLogger(__name__)
 
 DRAIN_TASK = "runs.worker.tasks.drain"
+"""Sent with ``timeout=-1``: a drain has no end but the worker's."""
 SWEEP_TASK = "runs.sweep.sweep"
 
 _broker_is_away = threading.Event()
@@ -35,7 +36,7 @@ def wake_worker() -> None:
                 key=get_broker().list_key, lock__lte=timezone.now()
             )
             if waiting.first() is None:
-                async_task(DRAIN_TASK)
+                async_task(DRAIN_TASK, timeout=-1)
     else:
         transaction.on_commit(_send_message)
 
@@ -51,7 +52,7 @@ def _send_message() -> None:
         # Whoever listens is at work already, and starts the run without the way through the queue.
         broker.connection.publish(name_channel(), "")
         if not broker.queue_size():
-            async_task(DRAIN_TASK, broker=broker)
+            async_task(DRAIN_TASK, broker=broker, timeout=-1)
     except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
         if not _broker_is_away.is_set():
             logger.warning("The queue's broker can't be reached; queued runs wait for the next sweep: %s", error)

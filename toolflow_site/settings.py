@@ -56,8 +56,10 @@ TOOLFLOW_MAX_TOKENS = environment.read_integer("TOOLFLOW_MAX_TOKENS", None, mini
 TOOLFLOW_REASONING_EFFORT = environment.read_choice("TOOLFLOW_REASONING_EFFORT", "", tuple(ReasoningEffort)) or None
 TOOLFLOW_SERVICE_TIER = environment.read_choice("TOOLFLOW_SERVICE_TIER", "", tuple(ServiceTier)) or None
 
-TOOLFLOW_CALL_TIMEOUT = environment.read_integer("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1, maximum=3600)
+TOOLFLOW_CALL_TIMEOUT = environment.read_integer("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1)
 """Seconds that one model call may take."""
+TOOLFLOW_STOP_SECONDS = environment.read_integer("TOOLFLOW_STOP_SECONDS", 150, minimum=0)
+"""Seconds that a stopping worker waits for calls in flight before it interrupts them."""
 TOOLFLOW_RUNS_IN_FLIGHT = environment.read_integer("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)
 """How many runs one worker process has under way at the same time."""
 TOOLFLOW_WORKERS = environment.read_integer("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
@@ -364,18 +366,15 @@ SPECTACULAR_SETTINGS = api_description.OPENAPI
 
 # The queue
 
-# A drain rotates after about four minutes and then lets its calls end, and what judges their outputs; only after that
-# may it be stopped, and only after that may its message be delivered again.
-_DRAIN_TIMEOUT = 300 + TOOLFLOW_CALL_TIMEOUT + TOOLFLOW_PLUGIN_TIMEOUT
-
 Q_CLUSTER = {
     "name": "toolflow",
     "workers": TOOLFLOW_WORKERS,
     # The clock of `retry` starts when a message is fetched: none may wait behind another.
     "queue_limit": 1,
     "bulk": 1,
-    "timeout": _DRAIN_TIMEOUT,
-    "retry": _DRAIN_TIMEOUT + 120,
+    # For sweeps, webhooks, bulk actions and retention. The drain is a task without a timeout.
+    "timeout": 480,
+    "retry": 600,
     # The Run table is the truth: a failed message is done with, and the sweep finds what it left.
     "ack_failures": True,
     "max_attempts": 1,
@@ -383,8 +382,6 @@ Q_CLUSTER = {
     "catch_up": False,
     "recycle": 100,
     "poll": 0.2,
-    # The hard stop at `timeout` only works with a power of two.
-    "guard_cycle": 0.5,
     **environment.read_broker("TOOLFLOW_REDIS_URL"),
 }
 

@@ -21,7 +21,7 @@ from django_q.conf import Conf
 from runs.queue_processes.parentage import die_with_parent, name_process
 from runs.queue_processes.pusher import Pusher
 from runs.queue_processes.task_channel import TaskChannel
-from runs.queue_processes.worker_process import TaskTimer, do_tasks
+from runs.queue_processes.worker_process import do_tasks
 from runs.stop_flags import stopping
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Guard:
         self._recover = recover
         self._wake_task = wake_task
         self._channel = TaskChannel()
-        self._workers: dict[BaseProcess, TaskTimer] = {}
+        self._workers: list[BaseProcess] = []
         self._pusher: BaseProcess | None = None
 
     def run(self) -> int:
@@ -86,22 +86,17 @@ class Guard:
         return [*self._workers, *filter(None, [self._pusher])]
 
     def _replace_dead(self) -> None:
-        for worker, timer in list(self._workers.items()):
-            if worker.is_alive() and timer.value == TaskTimer.OVERDUE:
-                logger.error("Worker process %s is killed: its task takes too long and can't be stopped.", worker.pid)
-                worker.kill()
-                worker.join()
+        for worker in list(self._workers):
             if not worker.is_alive():
-                _tell_death("Worker process", worker)
-                del self._workers[worker]
+                _log_death("Worker process", worker)
+                self._workers.remove(worker)
                 self._start_worker()
         if self._pusher is not None and not self._pusher.is_alive():
-            _tell_death("The process that fetches messages,", self._pusher)
+            _log_death("The process that fetches messages,", self._pusher)
             self._start_pusher()
 
     def _start_worker(self) -> None:
-        timer = TaskTimer()
-        self._workers[self._fork("toolflow-worker", lambda: do_tasks(self._channel, timer))] = timer
+        self._workers.append(self._fork("toolflow-worker", lambda: do_tasks(self._channel)))
 
     def _start_pusher(self) -> None:
         def push() -> None:
@@ -133,9 +128,11 @@ class Guard:
             connections.close_all()
 
 
-def _tell_death(what: str, child: BaseProcess) -> None:
-    """Log the death of a child, unless it ended by itself to make room for a fresh one."""
+def _log_death(what: str, child: BaseProcess) -> None:
+    """Log the death of a child, unless it was recycled."""
     code = child.exitcode
     if code:
         how = f"was killed (signal {-code})" if code < 0 else f"ended with exit status {code}"
+        if code == -signal.SIGALRM:
+            how += " because its event loop hung"
         logger.warning("%s %s %s; another takes its place.", what, child.pid, how)

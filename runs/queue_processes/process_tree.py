@@ -17,17 +17,10 @@ from runs.stop_flags import hurrying, stopping
 
 LOOK = 0.2
 """Seconds between looks at the flags and at the guard."""
-STOP_MARGIN = 30.0
-"""Seconds of a stop for storing what has ended, also if the database is slow."""
-HURRY_PATIENCE = 5.0
-"""Seconds that a stop may take from the moment it is hurried."""
-DEATH_PATIENCE = 10.0
-"""Seconds that killed processes may take to be gone."""
-
-
-def find_stop_patience() -> float:
-    """Seconds that an orderly stop may take: as long as the longest call and a plug-in that judges its output may."""
-    return float(settings.TOOLFLOW_CALL_TIMEOUT + settings.TOOLFLOW_PLUGIN_TIMEOUT + STOP_MARGIN)
+FORCED_STOP_TIMEOUT = 10.0
+"""Seconds to store results and hand runs back once calls are interrupted."""
+EXIT_TIMEOUT = 10.0
+"""Seconds for killed processes to be gone."""
 
 
 class ProcessTreeError(RuntimeError):
@@ -55,31 +48,36 @@ class ProcessTree:
 
         Raises ``ProcessTreeError`` if the guard died, if it could not do its work, or if the stop took too long.
         """
-        deadline: float | None = None
-        is_hurried = is_late = False
+        deadline = math.inf
+        is_forced = is_late = False
         is_alive = True
         while is_alive:
             # Asked first: a guard that had nothing to wait for is gone before the stop was told.
             is_alive = self._guard.is_alive()
-            if stopping.is_set() and deadline is None:
-                deadline = time.monotonic() + find_stop_patience()
+            if stopping.is_set() and deadline == math.inf:
+                deadline = time.monotonic() + settings.TOOLFLOW_STOP_SECONDS
                 time.sleep(ECHO)
-                self._say("Worker stops: calls under way are allowed to end. A second signal breaks them off.")
-            if hurrying.is_set() and not is_hurried:
-                is_hurried = True
-                deadline = min(deadline or math.inf, time.monotonic() + HURRY_PATIENCE)
-                self._say("Worker stops at once: calls under way are broken off.")
-            if is_alive and deadline is not None and time.monotonic() > deadline:
-                is_late = True
-                self._guard.kill()
+                self._say(
+                    f"Worker stops: calls in flight have {settings.TOOLFLOW_STOP_SECONDS} s to end. "
+                    "A second signal interrupts them."
+                )
+            if is_alive and time.monotonic() > deadline:
+                if is_forced:
+                    is_late = True
+                    self._guard.kill()
+                hurrying.set()
+            if hurrying.is_set() and not is_forced:
+                is_forced = True
+                deadline = time.monotonic() + FORCED_STOP_TIMEOUT
+                self._say("Worker stops at once: calls in flight are interrupted and repeated later.")
             if is_alive:
                 self._guard.join(LOOK)
-        select.select([self._lifeline], [], [], DEATH_PATIENCE)
+        select.select([self._lifeline], [], [], EXIT_TIMEOUT)
         os.close(self._lifeline)
         if is_late:
             raise ProcessTreeError(
-                "The worker did not stop in time and was killed. Its runs go on at the next start; the calls that were "
-                "under way are made again."
+                "The worker did not stop in time and was killed. Its runs go on at the next start; calls in flight are "
+                "repeated."
             )
         code = self._guard.exitcode or 0
         if code < 0:

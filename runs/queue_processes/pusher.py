@@ -30,8 +30,8 @@ BUSY_LOOK = 0.05
 """Seconds between looks whether a worker has taken the task that waits."""
 RETRY = 1.0
 """Seconds before the broker is asked again after it did not answer."""
-OWN_WAKING = 1.0
-"""Seconds between looks whether a drain of this host could begin."""
+DRAIN_INTERVAL = 1.0
+"""Seconds between checks for a free slot: a drain starts there even if no message can be sent."""
 
 
 class Pusher:
@@ -48,7 +48,7 @@ class Pusher:
         self._broker_outage = Outage("Redis") if "redis" in settings.Q_CLUSTER else self._database_outage
         now = time.monotonic()
         self._schedules_at = now + SCHEDULE_LOOK
-        self._waking_at = now
+        self._drain_at = now
 
     def run(self) -> None:
         """Work until told to stop."""
@@ -60,7 +60,10 @@ class Pusher:
             # message is off the broker, and gone if this host is.
             if not self._channel.is_empty():
                 time.sleep(BUSY_LOOK)
-            elif not self._wake_own_drain():
+            elif time.monotonic() >= self._drain_at:
+                self._drain_at = time.monotonic() + DRAIN_INTERVAL
+                self._start_drain()
+            else:
                 self._push_next()
 
     def _push_next(self) -> None:
@@ -77,8 +80,10 @@ class Pusher:
     def _push(self, ack_id: object, package: str) -> None:
         try:
             task = SignedPackage.loads(package)
-            task.update(cluster=Conf.CLUSTER_NAME, ack_id=ack_id)
-            self._channel.put(task)
+            is_wake_up = task.get("func") == self._wake_task
+            if not is_wake_up:
+                task.update(cluster=Conf.CLUSTER_NAME, ack_id=ack_id)
+                self._channel.put(task)
         except Exception as error:  # noqa: BLE001  # a message may hold anything
             logger.error(
                 "A message of the queue can't be read, and is dropped. (%s) All hosts need the same version of "
@@ -86,28 +91,27 @@ class Pusher:
                 str(error) or type(error).__name__,
             )
             self._broker.fail(ack_id)
+        else:
+            if is_wake_up:
+                # Acknowledged before the drain, which has no end: the Run table is the truth.
+                self._broker.acknowledge(ack_id)
+                self._start_drain()
 
-    def _wake_own_drain(self) -> bool:
-        """Have a drain begin if this host has room for one, whether or not a message says so. Gives whether it did.
-
-        The database says what there is to do: work goes on also while nobody can send messages.
-        """
-        if time.monotonic() < self._waking_at:
-            return False
-        self._waking_at = time.monotonic() + OWN_WAKING
+    def _start_drain(self) -> None:
+        """Start a drain if this host has a free slot."""
         if self._database_outage.goes_on or not Slot.is_any_free():
-            return False
+            return
         self._channel.put(
             {
                 "id": uuid.uuid4().hex,
-                "name": "wake-up",
+                "name": "drain",
                 "func": self._wake_task,
                 "args": (),
                 "kwargs": {},
                 "started": timezone.now(),
+                "timeout": -1,
             }
         )
-        return True
 
     def _run_schedules(self) -> None:
         if self._broker_outage.goes_on:

@@ -88,11 +88,6 @@ class DatabaseThread:
         self._thread = threading.Thread(target=self._run, name="database", daemon=True)
         self._thread.start()
 
-    @property
-    def is_away(self) -> bool:
-        """Whether the last write could not be stored because the database is away or full."""
-        return self._outage_since is not None
-
     async def ask(self, question: Callable[[], _Result]) -> _Result:
         """Do ``question`` on the thread; gives its result or raises what it raises."""
         future: asyncio.Future[_Result] = self._loop.create_future()

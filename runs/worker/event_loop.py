@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,6 @@ from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
 from runs.worker.run_events import RunEvents, note_drain_start, note_drain_stop
 from runs.worker.run_task import Interruption, RunTask, Workplace
 from runs.worker.wake_channel import WakeChannel
-from runs.worker.watchdog import watchdog
 
 if TYPE_CHECKING:
     from runs.tracing.run_tracer import RunTracer
@@ -44,12 +43,12 @@ HEARTBEAT = 5.0
 """Seconds between signs of life, at most; less where a lease is short."""
 HEARTBEATS = 6
 """Signs of life in the time that a lease lasts, at least."""
+HANG_LEASES = 4
+"""A drain whose event loop hangs for as long as this many leases is killed; the guard starts another process."""
 LOOK = 0.05
 """Seconds between looks for queued runs while slots are free."""
 FLAG_CHECK = 0.5
 """Seconds between looks at cancel flags and at budgets that flows share."""
-ROTATION = (220.0, 260.0)
-"""Seconds after which a drain makes room for a fresh one; drawn at random so that drains don't rotate together."""
 IDLE_LOOK = 0.1
 """The same while no run is under way: nothing more than the start of the next one depends on it."""
 SLOW_LOOK = 0.5
@@ -62,13 +61,9 @@ WORTHWHILE = 8
 class Drain:
     """One event loop with up to ``TOOLFLOW_RUNS_IN_FLIGHT`` runs under way."""
 
-    def __init__(self, *, make_room: Callable[[], None] = lambda: None, leaves_when_idle: bool = False) -> None:
-        """``make_room`` is called on the database thread when a drain that is due for rotation claims no more.
-
-        A drain stays also without work, so that the next run starts at once; ``leaves_when_idle`` says otherwise.
-        """
+    def __init__(self, *, leaves_when_idle: bool = False) -> None:
+        """A drain stays also without work, so that the next run starts at once; ``leaves_when_idle`` says otherwise."""
         self._owner = Owner.of_this_process()
-        self._make_room = make_room
         self._leaves_when_idle = leaves_when_idle
         self._capacity = settings.TOOLFLOW_RUNS_IN_FLIGHT
         self._lease = timedelta(seconds=settings.TOOLFLOW_LEASE)
@@ -82,9 +77,12 @@ class Drain:
         self._done_at: dict[str, float] = {}
 
     async def run(self) -> int:
-        """Work until idle, due for rotation or told to stop; gives the number of runs worked on."""
+        """Work until the worker stops, or until idle if it leaves then; gives the number of runs worked on."""
         began_at = time.monotonic()
         async with contextlib.AsyncExitStack() as closing:
+            closing.callback(signal.alarm, 0)
+            living = asyncio.create_task(self._put_off_alarm())
+            closing.callback(living.cancel)
             tracer = create_tracer()
             if tracer is not None:
                 closing.push_async_callback(tracer.close)
@@ -122,16 +120,20 @@ class Drain:
         return self._executed
 
     async def _work(self) -> None:
-        self._rotation_at = time.monotonic() + random.uniform(*ROTATION)  # noqa: S311  # spreads load, guards nothing
         while not stopping.is_set():
-            watchdog.keep_alive()
             is_well = await self._guard(self._look_around)
             if self._leaves_when_idle and is_well and not self._tasks:
                 return
-            if time.monotonic() >= self._rotation_at and is_well and not self._database.is_away:
-                await self._guard(partial(self._database.ask, self._make_room))
-                return
             await self._wait_for_news(self._choose_pause() if is_well else SLOW_LOOK)
+
+    async def _put_off_alarm(self) -> None:
+        """Have the kernel kill this process if its event loop hangs: nothing in it could notice.
+
+        Apart from the heartbeat, which waits for the database: results of calls outlast its outages here.
+        """
+        while True:
+            signal.alarm(HANG_LEASES * settings.TOOLFLOW_LEASE)
+            await asyncio.sleep(self._lease.total_seconds() / HEARTBEATS)
 
     async def _tally(self, tracer: RunTracer | None) -> None:
         """Count runs that have ended, whoever ended them, for as long as this drain works."""
@@ -157,7 +159,6 @@ class Drain:
                 for run_id in list(self._tasks):
                     self._interrupt(run_id, Interruption.HURRY)
             await asyncio.wait([task for _, task in self._tasks.values()], timeout=FLAG_CHECK)
-            watchdog.keep_alive()
             await self._guard(self._keep_hold)
 
     async def _look_around(self) -> None:

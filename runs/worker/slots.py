@@ -13,7 +13,7 @@ class Slot:
     """One of this host's slots: a file lock, which the kernel frees when its process dies."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
+        self._descriptor = descriptor
 
     @classmethod
     def take(cls) -> Self | None:
@@ -42,7 +42,5 @@ class Slot:
         return True
 
     def release(self) -> None:
-        """Let another drain have it. Doing so twice is harmless."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Let another drain have it."""
+        os.close(self._descriptor)

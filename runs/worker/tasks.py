@@ -6,14 +6,13 @@ import asyncio
 
 from django.db import close_old_connections
 
-from runs.queue import wake_worker
 from runs.stop_flags import stopping
 from runs.worker.event_loop import Drain
 from runs.worker.slots import Slot
 
 
 def drain(*, leaves_when_idle: bool = False) -> str:
-    """Take a free slot of this host and work until the rotation is due or the worker stops.
+    """Take a free slot of this host and work until the worker stops.
 
     ``leaves_when_idle`` ends it as soon as nothing is left to do. Gives a sentence for the queue's own log.
     """
@@ -23,13 +22,9 @@ def drain(*, leaves_when_idle: bool = False) -> str:
     if slot is None:
         return "All slots of this host are taken."
 
-    def make_room() -> None:
-        slot.release()
-        wake_worker()
-
     try:
         close_old_connections()
-        executed = asyncio.run(Drain(make_room=make_room, leaves_when_idle=leaves_when_idle).run())
+        executed = asyncio.run(Drain(leaves_when_idle=leaves_when_idle).run())
     finally:
         slot.release()
     return f"Worked on {executed} runs."

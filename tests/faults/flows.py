@@ -19,6 +19,11 @@ POISON: FlowSpec = make_flow(
 ).model_copy(update={"name": "poison"})
 """Two steps, two calls; the audit of the second kills its worker if the input says ``{"is_poison": true}``."""
 
+HANG: FlowSpec = make_flow(make_step(1), make_step(2, audits=[AuditSpec(name="Hang", rule="python:hang")])).model_copy(
+    update={"name": "hang"}
+)
+"""Two steps, two calls; the audit of the second hangs its worker the first time."""
+
 SCRIPT = Script(
     {
         "tool_1": [{"text": "Leaves, water, time."}],

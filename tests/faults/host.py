@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.faults.processes import Process, find_processes
@@ -20,6 +20,7 @@ START_PATIENCE = 30.0
 STOP_PATIENCE = 30.0
 """Seconds that a host may take to stop when it is told to, with short calls under way."""
 
+COMMAND = ("manage.py", "run_worker")
 FOREIGN = (
     "unshare",
     "--pid",
@@ -48,14 +49,12 @@ class Host:
         folder: Path,
         list_drains: Callable[[], set[int]],
         is_foreign: bool = False,
-        command: Sequence[str] = ("manage.py", "run_worker"),
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
         self._environment = environment
         self._list_drains = list_drains
         self._prefix = (*FOREIGN, name) if is_foreign else ()
-        self._command = command
         self._main: StartedProcess | None = None
 
     def start(self) -> None:
@@ -63,10 +62,10 @@ class Host:
         assert self._main is None or self._main.poll() is not None, f"{self.name} runs already."
         with self.log.open("ab") as log:
             if not self._prefix:
-                self._main = start_python(*self._command, cwd=ROOT, environment=self._environment, output=log)
+                self._main = start_python(*COMMAND, cwd=ROOT, environment=self._environment, output=log)
                 return
             self._main = subprocess.Popen(
-                [*self._prefix, sys.executable, *self._command],
+                [*self._prefix, sys.executable, *COMMAND],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -6,14 +6,20 @@ The lease is the ordinary one of a minute: what comes back sooner was missed at 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
-from tests.faults.conftest import RUNS
-from tests.faults.flows import CALLS, THREE_STEPS
+from runs.worker.event_loop import HANG_LEASES
+from tests.faults import plugins
+from tests.faults.backends import Backend
+from tests.faults.conftest import RUNS, Build
+from tests.faults.flows import CALLS, HANG, THREE_STEPS
 from tests.faults.host import Host
 from tests.faults.installation import Installation
+from tests.faults.invariants import Death
 from tests.faults.processes import Process
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -30,13 +30,10 @@ def test_the_settings_as_they_come_have_no_problem() -> None:
     [
         ({"timeout": 600, "retry": 600}, "runs.E001", "“timeout” (600) must be less than “retry” (600)"),
         ({"timeout": None}, "runs.E001", "“timeout” (None)"),
-        ({"timeout": 300}, "runs.E002", "“timeout” (300) must be more than 440"),
         ({"ack_failures": False}, "runs.E003", "“ack_failures” must be True"),
         ({"max_attempts": 0}, "runs.E003", "“max_attempts” 1"),
         ({"queue_limit": 4}, "runs.E004", "“queue_limit” and “bulk” must be 1"),
         ({"bulk": 10}, "runs.E004", "“queue_limit” and “bulk” must be 1"),
-        ({"guard_cycle": 0.3}, "runs.E005", "“guard_cycle” (0.3) must be a power of two"),
-        ({"guard_cycle": 0}, "runs.E005", "“guard_cycle” (0)"),
     ],
 )
 def test_settings_of_the_queue_that_lose_work_are_refused(
@@ -49,32 +46,16 @@ def test_settings_of_the_queue_that_lose_work_are_refused(
     assert problem.hint
 
 
-@pytest.mark.parametrize("guard_cycle", [0.125, 0.25, 0.5, 1, 2])
-def test_powers_of_two_are_no_problem(settings: Any, guard_cycle: float) -> None:
-    settings.Q_CLUSTER = {**settings.Q_CLUSTER, "guard_cycle": guard_cycle}
-    assert find_problems() == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "id", "words"),
-    [
-        ("TOOLFLOW_LEASE", 5, "runs.W001", "TOOLFLOW_LEASE is 5 seconds; less than 10 is for tests."),
-        ("TOOLFLOW_CALL_TIMEOUT", 230, "runs.W002", "TOOLFLOW_CALL_TIMEOUT (230) is longer than a worker works"),
-    ],
-)
-def test_times_that_do_not_fit_each_other_are_remarked_upon(
-    settings: Any, name: str, value: int, id: str, words: str
-) -> None:
-    setattr(settings, name, value)
-    problem = find_problems()[id]
-    assert words in problem.msg
+def test_a_lease_that_is_too_short_for_a_busy_worker_is_a_warning(settings: Any) -> None:
+    settings.TOOLFLOW_LEASE = 5
+    problem = find_problems()["runs.W001"]
+    assert "TOOLFLOW_LEASE is 5 seconds; less than 10 is for tests." in problem.msg
     assert problem.hint
 
 
-def test_longer_timeouts_by_their_variables_move_the_queue_along(tmp_path: Path) -> None:
-    done = start_command("check", data_dir=tmp_path, TOOLFLOW_CALL_TIMEOUT="900", TOOLFLOW_PLUGIN_TIMEOUT="900")
-    assert done.returncode == 0
-    assert "runs.W002" in done.stderr and "runs.E002" not in done.stderr
+def test_calls_may_take_as_long_as_the_operator_allows(tmp_path: Path) -> None:
+    done = start_command("check", data_dir=tmp_path, TOOLFLOW_CALL_TIMEOUT="7200", TOOLFLOW_PLUGIN_TIMEOUT="900")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_connection_pool_is_refused_since_workers_fork(tmp_path: Path) -> None:

@@ -1,21 +1,19 @@
-"""A drain among others: slots, rotation, shutdown, and what it shows of itself."""
+"""A drain among others: slots, shutdown, and what it shows of itself."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
-from django_q.models import OrmQ
 
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.ownership import Owner
 from runs.stop_flags import hurrying, stopping
-from runs.worker import event_loop, tasks
+from runs.worker import tasks
 from runs.worker.slots import Slot
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
@@ -118,36 +116,6 @@ class TestShutdown:
         stopping.set()
         assert drain() == "The worker stops."
         assert Run.objects.get().status == RunStatus.QUEUED
-
-
-class TestRotation:
-    def test_a_drain_that_is_due_makes_room_before_its_calls_have_ended(self, provider: ModelServer) -> None:
-        release = threading.Event()
-
-        def wait(request: dict[str, Any], step_input: Any) -> dict[str, str]:
-            due._rotation_at = 0.0
-            release.wait(timeout=60)
-            return TEA
-
-        run = make_run(make_version(make_flow(make_step(1), make_step(2))))
-        script(provider, tool_1=[wait], tool_2=[TEA])
-        room_made: list[int] = []
-
-        def make_room() -> None:
-            room_made.append(provider.app.call_count)
-            release.set()
-
-        due = event_loop.Drain(make_room=make_room)
-        asyncio.run(due.run())
-        run.refresh_from_db()
-        assert len(room_made) == 1
-        assert (run.status, run.attempt_count) == (RunStatus.QUEUED, 1)
-
-    def test_its_successor_is_woken(self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(event_loop, "ROTATION", (0.0, 0.0))
-        drain(leaves_when_idle=False)
-        assert OrmQ.objects.count() == 1
-        assert Slot.take() is not None
 
 
 class TestWhatADrainShows:

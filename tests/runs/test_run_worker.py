@@ -189,7 +189,7 @@ class TestStops:
         assert host.wait() == 0
         assert host.output.splitlines() == [
             "Worker started.",
-            "Worker stops: calls under way are allowed to end. A second signal breaks them off.",
+            "Worker stops: calls in flight have 150 s to end. A second signal interrupts them.",
             "Worker stopped.",
         ]
 

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,14 +16,16 @@ import pytest
 import redis
 from django.db import OperationalError
 from django_q.brokers.redis_broker import Redis as RedisBroker
+from django_q.models import OrmQ
 from django_q.signing import SignedPackage
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from runs import queue
 from runs.management.commands import run_worker
-from runs.queue_processes import guard, outage, pusher, stop_signals, task_channel, worker_process
+from runs.queue_processes import guard, outage, pusher, stop_signals, task_channel
 from runs.stop_flags import StopFlag
+from runs.worker.slots import Slot
 from tests.runs.gateway import Gateway
 
 
@@ -39,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (outage, stop_signals, worker_process):
+    for module in (outage, stop_signals):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -88,21 +91,6 @@ class TestTaskChannel:
     def test_a_task_that_is_too_large_is_refused_and_named(self, channel: task_channel.TaskChannel) -> None:
         with pytest.raises(ValueError, match="The task “giant” takes"):
             channel.put({"name": "giant", "args": "x" * task_channel.MAX_BYTES})
-
-
-class TestTaskTimer:
-    def test_it_counts_down_while_a_task_runs_and_ends_at_overdue(self, clock: Clock) -> None:
-        timer = worker_process.TaskTimer()
-        assert timer.value == timer.IDLE
-        timer.value = 10
-        # As django-q2 does: the guard leaves the worker time to stop by itself.
-        timer.value += 3
-        clock.now += 12
-        assert timer.value == 1
-        clock.now += 5
-        assert timer.value == timer.OVERDUE
-        timer.value = timer.IDLE
-        assert timer.value == timer.IDLE
 
 
 class TestOutage:
@@ -237,6 +225,26 @@ def test_a_system_that_starts_no_process_lets_the_others_end_in_order(
     assert guard.Guard(recover=lambda: None, wake_task="").run() == 1
     assert stopping.is_set()
     assert "The system starts no more processes" in caplog.text and "Resource temporarily unavailable" in caplog.text
+
+
+@pytest.mark.django_db
+def test_a_wake_up_is_acknowledged_when_it_is_fetched_and_starts_a_drain_only_in_a_free_slot(
+    channel: task_channel.TaskChannel, settings: Any, tmp_path: Path
+) -> None:
+    settings.TOOLFLOW_DATA_DIR = tmp_path
+    fetching = pusher.Pusher(channel, recover=lambda: None, wake_task=queue.DRAIN_TASK)
+    queue.wake_worker()
+    fetching._push_next()
+    assert not OrmQ.objects.exists()
+    task = channel.get()
+    assert isinstance(task, dict) and (task["func"], task["timeout"]) == (queue.DRAIN_TASK, -1)
+
+    slot = Slot.take()
+    queue.wake_worker()
+    fetching._push_next()
+    assert not OrmQ.objects.exists() and channel.is_empty()
+    assert slot is not None
+    slot.release()
 
 
 @pytest.mark.django_db

@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from runs.api import event_stream, waiting
 from runs.management.commands.serve import GRACE, KEEP_ALIVE
-from runs.queue_processes.process_tree import DEATH_PATIENCE, find_stop_patience
+from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
 from tests.site.test_settings import read_settings, start_command
 from toolflow_site.edge import FULL_BODIES
 
@@ -27,6 +27,8 @@ DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 SERVERS = [path for path in UNITS if path.stem != "toolflow-nightly"]
 
+STOP_TIMEOUT = settings.TOOLFLOW_STOP_SECONDS + FORCED_STOP_TIMEOUT + EXIT_TIMEOUT
+"""Seconds that a worker may take to stop."""
 IMAGE_VARIABLES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
 """What the image of PostgreSQL reads."""
 
@@ -131,7 +133,7 @@ class TestUnits:
     def test_a_stop_of_the_worker_lets_its_calls_end(self) -> None:
         service = read_unit(DEPLOY / "systemd/toolflow-worker.service")["Service"]
         assert service["KillMode"] == "mixed"
-        assert int(service["TimeoutStopSec"]) > find_stop_patience() + DEATH_PATIENCE
+        assert int(service["TimeoutStopSec"]) > STOP_TIMEOUT
         assert service["OOMPolicy"] == "continue"
 
 
@@ -185,7 +187,7 @@ class TestCompose:
         assert our_services()["worker"]["deploy"]["replicas"] == 2
 
     def test_a_stop_of_a_worker_lets_its_calls_end(self) -> None:
-        assert to_seconds(our_services()["worker"]["stop_grace_period"]) > find_stop_patience() + DEATH_PATIENCE
+        assert to_seconds(our_services()["worker"]["stop_grace_period"]) > STOP_TIMEOUT
 
     def test_our_containers_can_do_no_more_than_they_must(self) -> None:
         for service in our_services().values():

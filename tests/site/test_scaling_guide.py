@@ -25,7 +25,7 @@ def test_defaults_are_what_they_are(name: str, tmp_path: Path) -> None:
 
 
 def test_all_settings_of_durable_execution_are_in_the_table() -> None:
-    assert {"TOOLFLOW_LEASE", "TOOLFLOW_PLUGIN_WAIT", "TOOLFLOW_PLUGIN_TIMEOUT", "TOOLFLOW_WORKERS"} <= set(COUNTED)
+    assert {"TOOLFLOW_LEASE", "TOOLFLOW_STOP_SECONDS", "TOOLFLOW_PLUGIN_WAIT", "TOOLFLOW_WORKERS"} <= set(COUNTED)
     assert {"TOOLFLOW_SEVERAL_HOSTS", "TOOLFLOW_SECRET_KEY", "TOOLFLOW_DATA_DIR", "DATABASE_URL"} <= set(ROWS)
 
 

@@ -13,6 +13,7 @@ from argparse import ArgumentParser
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.checks import Tags, run_checks
 from django.core.management import call_command
@@ -22,12 +23,12 @@ from flows.engine.errors import SpecError
 from flows.examples import load_examples
 from runs.provider import is_simulated
 from runs.queue_processes.parentage import die_with_parent
-from runs.queue_processes.process_tree import find_stop_patience
+from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
 from runs.queue_processes.stop_signals import ECHO, StopSignals
 from runs.stop_flags import hurrying, stopping
 
-STOP_PATIENCE = 10
-"""Seconds that a process has to stop beyond what the worker allows itself."""
+STOP_MARGIN = FORCED_STOP_TIMEOUT + EXIT_TIMEOUT + 10
+"""Seconds that a process has to stop beyond TOOLFLOW_STOP_SECONDS."""
 
 
 class Command(BaseCommand):
@@ -148,7 +149,7 @@ def await_end(processes: list[subprocess.Popen[bytes]]) -> None:
 
     A second Ctrl-C is passed on.
     """
-    deadline = time.monotonic() + find_stop_patience() + STOP_PATIENCE
+    deadline = time.monotonic() + settings.TOOLFLOW_STOP_SECONDS + STOP_MARGIN
     is_hurried = False
     while time.monotonic() < deadline and any(process.poll() is None for process in processes):
         if hurrying.is_set() and not is_hurried:
