@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from typing import Any, Self
 
 import httpx2
 from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, Omit, OpenAIError
@@ -50,7 +49,8 @@ ASGIApp = Callable[
 class OpenAIClient:
     """A ``ModelClient`` on the real ``openai`` client, without retries of its own.
 
-    It works on whatever event loop calls it, also on several: each has its own connections.
+    It works on whatever event loop calls it, also on several: each has its own connections, which are closed as it
+    ends. The client is a context manager: ``with`` for scripts that call ``run_flow_sync``, ``async with`` otherwise.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class OpenAIClient:
         self._http_client = http_client
         self._problem = find_problem(api_key, base_url)
         self._place = _name_place(self._base_url)
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[AsyncOpenAI]]] = {}
         self._is_closed = False
 
     async def complete(
@@ -82,7 +82,7 @@ class OpenAIClient:
         if self._problem is not None:
             raise ModelError(ModelErrorCode.NOT_CONFIGURED, self._problem)
         content = _encode_request(request)
-        client = self._find_client()
+        client = await self._find_client()
         try:
             async with asyncio.timeout(timeout):
                 # The raw response of a request that is encoded already: building and reading the client's typed
@@ -119,23 +119,45 @@ class OpenAIClient:
     async def close(self) -> None:
         """Close the connections of the running event loop, and the client for all; other loops may call it as well."""
         self._is_closed = True
-        if client := self._clients.pop(asyncio.get_running_loop(), None):
-            await client.close()
+        if held := self._clients.get(asyncio.get_running_loop()):
+            await held[1].aclose()
         if self._http_client is not None:
             await self._http_client.aclose()
 
-    def _find_client(self) -> AsyncOpenAI:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _find_client(self) -> AsyncOpenAI:
         """The client of the running event loop."""
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = AsyncOpenAI(
-                api_key=self._api_key or _NO_KEY,
-                base_url=self._base_url,
-                max_retries=0,
-                http_client=self._http_client or self._make_http_client(),
-            )
-        return client
+        if loop not in self._clients:
+            holder = self._hold_client()
+            self._clients[loop] = await anext(holder), holder
+        return self._clients[loop][0]
+
+    async def _hold_client(self) -> AsyncGenerator[AsyncOpenAI]:
+        # A generator, since an event loop closes its async generators as it ends and has no other hook for that.
+        client = AsyncOpenAI(
+            api_key=self._api_key or _NO_KEY,
+            base_url=self._base_url,
+            max_retries=0,
+            http_client=self._http_client or self._make_http_client(),
+        )
+        try:
+            yield client
+        finally:
+            del self._clients[asyncio.get_running_loop()]
+            if self._http_client is None:
+                await client.close()
 
     def _make_http_client(self) -> httpx2.AsyncClient:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -287,6 +288,29 @@ def test_one_client_serves_several_event_loops(over_tcp: bool, model_server: Mod
         for runner in (first, second):
             runner.run(client.close())
     assert app.call_count == 4
+
+
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_connections_are_closed_with_their_event_loop(model_server: ModelServer) -> None:
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
+    before = count_open_files()
+    for _ in range(50):
+        asyncio.run(send(client))
+        assert count_open_files() <= before + 20
+    assert model_server.app.call_count == 50
+
+
+async def test_a_client_is_closed_at_the_end_of_its_block(model_server: ModelServer) -> None:
+    with OpenAIClient(api_key=KEY, base_url=model_server.base_url) as client:
+        await send(client)
+    async with OpenAIClient(api_key=KEY, base_url=model_server.base_url) as other:
+        await send(other)
+    for closed in (client, other):
+        with pytest.raises(RuntimeError, match="closed"):
+            await send(closed)
 
 
 async def test_a_closed_client_can_t_be_used() -> None:
