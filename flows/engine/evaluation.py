@@ -17,7 +17,7 @@ from flows.engine.errors import ExpressionError
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
 from flows.engine.history import History
 from flows.engine.json_value import MOST_VALUES, clean_value
-from flows.engine.plugins import PREFIX, PythonFunction, Registry, copy_json
+from flows.engine.plugins import PREFIX, PluginName, PythonFunction, Registry, copy_json
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import Patience
 
@@ -177,10 +177,12 @@ def _blame(name: str, error: BaseException) -> ExpressionError:
 
 
 def find_function(text: str, field: str, registry: Registry) -> PythonFunction:
-    """The registered audit (field ``rule``) or function that ``python:name`` means.
+    """The audit (field ``rule``) or function that ``python:name`` carries or that is registered under it.
 
     Raises ``ExpressionError`` that lists the registered names if there is none.
     """
+    if isinstance(text, PluginName) and isinstance(text.entry, PythonFunction):
+        return text.entry
     known = registry.audits if field == "rule" else registry.functions
     name = text.removeprefix(PREFIX)
     if name not in known:

@@ -66,8 +66,8 @@ async def judge_output(
         issues = validate_output(sanitized, step.output_schema)
     if step.output_type is not None and not issues:
         typed, issues = _build_registered_type(step.output_type, sanitized, registry)
-        if step.output_type in registry.output_types:
-            plugins[step.output_type] = registry.output_types[step.output_type].fingerprint
+        if known := registry.find_type(step.output_type):
+            plugins[known.name] = known.fingerprint
 
     evaluator = Evaluator(variables.extend(output=sanitized), registry, patience)
     if issues:
@@ -101,7 +101,7 @@ def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:
 
 
 def _build_registered_type(name: str, value: Any, registry: Registry) -> tuple[BaseModel | None, tuple[Issue, ...]]:
-    known = registry.output_types.get(name)
+    known = registry.find_type(name)
     if known is None:
         return None, (_critical("unknown_output_type", f"No output type is registered as “{name}” on this worker."),)
     return build_type(known.model, value)

@@ -1,13 +1,15 @@
 """Plug-ins: output types, audits and functions written in Python and registered by name.
 
 A plug-in is a module that uses the decorators at the end of this file; flows refer to what it registers by
-name: ``output_type: "color_suite"`` or ``rule: "python:contrast"``.
+name: ``output_type: "color_suite"`` or ``rule: "python:contrast"``. A spec that is written in Python also takes the
+class or function itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,7 +17,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationInfo, ValidatorFunctionWrapHandler
+from pydantic.alias_generators import to_snake
 
 from flows.engine.errors import PluginError
 from flows.engine.json_value import MAX_DEPTH, MOST_VALUES
@@ -27,6 +30,9 @@ ENTRY_POINT_GROUP = "toolflow.plugins"
 
 MAX_NAME_LENGTH = 100
 """Characters of the name of a plug-in: issues carry it as the name of their audit."""
+
+MAX_DERIVED_LENGTH = 64
+"""Characters of a name that is made from that of a class: tools are named so too, and theirs have no more."""
 
 _Type = TypeVar("_Type", bound=type[BaseModel])
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -85,6 +91,12 @@ class PythonFunction:
         return self.function(**{name: copy_json(variables[name]) for name in wanted})
 
 
+class PluginName(str):
+    """The name of a class or function that a spec was given itself; it carries the object, registered or not."""
+
+    entry: OutputType | PythonFunction
+
+
 def copy_json(value: Any) -> Any:
     """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object.
 
@@ -119,6 +131,15 @@ def _name(thing: Any) -> str:
     return f"{origin.__module__}.{origin.__qualname__}"
 
 
+def _find_thing(entry: OutputType | PythonFunction) -> Any:
+    return entry.model if isinstance(entry, OutputType) else entry.function
+
+
+def derive_name(thing: Any) -> str:
+    """A name for a class or function that has none in a registry: ``palette_draft`` for ``PaletteDraft``."""
+    return re.sub(r"\W+", "_", to_snake(_find_origin(thing).__name__)).strip("_")[:MAX_DERIVED_LENGTH]
+
+
 def _fingerprint(thing: Any) -> str:
     try:
         source = inspect.getsource(_find_origin(thing))
@@ -135,6 +156,12 @@ class Registry:
     output_types: dict[str, OutputType] = field(default_factory=dict)
     audits: dict[str, PythonFunction] = field(default_factory=dict)
     functions: dict[str, PythonFunction] = field(default_factory=dict)
+
+    def find_type(self, name: str | None) -> OutputType | None:
+        """The type that ``name`` carries or that is registered under it."""
+        if isinstance(name, PluginName) and isinstance(name.entry, OutputType):
+            return name.entry
+        return self.output_types.get(name or "")
 
     def output_type(self, name: str) -> Callable[[_Type], _Type]:
         """Register the decorated pydantic model as an output type.
@@ -177,7 +204,7 @@ class Registry:
     def _add(kind: dict[str, Any], entry: OutputType | PythonFunction, thing: Any) -> None:
         known = kind.get(entry.name)
         if known is not None:
-            other = known.model if isinstance(known, OutputType) else known.function
+            other = _find_thing(known)
             # Importing a module a second time under its own name is no clash.
             if _name(other) != _name(thing):
                 raise PluginError(
@@ -216,6 +243,39 @@ def _check_parameters(name: str, function: Callable[..., Any]) -> None:
 
 registry = Registry()
 """The registry that the decorators below and the dashboard use."""
+
+
+def name_type(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """The name for a pydantic class; anything else is validated as the name of a registered type."""
+    if not (isinstance(value, type) and issubclass(value, BaseModel)):
+        return validate(value)
+    return _carry(OutputType(derive_name(value), value), registry.output_types)
+
+
+def name_function(value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """The name for a function, an audit in the field ``rule``; anything else is validated as an expression."""
+    if not callable(value) or isinstance(value, type):
+        return validate(value)
+    name = derive_name(value)
+    _check_parameters(name, value)
+    kind = registry.audits if info.field_name == "rule" else registry.functions
+    return _carry(PythonFunction(name, value), kind, PREFIX)
+
+
+def _carry(entry: OutputType | PythonFunction, registered: Mapping[str, Any], prefix: str = "") -> PluginName:
+    """The registered name of a thing, or the derived one of ``entry`` if that is free."""
+    thing = _find_thing(entry)
+    entry = next((known for known in registered.values() if _find_thing(known) == thing), entry)
+    known = registered.get(entry.name, entry)
+    if _find_thing(known) != thing:
+        raise PluginError(
+            f"“{entry.name}” is registered for {_name(_find_thing(known))}, so {_name(thing)} can't have this name. "
+            "Rename it, or register it under a name of its own."
+        )
+    name = PluginName(prefix + entry.name)
+    name.entry = entry
+    return name
+
 
 output_type = registry.output_type
 audit = registry.audit

@@ -11,12 +11,23 @@ from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    StrictInt,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from flows.engine.issues import Issue, Severity
+from flows.engine.plugins import derive_name, name_function, name_type
 
 TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 """What the chat completions API accepts as the name of a function."""
@@ -33,8 +44,16 @@ MAX_EXPRESSION_LENGTH = 4_000
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_REDACTION_RULES = 100
 
-Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH)]
-"""CEL text, or ``python:name`` for a registered function."""
+if TYPE_CHECKING:
+    # What is read is always text; a caller may write the object itself.
+    TypeName = str | Any
+    Expression = str | Any
+else:
+    TypeName = Annotated[str, WrapValidator(name_type)]
+    """The name of a registered pydantic type, or the class itself."""
+
+    Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH), WrapValidator(name_function)]
+    """CEL text, ``python:name`` for a registered function, or the function itself."""
 
 RedactionRule = Annotated[str, Field(min_length=1, max_length=500)]
 """A JSON pointer in which ``*`` stands for any name or position, or the name of a pattern."""
@@ -161,8 +180,9 @@ class StepSpec(_Document):
     """What the step does; the model reads it as the description of the tool."""
     tool_name: str | None = Field(default=None, pattern=TOOL_NAME_PATTERN)
     system_message: str = ""
-    output_type: str | None = None
-    """The name of a registered pydantic type. ``output_schema`` then holds its JSON Schema, frozen when published."""
+    output_type: TypeName | None = None
+    """A registered pydantic type, or the class itself, which also names the tool if ``tool_name`` is not given.
+    ``output_schema`` then holds its JSON Schema, frozen when published."""
     output_schema: dict[str, Any] | None = None
     compute: Expression | None = None
 
@@ -189,6 +209,14 @@ class StepSpec(_Document):
     failure_reason_expression: Expression | None = None
     # Bounded by `check_spec`, so that versions from before the bound can still be read.
     audits: tuple[AuditSpec, ...] = Field(default=(), json_schema_extra={"maxItems": MAX_AUDITS})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_tool(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or fields.get("tool_name") or fields.get("compute"):
+            return fields
+        model = fields.get("output_type")
+        return {**fields, "tool_name": derive_name(model)} if isinstance(model, type) else fields
 
     @property
     def is_local(self) -> bool:

@@ -15,7 +15,7 @@ from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.field_paths import find_field_doubts, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.output_schema import check_input_schema, schema_of_type
-from flows.engine.plugins import PREFIX, Registry
+from flows.engine.plugins import PREFIX, PluginName, Registry
 from flows.engine.redaction import find_rule_problems
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.strict_schema import check_strict
@@ -82,7 +82,7 @@ def freeze_schemas(spec: FlowSpec, registry: Registry) -> FlowSpec:
     """
 
     def freeze(step: StepSpec) -> StepSpec:
-        known = registry.output_types.get(step.output_type or "")
+        known = registry.find_type(step.output_type)
         if known is None or step.output_schema is not None:
             return step
         try:
@@ -105,6 +105,7 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
     spec = leave_out_surplus(spec)
     problems += _check_unique(spec, "name", "name")
     problems += _check_unique(spec, "tool_name", "tool name")
+    problems += _check_plugin_names(spec)
     for index, step in enumerate(spec.steps, start=1):
         place = f"/steps/{index - 1}"
         problems += [
@@ -163,6 +164,19 @@ def _check_unique(spec: FlowSpec, field: str, words: str) -> Iterator[Problem]:
             )
 
 
+def _check_plugin_names(spec: FlowSpec) -> Iterator[Problem]:
+    # Documents and attempts hold the names alone.
+    entries: dict[str, Any] = {}
+    for index, step in enumerate(spec.steps):
+        fields = [(f"/steps/{index}/{field}", getattr(step, field)) for field in ("output_type", *STEP_EXPRESSIONS)]
+        for position, audit in enumerate(step.audits):
+            place = f"/steps/{index}/audits/{position}"
+            fields += [(f"{place}/{field}", getattr(audit, field)) for field in AUDIT_EXPRESSIONS]
+        for path, name in fields:
+            if isinstance(name, PluginName) and entries.setdefault(name, name.entry) != name.entry:
+                yield Problem(path, f"Two classes or functions are named “{name}”. Give each its own name.")
+
+
 def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Problem]:
     if not step.is_local:
         if step.tool_name is None:
@@ -186,7 +200,7 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
 
 def _check_output(step: StepSpec, registry: Registry) -> Iterator[Problem]:
     if step.output_type is not None:
-        known = registry.output_types.get(step.output_type)
+        known = registry.find_type(step.output_type)
         if known is None:
             names = ", ".join(sorted(registry.output_types)) or "none"
             yield Problem("/output_type", f"No output type is registered as “{step.output_type}”. Registered: {names}.")
