@@ -5,10 +5,12 @@
     ├── ExpressionError    an expression can't be parsed or evaluated
     │   └── ExpressionTimeout   it was stopped because it took too long
     ├── InputError         a run's input doesn't fit the flow's input schema
+    ├── OutputError        a result has no output of the type that is asked for
     ├── PluginError        a plug-in module or a registered name is missing or registered twice
     └── ModelError         a model call brought no answer that can be read
 
-What a *model* did wrong is never an exception: it is an issue of the attempt.
+What a *model* did wrong is never an exception: it is an issue of the attempt. What a flow most likely doesn't mean is a
+``FlowWarning``.
 """
 
 from __future__ import annotations
@@ -52,6 +54,10 @@ class InputError(ProblemsError):
     """The input of a run doesn't fit. ``problems`` point into the input."""
 
 
+class OutputError(ToolFlowError):
+    """A result has no output, or one that doesn't fit the type that is asked for."""
+
+
 class ExpressionError(ToolFlowError):
     """An expression can't be parsed, names something unknown, or failed while it was evaluated.
 
@@ -66,6 +72,10 @@ class ExpressionError(ToolFlowError):
 
 class ExpressionTimeout(ExpressionError):
     """An expression was stopped because it took too long."""
+
+
+class FlowWarning(UserWarning):
+    """Something in a flow is allowed and most likely not meant."""
 
 
 class PluginError(ToolFlowError):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from pydantic import BaseModel
+
+from flows.engine.errors import OutputError
 from flows.engine.history import Attempt, History
 from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.output_schema import build_type
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.usage import TokenUsage, sum_usage
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,16 @@ class StepResult:
     @property
     def output(self) -> Any:
         return self.final.output if self.final else None
+
+    def output_as(self, model: type[_Model]) -> _Model:
+        """The output as an instance of ``model``. Raises ``OutputError`` if there is none or it doesn't fit."""
+        if self.output is None:
+            raise OutputError(f"Step {self.index} “{self.name}” has no output.")
+        typed, issues = build_type(model, self.output)
+        if not isinstance(typed, model):
+            reasons = " ".join(issue.description for issue in issues)
+            raise OutputError(f"The output of step {self.index} “{self.name}” is no {model.__name__}. {reasons}")
+        return typed
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -103,6 +119,17 @@ class RunResult:
     def final_results(self) -> list[Attempt]:
         """The final attempt of every step; index 0 is the input."""
         return [step.final for step in self.steps if step.final is not None]
+
+    @property
+    def output(self) -> Any:
+        """The output of the last step; None unless the run succeeded."""
+        return self.steps[-1].output if self.passed else None
+
+    def output_as(self, model: type[_Model]) -> _Model:
+        """``output`` as an instance of ``model``. Raises ``OutputError`` if there is none or it doesn't fit."""
+        if not self.passed:
+            raise OutputError(f"There is no final output, since the run {self.status.value}. {self.sentence}")
+        return self.steps[-1].output_as(model)
 
     @property
     def initial_input(self) -> Any:

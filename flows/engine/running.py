@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import uuid
+import warnings
 from datetime import timedelta
 from typing import Any
 
 from flows.engine.clock import Clock, SystemClock
-from flows.engine.errors import InputError, Problem
+from flows.engine.errors import FlowWarning, InputError, Problem
 from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
 from flows.engine.history import History
 from flows.engine.json_value import clean_value, describe_type
@@ -20,7 +22,7 @@ from flows.engine.pricing import price_usage
 from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
 from flows.engine.spec import FlowSpec, ModelSettings
-from flows.engine.spec_check import prepare_spec
+from flows.engine.spec_check import find_doubts, prepare_spec
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT
 
 DEFAULT_MODEL = "gpt-5-mini"
@@ -47,9 +49,11 @@ async def run_flow(
     ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used, by default at OpenAI's list prices.
     Without ``include_all_attempts`` the result carries only each step's final attempt; without
     ``include_token_usage`` no usage is tracked. Raises ``SpecError`` if the flow can't run as it is defined and
-    ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result.
+    ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result. A ``FlowWarning``
+    says what is most likely not meant.
     """
     spec = prepare_spec(flow, registry=registry, defaults=defaults or ModelSettings(model=DEFAULT_MODEL))
+    _warn(find_doubts(spec))
     clock = clock or SystemClock()
     has_budget = spec.token_budget is not None or spec.cost_budget is not None
     execution = Execution(
@@ -97,5 +101,26 @@ def check_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def run_flow_sync(flow: FlowSpec, input: dict[str, Any], **options: Any) -> RunResult:
-    """``run_flow`` for scripts without an event loop; takes the same options."""
+    """``run_flow`` for scripts without an event loop; takes the same options.
+
+    Raises ``RuntimeError`` where an event loop runs.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RuntimeError(
+            "run_flow_sync can't be called where an event loop runs, such as in Jupyter or an async function. "
+            "Write “await run_flow(...)” with the same arguments."
+        )
     return asyncio.run(run_flow(flow, input, **options))
+
+
+def _warn(problems: list[Problem]) -> None:
+    """Issue a ``FlowWarning`` for each problem, at the line that called the engine or started the event loop."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("flows.engine.", "asyncio.")):
+        frame, level = frame.f_back, level + 1
+    for problem in problems:
+        warnings.warn(str(problem), FlowWarning, stacklevel=level)

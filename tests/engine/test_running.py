@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from flows.engine.errors import InputError, SpecError
+from flows.engine.errors import FlowWarning, InputError, OutputError, PluginError, SpecError
 from flows.engine.issues import Severity
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
@@ -19,7 +21,7 @@ from flows.engine.pricing import leave_free
 from flows.engine.result import RunResult
 from flows.engine.running import DEFAULT_MODEL, run_flow, run_flow_sync
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
-from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
+from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage
 from tests.engine.builders import FakeClock, MemoryRecorder, make_flow, make_step, seconds
 
@@ -95,6 +97,136 @@ class TestResult:
     async def test_both_flags_go_together(self) -> None:
         result = await run(include_all_attempts=False, include_token_usage=False)
         assert (len(result.step(1).attempts), result.usage) == (1, None)
+
+
+class Text(BaseModel):
+    text: str
+
+
+class ShortText(Text):
+    def audit(self) -> list[str]:
+        return [f"{self.text} is long."] if len(self.text) > 5 else []
+
+
+class Scored(Text):
+    score: int
+
+
+class TestTypedResult:
+    async def test_the_final_output_and_that_of_a_step_are_built_as_the_type_that_is_asked_for(self) -> None:
+        result = await run()
+        assert result.output == LONG
+        assert result.output_as(Text) == result.step(2).output_as(Text) == Text(**LONG)
+
+    async def test_a_run_that_failed_has_no_final_output_and_its_step_still_has_its_own(self) -> None:
+        result = await run(app=simulate(tool_1=[SHORT]))
+        assert result.output is None
+        with pytest.raises(OutputError) as caught:
+            result.output_as(Text)
+        assert result.sentence in str(caught.value)
+        assert result.step(1).output_as(Text) == Text(**SHORT)
+
+    async def test_what_does_not_fit_or_is_not_there_is_said(self) -> None:
+        result = await run(make_flow(make_step(1)), app=simulate(tool_1=[LONG]))
+        with pytest.raises(OutputError, match=r"step 1 “Step 1” is no Scored\. .*score.* is missing"):
+            result.output_as(Scored)
+        result = await run(make_flow(make_step(1)), app=simulate(tool_1=[Fault(FaultKind.REFUSAL)]))
+        with pytest.raises(OutputError, match="Step 1 “Step 1” has no output"):
+            result.step(1).output_as(Text)
+
+
+def make_limit(length: int) -> Callable[..., bool]:
+    def check(output: Text) -> bool:
+        return len(output.text) <= length
+
+    return check
+
+
+class TestObjects:
+    """Classes and functions that stand in a flow themselves, with or without a registry."""
+
+    @staticmethod
+    def make_flow(*rules: Any, **fields: Any) -> FlowSpec:
+        audits = tuple(AuditSpec(name=f"Rule {number}", rule=rule) for number, rule in enumerate(rules))
+        return make_flow(StepSpec(name="Write", output_type=ShortText, audits=audits, **fields))
+
+    async def test_a_flow_runs_with_the_class_and_the_functions_themselves(self) -> None:
+        def shorten(value: Any) -> Any:
+            return {"text": value["text"].rstrip(".")}
+
+        def count(previous: Any) -> Any:
+            return {"size": len(previous["text"])}
+
+        flow = self.make_flow(make_limit(4), output_sanitizer=shorten)
+        flow = flow.model_copy(update={"steps": (*flow.steps, make_step(2, compute=count))})
+        app = simulate(short_text=[LONG, {"text": "Teas."}, SHORT])
+        result = await run(flow, app=app, registry=Registry())
+        assert [[issue.audit for issue in attempt.issues] for attempt in result.step(1).attempts] == [
+            ["short_text", "Rule 0"],
+            [],
+        ]
+        assert result.output == {"size": 4}
+        assert result.step(1).attempts[0].plugins.keys() == {"short_text", "python:check", "python:shorten"}
+
+    async def test_each_flow_keeps_its_own_function_where_several_have_one_name(self) -> None:
+        flows = [self.make_flow(make_limit(length)) for length in (2, 5)]
+        results = [await run(flow, app=simulate(short_text=[SHORT])) for flow in flows]
+        assert [result.passed for result in results] == [False, True]
+        assert flows[0].digest == flows[1].digest
+
+    async def test_two_of_one_name_in_one_flow_are_refused(self) -> None:
+        same = make_limit(5)
+        assert (await run(self.make_flow(same, same), app=simulate(short_text=[SHORT]))).passed
+        with pytest.raises(SpecError) as caught:
+            await run(self.make_flow(same, make_limit(2)))
+        assert [problem.path for problem in caught.value.problems] == ["/steps/0/audits/1/rule"]
+
+    def test_a_document_holds_the_names(self) -> None:
+        flow = self.make_flow(make_limit(5))
+        (step,) = flow.to_document()["steps"]
+        assert (step["output_type"], step["tool_name"]) == ("short_text", "short_text")
+        assert step["audits"] == [{"name": "Rule 0", "rule": "python:check"}]
+        assert FlowSpec.from_document(json.loads(json.dumps(flow.to_document()))).digest == flow.digest
+
+    def test_what_is_registered_keeps_its_name_which_no_other_may_take(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for kind in ("output_types", "audits"):
+            monkeypatch.setattr(shared_registry, kind, {})
+        shared_registry.output_type("tea")(ShortText)
+        shared_registry.audit("limit")(limit := make_limit(5))
+        (step,) = self.make_flow(limit, tool_name="write").steps
+        assert (step.output_type, step.tool_name, step.audits[0].rule) == ("tea", "write", "python:limit")
+        shared_registry.audit("check")(make_limit(5))
+        with pytest.raises(PluginError, match="“check” is registered for"):
+            self.make_flow(make_limit(2))
+
+    def test_a_function_that_variables_cannot_reach_is_refused(self) -> None:
+        def by_position(output: Any, /) -> bool:
+            return True
+
+        with pytest.raises(PluginError, match="by position only"):
+            self.make_flow(by_position)
+
+
+async def await_run(flow: FlowSpec, input: Any, **options: Any) -> RunResult:
+    return await run_flow(flow, input, **options)
+
+
+class TestWarnings:
+    @pytest.mark.parametrize(
+        "start",
+        [run_flow_sync, lambda *given, **options: asyncio.run(await_run(*given, **options))],
+        ids=["run_flow_sync", "run_flow"],
+    )
+    def test_what_is_most_likely_not_meant_is_said_at_the_callers_line_before_a_call_is_paid(
+        self, start: Callable[..., RunResult]
+    ) -> None:
+        flow, app = make_flow(make_step(1, include_results=(0,))), simulate()
+        with pytest.raises(FlowWarning):  # warnings are errors in tests
+            start(flow, INPUT, client=simulated_client(app))
+        assert app.call_count == 0
+        with pytest.warns(FlowWarning, match="/steps/0/include_results: ") as caught:
+            start(flow, INPUT, client=simulated_client(app))
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 class TestPrices:
@@ -225,6 +357,10 @@ class TestParts:
         await run(app=app)
         keys = [str(call.idempotency_key) for call in app.calls]
         assert len({key.split("-")[1] for key in keys}) == 2
+
+    async def test_inside_an_event_loop_the_sentence_names_what_to_await(self) -> None:
+        with pytest.raises(RuntimeError, match=r"await run_flow\("):
+            run_flow_sync(FLOW, INPUT, client=simulated_client(simulate()))
 
     def test_it_runs_without_an_event_loop_too(self) -> None:
         result = run_flow_sync(
