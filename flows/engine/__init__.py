@@ -13,34 +13,67 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flows.engine.errors import (
-        ExpressionError,
-        InputError,
-        ModelError,
-        PluginError,
-        Problem,
-        SpecError,
-        ToolFlowError,
-    )
-    from flows.engine.execution import Execution, Progress, Recorder, Start
-    from flows.engine.history import Attempt, AttemptError, History, Outcome
-    from flows.engine.issues import Issue, Severity, filter_issues
-    from flows.engine.model_client import ModelClient, ModelReply
-    from flows.engine.openai_client import OpenAIClient, simulated_client
-    from flows.engine.planner import Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
-    from flows.engine.plugins import Registry, audit, function, load_plugins, output_type, registry
-    from flows.engine.result import FoundIssue, RunResult, StepResult
-    from flows.engine.running import run_flow, run_flow_sync
-    from flows.engine.simulated_model import Script, SimulatedModel
-    from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
-    from flows.engine.spec_check import check_spec, find_doubts, prepare_spec
-    from flows.engine.usage import TokenUsage
+    # With “as”, type checkers take an import for an export.
+    from flows.engine.errors import ExpressionError as ExpressionError
+    from flows.engine.errors import FlowWarning as FlowWarning
+    from flows.engine.errors import InputError as InputError
+    from flows.engine.errors import ModelError as ModelError
+    from flows.engine.errors import OutputError as OutputError
+    from flows.engine.errors import PluginError as PluginError
+    from flows.engine.errors import Problem as Problem
+    from flows.engine.errors import SpecError as SpecError
+    from flows.engine.errors import ToolFlowError as ToolFlowError
+    from flows.engine.execution import Execution as Execution
+    from flows.engine.execution import Progress as Progress
+    from flows.engine.execution import Recorder as Recorder
+    from flows.engine.execution import Start as Start
+    from flows.engine.history import Attempt as Attempt
+    from flows.engine.history import AttemptError as AttemptError
+    from flows.engine.history import History as History
+    from flows.engine.history import Outcome as Outcome
+    from flows.engine.issues import Issue as Issue
+    from flows.engine.issues import Severity as Severity
+    from flows.engine.issues import filter_issues as filter_issues
+    from flows.engine.model_client import ModelClient as ModelClient
+    from flows.engine.model_client import ModelReply as ModelReply
+    from flows.engine.openai_client import OpenAIClient as OpenAIClient
+    from flows.engine.openai_client import simulated_client as simulated_client
+    from flows.engine.planner import Call as Call
+    from flows.engine.planner import Compute as Compute
+    from flows.engine.planner import EndReason as EndReason
+    from flows.engine.planner import EndStatus as EndStatus
+    from flows.engine.planner import Finish as Finish
+    from flows.engine.planner import Wait as Wait
+    from flows.engine.planner import next_action as next_action
+    from flows.engine.plugins import Registry as Registry
+    from flows.engine.plugins import audit as audit
+    from flows.engine.plugins import function as function
+    from flows.engine.plugins import load_plugins as load_plugins
+    from flows.engine.plugins import output_type as output_type
+    from flows.engine.plugins import registry as registry
+    from flows.engine.result import FoundIssue as FoundIssue
+    from flows.engine.result import RunResult as RunResult
+    from flows.engine.result import StepResult as StepResult
+    from flows.engine.running import run_flow as run_flow
+    from flows.engine.running import run_flow_sync as run_flow_sync
+    from flows.engine.simulated_model import Script as Script
+    from flows.engine.simulated_model import SimulatedModel as SimulatedModel
+    from flows.engine.spec import AuditSpec as AuditSpec
+    from flows.engine.spec import FlowSpec as FlowSpec
+    from flows.engine.spec import ModelSettings as ModelSettings
+    from flows.engine.spec import StepSpec as StepSpec
+    from flows.engine.spec_check import check_spec as check_spec
+    from flows.engine.spec_check import find_doubts as find_doubts
+    from flows.engine.spec_check import prepare_spec as prepare_spec
+    from flows.engine.usage import TokenUsage as TokenUsage
 
 _HOMES = {
     "errors": (
         "ExpressionError",
+        "FlowWarning",
         "InputError",
         "ModelError",
+        "OutputError",
         "PluginError",
         "Problem",
         "SpecError",
