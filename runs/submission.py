@@ -19,7 +19,7 @@ from django.db import transaction
 from flows.engine.errors import InputError, Problem, ProblemsError
 from flows.engine.redaction import find_marks, redact_input
 from flows.engine.running import check_input
-from flows.engine.spec import ModelSettings
+from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
 from runs.facets import add_facets
 from runs.logs.events import log_event
@@ -232,7 +232,7 @@ class _Terms:
         values = {
             "flow": flow,
             "version": version,
-            "model_settings": defaults.model_dump(mode="json"),
+            "model_settings": _resolve_model_settings(spec, defaults).model_dump(mode="json"),
             "is_simulated": settings.TOOLFLOW_PROVIDER == "simulated",
             "started_by_id": started_by.pk if started_by else None,
             "step_count": len(spec.steps),
@@ -266,6 +266,12 @@ class _Terms:
             run.is_input_redacted = True
             run.original_input = OriginalInput(run=run, input=input)
         return run
+
+
+def _resolve_model_settings(spec: FlowSpec, defaults: ModelSettings) -> ModelSettings:
+    """What the steps of a flow fall back to: its own settings, and ``defaults`` where it has none."""
+    own = {name: getattr(spec, name) for name in ModelSettings.model_fields}
+    return defaults.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
 def _find_problems(order: RunOrder) -> list[Problem]:

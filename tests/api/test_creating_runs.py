@@ -14,7 +14,7 @@ from django_q.models import OrmQ
 from flows.models import FlowVersion
 from runs.models import ApiToken, Priority, Run, RunFacet, RunStatus, TokenScope
 from tests.api.asking import Script, make_token, make_user, read_problem
-from tests.engine.builders import NOON, closed, make_flow
+from tests.engine.builders import NOON, closed, make_flow, make_step
 from tests.runs.builders import make_run, make_version
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -46,6 +46,15 @@ class TestOneRun:
         assert (document["id"], document["status"], document["started_by"]) == (run.pk, "queued", "operator")
         assert document == json.loads(operator.get(f"runs/{run.pk}?attempts=none").content)
         assert OrmQ.objects.count() == 1
+
+    def test_its_model_settings_are_the_flow_s_own_and_else_the_installation_s(
+        self, operator: Script, settings: Any
+    ) -> None:
+        settings.TOOLFLOW_MODEL, settings.TOOLFLOW_TEMPERATURE, settings.TOOLFLOW_MAX_TOKENS = "gpt-5-mini", 0.5, 900
+        make_version(make_flow(make_step(model=None), model="o3", max_tokens=50))
+        document = json.loads(operator.post("runs", {"flow": "example", "input": {"topic": "tea"}}).content)
+        expected = {"model": "o3", "temperature": 0.5, "max_tokens": 50}
+        assert expected.items() <= document["model_settings"].items()
 
     def test_it_has_everything_that_it_was_given(self, version: FlowVersion, operator: Script) -> None:
         make_version(make_flow(input_schema=closed(other={"type": "string"})))

@@ -23,7 +23,8 @@ from runs.documents import build_run_document
 from runs.models import Run, RunExport, RunStatus, WorkState
 from runs.pages import export_stream
 from runs.pages.export_cells import write_json_cell, write_text_cell
-from tests.engine.builders import NOON, make_attempt
+from runs.submission import submit_run
+from tests.engine.builders import NOON, make_attempt, make_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import read_words, sign_in
@@ -96,6 +97,11 @@ class TestCsv:
             "model": "gpt-5-mini",
         }.items() <= row.items()
         assert json.loads(row["input"]) == {"topic": "tea"}
+
+    def test_the_model_is_that_of_the_flow_where_it_names_one(self, viewer: Client) -> None:
+        submit_run(flow=make_version(make_flow(model="o3")).flow, input={})
+        (row,) = read_csv(download(viewer, "/runs/export/csv"))
+        assert row["model"] == "o3"
 
     def test_what_is_not_known_is_left_empty_and_never_0(self, viewer: Client) -> None:
         make_run()
