@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, transaction
 from django.db.models import Count
 
 from runs.facets import add_facets, list_facets
@@ -127,9 +127,10 @@ class Tally:
             self._size = min(BATCH, self._size * 2)
 
     def _note_failure(self, error: Exception) -> float:
-        """Take fewer runs at a time, to find the one that is to blame; gives the seconds until the next try."""
+        """Take fewer runs at a time, to isolate one that can't be tallied; gives the seconds until the next try."""
         self._failures += 1
-        if self._size == 1:
+        # A database that is away, full or takes no writes is no fault of a run.
+        if self._size == 1 and not isinstance(error, OperationalError | InterfaceError | InternalError):
             self._leave_out(error)
         self._size = max(1, self._size // 4)
         return min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures, 16))
@@ -138,7 +139,7 @@ class Tally:
         try:
             run_id = _find_waiting(self._left_out).values_list("pk", flat=True).first()
         except (DatabaseError, InterfaceError):
-            # The database is away: no run is to blame, and whoever stores attempts says so.
+            # The connection broke since. The next try finds the run again.
             return
         if run_id is not None:
             self._left_out.append(run_id)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from runs import tally
@@ -161,21 +161,27 @@ class TestFailures:
         assert rests[:3] == [FIRST_REST * 2, FIRST_REST * 4, FIRST_REST * 8]
         assert rests[-1] == LONGEST_REST
 
-    def test_while_the_database_is_away_no_run_is_to_blame(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize(
+        "error",
+        [
+            OperationalError("database or disk is full"),
+            InterfaceError("connection already closed"),
+            InternalError("cannot execute INSERT in a read-only transaction"),
+        ],
+    )
+    def test_a_database_that_takes_no_writes_leaves_out_no_run(
+        self, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        def refuse(*args: Any, **options: Any) -> Any:
-            raise OperationalError("the server closed the connection")
-
-        make_ended(1)
+        runs = make_ended(2)
+        fail_for(monkeypatch, *runs, error=error)
         one = Tally()
-        with monkeypatch.context() as patch:
-            patch.setattr(tally, "_find_waiting", refuse)
-            for _ in range(10):
-                one.advance(is_busy=False)
+        for _ in range(10):
+            one.advance(is_busy=False)
         assert not caplog.records
-        one.advance(is_busy=False)
-        assert count_counted() == 1
+        fail_for(monkeypatch)
+        for _ in range(3):
+            one.advance(is_busy=False)
+        assert count_counted() == 2
 
 
 @pytest.mark.django_db(transaction=True)
