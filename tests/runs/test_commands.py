@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.management.commands.up import create_first_admin, refuse_taken_port
+from runs.management.commands.serve import refuse_taken_port
+from runs.management.commands.up import create_first_admin, lock_data_folder
 from runs.models import Run
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_version
@@ -58,6 +60,14 @@ class TestUp:
             port = server.getsockname()[1]
             with pytest.raises(CommandError, match=f"make up PORT={port + 1}"):
                 refuse_taken_port("127.0.0.1", port)
+
+    def test_a_second_start_in_the_same_folder_is_refused_until_the_first_is_done(
+        self, settings: Any, tmp_path: Path
+    ) -> None:
+        settings.TOOLFLOW_DATA_DIR = tmp_path
+        with lock_data_folder(), pytest.raises(CommandError, match="Another start of ToolFlow is under way in"):
+            call_command("up")
+        lock_data_folder().close()
 
     @pytest.mark.django_db
     def test_the_admin_user_is_made_once_and_the_password_shown_once(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
-from runs.management.commands.up import refuse_taken_port
 from runs.measuring.shared_folder import prepare_folder
 
 APPLICATION = "toolflow_site.asgi:application"
@@ -67,6 +67,18 @@ class Command(BaseCommand):
         os.execv(sys.executable, build_server_command(host, port, processes=processes))  # noqa: S606  # our own command
 
 
+def refuse_taken_port(host: str, port: int) -> None:
+    """Raise ``CommandError`` that says what to do if something listens on the port already."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise CommandError(
+                f"Can't listen on {host}, port {port}: {error}. Choose another port: make up PORT={port + 1}"
+            ) from error
+
+
 def build_server_command(host: str, port: int, *, processes: int = 1) -> list[str]:
     """The command that serves pages and the API. Each of the ``processes`` has ``TOOLFLOW_WEB_CONNECTIONS`` at most."""
     return [
@@ -77,7 +89,8 @@ def build_server_command(host: str, port: int, *, processes: int = 1) -> list[st
         # What proxies say is looked at where TOOLFLOW_TRUSTED_PROXIES is known.
         "--no-proxy-headers",
         *("--limit-concurrency", str(settings.TOOLFLOW_WEB_CONNECTIONS)),
-        *("--h11-max-incomplete-event-size", str(HEADER_BYTES)),
+        # httptools bounds no headers, and answers HTTP/1.0 in chunks, which that does not know.
+        *("--http", "h11", "--h11-max-incomplete-event-size", str(HEADER_BYTES)),
         *("--timeout-keep-alive", str(KEEP_ALIVE)),
         *("--timeout-graceful-shutdown", str(GRACE)),
         *("--timeout-worker-healthcheck", str(PATIENCE)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -21,6 +22,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from flows.engine.errors import SpecError
 from flows.examples import load_examples
+from runs.management.commands.serve import build_server_command, refuse_taken_port
 from runs.provider import is_simulated
 from runs.queue_processes.parentage import die_with_parent
 from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
@@ -39,7 +41,10 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="Port to listen on (default: %(default)s)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        host, port = options["host"], options["port"]
+        with lock_data_folder() as lock:
+            self._run(options["host"], options["port"], lock)
+
+    def _run(self, host: str, port: int, lock: TextIO) -> None:
         refuse_taken_port(host, port)
         call_command("check", verbosity=0)
         call_command("migrate", verbosity=0, interactive=False)
@@ -58,11 +63,12 @@ class Command(BaseCommand):
         processes = [
             # Should this process be killed, the worker stops in order and nothing keeps the port.
             start_process([sys.executable, "-m", "toolflow_site", "run_worker"], signal_when_orphaned=signal.SIGTERM),
-            start_process(web_server_command(host, port), signal_when_orphaned=signal.SIGKILL),
+            start_process(build_server_command(host, port), signal_when_orphaned=signal.SIGKILL),
         ]
         try:
             if wait_until_listening(host, port, processes):
                 self._announce(f"http://{host}:{port}/", password)
+            lock.close()
             while not stopping.is_set() and all(process.poll() is None for process in processes):
                 time.sleep(0.1)
         finally:
@@ -89,16 +95,20 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def refuse_taken_port(host: str, port: int) -> None:
-    """Raise ``CommandError`` that says what to do if something listens on the port already."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError) as error:
-            raise CommandError(
-                f"Can't listen on {host}, port {port}: {error}. Choose another port: make up PORT={port + 1}"
-            ) from error
+def lock_data_folder() -> TextIO:
+    """Keep other starts out of the data folder until the file is closed; two at once would race for a new database.
+
+    Raises ``CommandError`` if another start is under way.
+    """
+    lock = (settings.TOOLFLOW_DATA_DIR / "up.lock").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise CommandError(
+            f"Another start of ToolFlow is under way in {settings.TOOLFLOW_DATA_DIR}. Try again when it has finished."
+        ) from None
+    return lock
 
 
 def create_first_admin() -> str | None:
@@ -109,20 +119,6 @@ def create_first_admin() -> str | None:
     password = secrets.token_urlsafe(12)
     users.create_superuser(username="admin", password=password)
     return password
-
-
-def web_server_command(host: str, port: int) -> list[str]:
-    """The command that serves pages."""
-    return [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "toolflow_site.asgi:application",
-        *("--host", host, "--port", str(port)),
-        *("--log-level", "warning", "--no-access-log", "--no-server-header", "--no-proxy-headers"),
-        # Streams of events have no end of their own; whoever reads one asks again where it broke off.
-        *("--timeout-graceful-shutdown", "5"),
-    ]
 
 
 def start_process(command: list[str], *, signal_when_orphaned: signal.Signals) -> subprocess.Popen[bytes]:
