@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -117,12 +117,20 @@ def check_metadata(metadata: Any) -> None:
     """Raise ``ValueError`` with a sentence for what is no small JSON object that can be stored as it is."""
     if not isinstance(metadata, dict):
         raise ValueError(f"Metadata must be a JSON object, got {describe_type(metadata)}.")
+    # The size comes first: to clean and search ten megabytes takes seconds.
+    if (size := measure_metadata(metadata)) > MOST_METADATA:
+        raise ValueError(f"Metadata may have {MOST_METADATA:,} bytes as JSON; this has {size:,}.")
     cleaned = clean_value(metadata)
     if cleaned.value is not metadata:
         raise ValueError(cleaned.notes[0] if cleaned.notes else "Metadata must hold JSON values only.")
-    size = len(dump_json(metadata).encode())
-    if size > MOST_METADATA:
-        raise ValueError(f"Metadata may have {MOST_METADATA:,} bytes as JSON; this has {size:,}.")
+
+
+def measure_metadata(metadata: Mapping[str, Any]) -> int:
+    """The size of metadata in bytes, as compact JSON; 0 if it is not JSON."""
+    try:
+        return len(dump_json(metadata).encode(errors="surrogatepass"))
+    except (TypeError, ValueError, RecursionError):
+        return 0
 
 
 def check_webhook_url(url: str) -> None:

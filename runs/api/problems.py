@@ -27,7 +27,7 @@ from flows.engine.json_value import format_pointer
 from runs.request_id import read_request_id
 
 MEDIA_TYPE = "application/problem+json"
-MOST_ERRORS = 100
+MAX_ERRORS = 100
 """Errors that one answer lists."""
 
 _log = logging.getLogger(__name__)
@@ -60,9 +60,8 @@ class InvalidBody(ApiProblem):
     """What the body says can't be: status 422."""
 
     def __init__(self, errors: Sequence[Problem], detail: str = "") -> None:
-        sentence = detail or (
-            "The body has a mistake." if len(errors) == 1 else f"The body has {len(errors)} mistakes."
-        )
+        count = f"{len(errors)} mistakes" if len(errors) < MAX_ERRORS else f"{MAX_ERRORS} mistakes or more"
+        sentence = detail or f"The body has {'a mistake' if len(errors) == 1 else count}."
         super().__init__(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-body", sentence, errors=errors)
 
 
@@ -112,7 +111,7 @@ def build_document(
     if (request_id := read_request_id()) is not None:
         document["request_id"] = request_id
     if errors:
-        document["errors"] = [_write_error(error, status) for error in errors[:MOST_ERRORS]]
+        document["errors"] = [_write_error(error, status) for error in errors[:MAX_ERRORS]]
     return document
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import IO, Any
 
 from django.conf import settings
@@ -16,7 +17,7 @@ from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from flows.engine.json_value import describe_type, parse_json
-from runs.api.problems import ApiProblem, InvalidBody
+from runs.api.problems import MAX_ERRORS, ApiProblem, InvalidBody
 
 
 class JSONBodyParser(BaseParser):
@@ -64,10 +65,10 @@ class StrictSerializer(serializers.Serializer[Any]):
         return values
 
     def _find_unknown(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        unknown = [name for name in data if name not in self.fields or self.fields[name].read_only]
-        known = ", ".join(name for name, field in self.fields.items() if not field.read_only)
-        sentence = f"There is no field of this name; known are {known}." if known else "There is no field of this name."
-        return {name: [sentence] for name in unknown}
+        known = [name for name, field in self.fields.items() if not field.read_only]
+        unknown = islice((name for name in data if name not in known), MAX_ERRORS)
+        listed = f"; known are {', '.join(known)}" if known else ""
+        return {name: [f"There is no field of this name{listed}."] for name in unknown}
 
 
 def _by_name(detail: Any) -> dict[str, Any]:

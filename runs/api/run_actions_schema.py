@@ -21,6 +21,7 @@ from runs.api.body_fields import (
     WebhookField,
     WholeNumberField,
 )
+from runs.api.problems import MAX_ERRORS
 from runs.api.reading import StrictSerializer
 
 MOST_RUNS = 1_000
@@ -124,6 +125,23 @@ class ManyRunsField(serializers.ListField):
         if isinstance(data, list) and not 1 <= len(data) <= MOST_RUNS:
             raise serializers.ValidationError(f"One request starts 1 to {MOST_RUNS:,} runs; these are {len(data):,}.")
         found: list[Any] = super().to_internal_value(data)
+        return found
+
+    def run_child_validation(self, data: list[Any]) -> list[Any]:
+        """The runs. Stops where there are as many errors as one answer lists."""
+        found: list[Any] = []
+        wrong: dict[Any, Any] = {}
+        count = 0
+        for index, run in enumerate(data):
+            try:
+                found.append(self.child.run_validation(run))
+            except serializers.ValidationError as error:
+                wrong[index] = error.detail
+                count += len(error.detail)
+                if count >= MAX_ERRORS:
+                    break
+        if wrong:
+            raise serializers.ValidationError(wrong)
         return found
 
 

@@ -19,7 +19,7 @@ from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, Run
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
-from runs.run_options import find_label_problems, list_lasting_labels
+from runs.run_options import MOST_METADATA, find_label_problems, list_lasting_labels, measure_metadata
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
 
 _TERMS = ("priority", "token_budget", "cost_budget", "time_limit", "webhook_url")
@@ -100,12 +100,18 @@ def _point_exactly(error: OrdersError, orders: Sequence[RunOrder]) -> Iterator[P
     done = set()
     for problem in error.problems:
         found = re.fullmatch(r"/([0-9]+)/(input|metadata)", problem.path)
-        places = find_unstorable(getattr(orders[int(found[1])], found[2]), int(found[1]), found[2]) if found else []
+        places = _find_places(orders[int(found[1])], int(found[1]), found[2]) if found else []
         if not places:
             yield problem
         elif problem.path not in done:
             done.add(problem.path)
             yield from places
+
+
+def _find_places(order: RunOrder, index: int, name: str) -> list[Problem]:
+    if name == "metadata" and measure_metadata(order.metadata) > MOST_METADATA:
+        return []
+    return find_unstorable(getattr(order, name), index, name)
 
 
 def _find_flow(body: dict[str, Any]) -> tuple[Flow, FlowVersion | None]:

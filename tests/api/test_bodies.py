@@ -16,6 +16,7 @@ from django.test import Client
 from flows.models import FlowVersion
 from runs.access_groups import create_groups
 from runs.models import Run
+from runs.run_options import MOST_METADATA
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.api.event_reading import PATIENCE, serve
 from tests.engine.builders import make_flow
@@ -112,6 +113,27 @@ class TestOthers:
             "/colour", "/runs/0/inputs", "/runs/0/input", "/runs/2", "/runs/3/input", "/runs/3/label",
         }  # fmt: skip
         assert not Run.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("runs", {f"field_{number}": 1 for number in range(5_000)}),
+            ("runs/bulk", {"flow": "example", "runs": [{f"field_{number}": 1 for number in range(60)}] * 300}),
+        ],
+    )
+    def test_of_very_many_mistakes_only_the_first_are_gathered(
+        self, path: str, body: dict[str, Any], operator: Script
+    ) -> None:
+        problem = read_problem(operator.post(path, body))
+        assert problem["detail"] == "The body has 100 mistakes or more."
+        assert len(problem["errors"]) == 100
+
+    def test_metadata_that_is_too_large_is_not_searched_for_other_mistakes(self, operator: Script) -> None:
+        make_version(make_flow())
+        body = {"flow": "example", "input": {}, "metadata": {"a": "\0", "b": "x" * MOST_METADATA}}
+        errors = read_errors(operator.post("runs", body))
+        assert errors.keys() == {"/metadata"}
+        assert errors["/metadata"].startswith("Metadata may have 16,384 bytes as JSON; this has")
 
     def test_an_address_that_takes_nothing_says_so(self, operator: Script) -> None:
         run_id = make_run_of(make_version(make_flow()))
