@@ -166,16 +166,20 @@ def _describe_issues(issues: Iterable[Issue]) -> list[dict[str, Any]]:
 
 
 class _NamesakeView(FlowView):
-    """The flow that has the name of a tool. Without one the address takes what is for the tool, and nothing else."""
+    """The flow that has the name of a tool. Without one the address takes only what is for the tool."""
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        """Those of the tool, as long as no flow was found: anonymous clients see no more."""
+        return ["POST"]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Find out who asks, then whether there is such a flow; strangers make nobody look for it."""
         self.perform_authentication(request)
         if request.user.is_authenticated:
-            is_there = Flow.objects.filter(name=kwargs["name"]).exists()
-            self.headers["Allow"] = f"{self.headers['Allow']}, POST" if is_there else "POST"
-            if not is_there:
+            if not Flow.objects.filter(name=kwargs["name"]).exists():
                 raise exceptions.MethodNotAllowed(str(request.method))
+            self.headers["Allow"] = ", ".join([*super().allowed_methods, "POST"])
         super().initial(request, *args, **kwargs)
 
 

@@ -66,6 +66,14 @@ def test_the_document_is_valid_openapi_3_1() -> None:
     validate_schema(build_schema())
 
 
+@pytest.mark.parametrize("is_signed_in", [False, True])
+def test_every_address_names_the_methods_that_it_is_described_with(somebody: Script, is_signed_in: bool) -> None:
+    script = somebody if is_signed_in else Script()
+    for path, methods in build_schema()["paths"].items():
+        answer = script.ask("OPTIONS", re.sub(r"{\w+}", "1", path).lstrip("/"))
+        assert set(answer["Allow"].lower().split(", ")) - {"head"} == methods.keys(), path
+
+
 def test_every_endpoint_is_described_with_all_its_methods() -> None:
     described = {(path, method) for path, method, _ in list_operations()}
     hidden = {"docs", "nothing"}
