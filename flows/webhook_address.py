@@ -32,8 +32,11 @@ def find_problem(address: str) -> str:
         return f"The address must begin with https:// or http://, {_EXAMPLE}."
     if not host:
         return f"The address names no host; write one {_EXAMPLE}."
-    if ":" in host and not _is_ipv6(host):
+    if ":" in host and not _is_address(host):
         return f"This is no address: only one of IPv6 stands in brackets; write one {_EXAMPLE}."
+    # Resolvers read such hosts as addresses of IPv4 in several ways, and clients don't connect to them.
+    if re.search(r"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", host.lower()) and not _is_address(host.removesuffix(".")):
+        return f"“{host}” is not a valid host; an IPv4 address has four decimal numbers, such as 192.0.2.7."
     if "@" in url.raw_authority:
         return "The address must not hold a user name or a password: receivers know ToolFlow by its signature."
     if port is None or not is_usable_port(port):
@@ -46,9 +49,9 @@ def is_usable_port(port: int) -> bool:
     return port in _LOW_PORTS or _FIRST_FREE_PORT <= port <= _LAST_PORT
 
 
-def _is_ipv6(host: str) -> bool:
+def _is_address(host: str) -> bool:
     try:
-        ipaddress.IPv6Address(host)
+        ipaddress.ip_address(host)
     except ValueError:
         return False
     return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -160,10 +159,6 @@ def _read_written(host: str) -> Sequence[IPAddress]:
         return _LOOPBACK
     with suppress(ValueError):
         return [ipaddress.ip_address(host)]
-    if re.fullmatch(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}", host):
-        # Whoever resolves names reads 127.1 and 0x7f000001 as addresses, too.
-        with suppress(OSError):
-            return [ipaddress.IPv4Address(socket.inet_aton(host))]
     return ()
 
 

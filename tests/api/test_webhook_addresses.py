@@ -97,7 +97,7 @@ def test_what_stands_in_brackets_is_an_address_of_ipv6(operator: Script, address
         ("https://127.0.0.1", "“127.0.0.1” leads to an address that is not one of the internet; TOOLFLOW_WEBHOOK_ALL"),
         ("https://169.254.169.254/latest/", "“169.254.169.254” leads to an address that is not one of the internet"),
         ("https://localhost:8443/", "“localhost” leads to an address that is not one of the internet"),
-        ("https://0x7f.1/", "“0x7f.1” leads to an address that is not one of the internet"),
+        ("https://0x7f.1/", "“0x7f.1” is not a valid host; an IPv4 address has four decimal numbers"),
         ("http://receiver:8080/", "TOOLFLOW_WEBHOOK_ALLOW names “receiver”, but not its port 8080."),
     ],
 )

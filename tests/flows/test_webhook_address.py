@@ -40,7 +40,7 @@ def test_it_is_stored_and_makes_no_version(editor: Client) -> None:
         ("https://hooks.example.com:25/", "The port 25 is not one for webhooks"),
         ("http://hooks.example.com/", "Plain http:// is only for hosts and networks that TOOLFLOW_WEBHOOK_ALLOW names"),
         ("https://169.254.169.254/", "“169.254.169.254” leads to an address that is not one of the internet"),
-        ("https://127.1/", "“127.1” leads to an address that is not one of the internet"),
+        ("https://127.1/", "“127.1” is not a valid host; an IPv4 address has four decimal numbers"),
     ],
 )
 def test_what_can_not_be_told_anything_is_refused_beside_the_field(editor: Client, url: str, words: str) -> None:

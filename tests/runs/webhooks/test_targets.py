@@ -25,15 +25,8 @@ from tests.runs.webhooks.receiver import Receiver, Reply
 
 PUBLIC = "93.184.216.34"
 HERE = ("127.0.0.1", "localhost", "0.0.0.0")  # noqa: S104  # nothing listens there
-ODDLY_WRITTEN = (
-    "127.1",
-    "2130706433",
-    "0x7f.1",
-    "0177.0.0.1",
-    "[::1]",
-    "[::ffff:127.0.0.1]",
-    "\N{FULLWIDTH DIGIT ONE}27.0.0.1",
-)
+NUMERIC_HOSTS = ("127.1", "2130706433", "0177.0.0.1", "0x7f.1", "0x7f000001", "1.2.3.256", "host.1", "127.1.")
+ODDLY_WRITTEN = ("[::1]", "[::ffff:127.0.0.1]", "\N{FULLWIDTH DIGIT ONE}27.0.0.1")
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
@@ -134,6 +127,11 @@ class TestObstacles:
         settings.TOOLFLOW_WEBHOOK_ALLOW = ["other.example.com:80"]
         assert find_obstacle(f"http://{host}/").startswith("Plain http:// is only for hosts and networks that TOOL")
         assert find_obstacle(f"https://{host}/") == ""
+
+    @pytest.mark.parametrize("host", NUMERIC_HOSTS)
+    def test_no_setting_lets_a_host_through_that_only_looks_like_an_address(self, settings: Any, host: str) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["0.0.0.0/0:*"]
+        assert find_obstacle(f"http://{host}/").startswith(f"“{host}” is not a valid host; an IPv4 address has four")
 
     def test_mistakes_come_first(self) -> None:
         assert "must begin with https://" in find_obstacle("ftp://127.0.0.1/")
