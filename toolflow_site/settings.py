@@ -222,13 +222,11 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = f"{TOOLFLOW_URL_PREFIX}/"
 LOGOUT_REDIRECT_URL = "login"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+    {"NAME": "toolflow_site.passwords.RepeatedAttributeValidator"},
+    *(
+        {"NAME": f"django.contrib.auth.password_validation.{name}"}
+        for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    ),
 ]
 
 LANGUAGE_CODE = "en"

@@ -49,6 +49,14 @@ def test_an_administrator_adds_a_user_and_puts_them_into_a_group(administrator: 
     assert "Viewer" in read_words(get_page(administrator, "/admin/auth/user/"))
 
 
+@pytest.mark.parametrize(("name", "password"), [("ed", "edededed"), ("vera", "VeraVera"), ("veravera", "veravera")])
+def test_a_password_that_only_repeats_the_name_is_refused(administrator: Client, name: str, password: str) -> None:
+    fields = {"username": name, "usable_password": "true", "password1": password, "password2": password}
+    page = administrator.post("/admin/auth/user/add/", fields)
+    assert "The password is too similar to the username." in read_words(page.content.decode())
+    assert not User.objects.filter(username=name).exists()
+
+
 def test_a_member_of_a_group_who_can_not_open_the_admin_is_told_of(administrator: Client) -> None:
     otto = User.objects.create_user("otto")
     warning = "warning: otto may see or change flows, but can’t open the admin, where they are: tick “Staff status”."
