@@ -5,6 +5,9 @@ An address that makes no sense raises ``ImproperlyConfigured``, in a sentence th
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -71,9 +74,23 @@ def build_database(name: str, text: str, *, sqlite_path: Path, base: Path) -> di
             # in between; an immediate one waits for its turn.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
+            "factory": PrivateConnection,
             "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
         },
     }
+
+
+class PrivateConnection(sqlite3.Connection):
+    """A connection to SQLite that creates a missing database readable by its owner only.
+
+    SQLite gives the files beside it, which end in -wal and -shm, the same mode.
+    """
+
+    def __init__(self, database: str, **options: Any) -> None:
+        # A folder that can't be written to is for SQLite to report.
+        with suppress(OSError):
+            os.close(os.open(database, os.O_CREAT | os.O_EXCL, 0o600))
+        super().__init__(database, **options)
 
 
 def build_broker(name: str, text: str) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import runpy
+import sqlite3
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -79,6 +81,14 @@ def test_the_secret_key_is_made_once_in_a_file_that_only_its_owner_can_read(data
     assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
     assert len(first) >= 50
     assert read_settings(data_dir)["SECRET_KEY"] == first == file.read_text().strip()
+
+
+def test_the_sqlite_database_and_its_logs_can_only_be_read_by_their_owner(data_dir: Path) -> None:
+    database = read_settings(data_dir)["DATABASES"]["default"]
+    with closing(sqlite3.connect(database["NAME"], factory=database["OPTIONS"]["factory"])) as connection:
+        connection.executescript("PRAGMA journal_mode=WAL; CREATE TABLE kept (value)")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in data_dir.glob("toolflow.sqlite3*")}
+    assert modes == {f"toolflow.sqlite3{ending}": 0o600 for ending in ("", "-wal", "-shm")}
 
 
 def test_processes_that_start_at_the_same_time_agree_on_one_secret_key(tmp_path: Path) -> None:
