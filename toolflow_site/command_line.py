@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 from django.db import DatabaseError, OperationalError, connections
 
+from runs.management.storage_problems import find_remedy
 from runs.trail.acting import act_as_command
 from toolflow_site.environment import read_text
 from toolflow_site.production import find_static_problem
@@ -42,7 +43,8 @@ def main() -> None:
     """Run the command that the arguments name.
 
     A wrong setting is one sentence and exit status 2. A database that can't be used is one sentence and exit status 1,
-    where a command says nothing of its own; ``--traceback`` raises what Django raised.
+    where a command says nothing of its own, and so is a disk that is full or read-only; ``--traceback`` raises the
+    error itself.
     """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolflow_site.settings")
     act_as_command(sys.argv[1] if len(sys.argv) > 1 else "", caller=read_text("SUDO_USER"))
@@ -56,10 +58,14 @@ def main() -> None:
             raise
         # What may follow are hints of the driver's, and the same once more for each address of the server.
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        sys.stderr.write(
-            f"The database can't be used: {reason}. Check DATABASE_URL; a new database wants `manage.py migrate` first."
-            " --traceback tells more.\n"
-        )
+        remedy = find_remedy(error) or "Check DATABASE_URL; a new database wants `manage.py migrate` first."
+        sys.stderr.write(f"The database can't be used: {reason}. {remedy} --traceback tells more.\n")
+        sys.exit(1)
+    except OSError as error:
+        remedy = find_remedy(error)
+        if "--traceback" in sys.argv or not remedy:
+            raise
+        sys.stderr.write(f"{error.filename or 'A file'} can't be used: {error.strerror}. {remedy}\n")
         sys.exit(1)
 
 

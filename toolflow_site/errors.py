@@ -15,10 +15,12 @@ from django.core.exceptions import (
     TooManyFieldsSent,
     TooManyFilesSent,
 )
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.defaults import bad_request, page_not_found, permission_denied, server_error
+
+from runs.management.storage_problems import find_remedy
 
 _ACTIONS = {
     "changelist": ("view", "see"),
@@ -129,11 +131,18 @@ def _explain(request: HttpRequest) -> str:
 
 
 class BriefRefusals(logging.Filter):
-    """Takes the traceback from what is logged of refused requests: nothing is wrong with ToolFlow."""
+    """Takes the traceback from refused requests, and from a disk that is full: nothing is wrong with ToolFlow."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record through."""
         status = getattr(record, "status_code", None)
         if isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            record.exc_info = record.exc_text = None
+        elif (
+            record.exc_info
+            and isinstance(error := record.exc_info[1], DatabaseError)
+            and (remedy := find_remedy(error))
+        ):
+            record.msg, record.args = f"{record.getMessage()} ({error}) {remedy}", ()
             record.exc_info = record.exc_text = None
         return True

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from django.conf import settings
+from django.db import OperationalError
 
 from tests.databases import hold_database
-from tests.site.test_settings import start_command
+from tests.site.test_settings import make_environment, start_command
+from toolflow_site.errors import BriefRefusals
 
 CREATE_USER = ("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.com")
 COMMANDS = [("migrate",), ("clearsessions",), CREATE_USER, ("check", "--deploy", "--database", "default")]
@@ -58,6 +64,34 @@ def test_a_server_that_is_away_gets_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.endswith(f"Connection refused. {ADVICE}")
     assert done.stderr.count("\n") == 1
     assert "hidden" not in done.stderr
+
+
+def test_a_full_disk_gets_one_sentence_with_what_to_do(tmp_path: Path) -> None:
+    # No file may grow beyond a bound: to SQLite it is the same as a disk without space.
+    shell = ["sh", "-c", 'ulimit -f 200; exec "$@"', "sh", sys.executable, "manage.py", "migrate"]
+    environment = make_environment(tmp_path, {})
+    done = subprocess.run(shell, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"Check the free space of the disk that holds {tmp_path}." in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["migrate", "run_worker"])
+def test_a_folder_that_can_not_be_written_to_gets_one_sentence_with_what_to_do(tmp_path: Path, command: str) -> None:
+    address = f"sqlite:///{tmp_path}/missing/toolflow.sqlite3"
+    done = start_command(command, data_dir=tmp_path, DATABASE_URL=address)
+    assert done.returncode == 1
+    assert f"The folder {tmp_path}/missing must exist, and this user must be able to write to it" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_request_on_a_full_disk_is_one_line_in_the_log_of_the_web_server() -> None:
+    error = OperationalError("database or disk is full")
+    kind = (OperationalError, error, None)
+    record = logging.LogRecord("django.request", logging.ERROR, "", 0, "Internal Server Error: %s", ("/runs/",), kind)
+    BriefRefusals().filter(record)
+    assert record.exc_info is None
+    assert record.getMessage().startswith("Internal Server Error: /runs/ (database or disk is full) Check the free spa")
 
 
 def test_whoever_wants_the_traceback_gets_it(damaged: Path) -> None:

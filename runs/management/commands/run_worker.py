@@ -21,6 +21,7 @@ from django_q.brokers import get_broker
 from django_q.cluster import Cluster
 
 from runs.checks import TAG
+from runs.management.storage_problems import find_remedy
 from runs.provider import find_provider_problem, load_client
 from runs.queue import DRAIN_TASK
 from runs.queue_processes.outage import Outage
@@ -132,7 +133,8 @@ def wait_for_database() -> None:
         except AnyDatabaseError as error:
             if connection.vendor == "sqlite" or not isinstance(error, OperationalError) or is_refusal(error):
                 reason = " ".join(str(error).split())
-                raise CommandError(f"The database can't be used: {reason}. Check DATABASE_URL.") from error
+                remedy = find_remedy(error) or "Check DATABASE_URL."
+                raise CommandError(f"The database can't be used: {reason}. {remedy}") from error
             outage.note(error)
             connection.close()
             time.sleep(RETRY)
