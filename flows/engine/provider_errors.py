@@ -70,9 +70,11 @@ def explain_status(
 def _find_meaning(
     status: int, code_name: str, message: str, *, model: str, place: str, target: str
 ) -> tuple[ModelErrorCode, str]:
-    if status == 404 and (code_name == "model_not_found" or "model" in message.lower()):
+    # Proxies such as LiteLLM answer 400 to a model that they don't know.
+    is_unknown_model = code_name == "model_not_found" or "invalid model name" in message.lower()
+    if (status in (400, 404) and is_unknown_model) or (status == 404 and "model" in message.lower()):
         sentence = (
-            f"The model “{model}” does not exist or this key may not use it (404). "
+            f"The model “{model}” does not exist or this key may not use it ({status}). "
             "Change the model of the step, the flow, or TOOLFLOW_MODEL."
         )
         return ModelErrorCode.NOT_FOUND, sentence

@@ -38,6 +38,9 @@ async def fail(client: ModelClient) -> ModelError:
     return caught.value
 
 
+UNKNOWN_TO_A_PROXY = "/chat/completions: Invalid model name passed in model=gpt-4o-mini."
+
+
 @pytest.mark.parametrize(
     ("status", "body", "code", "words"),
     [
@@ -48,6 +51,8 @@ async def fail(client: ModelClient) -> ModelError:
         (422, {"detail": [{"loc": ["tools"]}]}, ModelErrorCode.BAD_REQUEST, "It said: “[{'loc': ['tools']}]”"),
         (418, "teapot", ModelErrorCode.BAD_REQUEST, "It said: “teapot”"),
         (404, {"error": "model 'x' not found"}, ModelErrorCode.NOT_FOUND, "The model “gpt-4o-mini” does not exist"),
+        (400, {"error": {"message": UNKNOWN_TO_A_PROXY, "code": "400"}}, ModelErrorCode.NOT_FOUND, "not use it (400)"),
+        (400, {"error": {"message": {"error": UNKNOWN_TO_A_PROXY}}}, ModelErrorCode.NOT_FOUND, "or TOOLFLOW_MODEL."),
         (503, b"<html><title>503 Busy</title><p>x</html>", ModelErrorCode.SERVER_ERROR, "It said: “503 Busy”"),
         (502, b"<p>Bad <b>gateway</b></p>", ModelErrorCode.SERVER_ERROR, "It said: “Bad gateway”"),
         (500, b"\xff\xfe", ModelErrorCode.SERVER_ERROR, "an error of its own (500)"),
