@@ -245,7 +245,8 @@ def _estimate_time(scan: Scan, longest: float, values: float, part: float, text:
             time += rounds * _COPY * values / 2
     for call in scan.calls:
         rounds = longest**call.depth
-        if call.name in _TEXT_FUNCTIONS:
+        # Only text is handed to ``size`` where it is asked of a plain path.
+        if call.name in _TEXT_FUNCTIONS and (call.name != "size" or call.path is not None):
             time += rounds * (_CALL + _CHARACTER * text)
         else:
             time += rounds * (_CALL + _HANDED * values)

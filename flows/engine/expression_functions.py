@@ -24,6 +24,9 @@ MAX_RANGE = 10_000
 MATCHES = "matches_cached"
 """What ``matches`` is called once an expression is rewritten; ``cel`` lets nobody replace its own."""
 
+SIZE = "size_in_characters"
+"""What ``size`` is called once an expression is rewritten; that of ``cel`` counts the bytes of a text in UTF-8."""
+
 KEYS = "keys_in_order"
 """What wraps a map before a loop goes through its keys; ``cel`` would give them in a new order each time."""
 
@@ -156,7 +159,7 @@ FUNCTIONS: dict[str, Function] = {
         filter=("list.filter(x, condition)", "the elements or keys that it holds for"),
         map=("list.map(x, value)", "a list of the values; list.map(x, condition, value) leaves elements out"),
         has=("has(map.key)", "whether a map has a key"),
-        size=("size(x)", "how many characters, elements or keys text, a list or a map has"),
+        size=("size(x)", "how many characters, elements, keys or bytes text, a list, a map or bytes have"),
         type=("type(x)", "the type of a value: type(x) == string"),
         dyn=("dyn(x)", "the value itself"),
         int=("int(x)", "a number or text as an int; decimals are cut off"),
@@ -239,7 +242,8 @@ FUNCTIONS: dict[str, Function] = {
 
 def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``, but an error is kept for the sentence that we make of it, where ``cel`` would print it."""
-    usage = FUNCTIONS[name].usage if name in FUNCTIONS else "text.matches(pattern)"
+    name = {MATCHES: "matches", SIZE: "size"}.get(name, name)
+    usage = FUNCTIONS[name].usage if name in FUNCTIONS else name
 
     def call(*arguments: Any) -> Any:
         evaluation = current.evaluation
@@ -260,6 +264,7 @@ def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "weight": _weight,
     MATCHES: _matches,
+    SIZE: len,
     KEYS: _keys_in_order,
     "distinct": _distinct,
     "lists.range": _range,

@@ -76,11 +76,16 @@ class Call:
 
     name: str
     offset: int
+    """Where its name begins."""
+    end: int
+    """Where its closing bracket ends."""
     depth: int
     """In how many loops it stands."""
     is_method: bool
     arguments: tuple[Token, ...]
     """The tokens between its brackets."""
+    path: tuple[int, int] | None
+    """Offsets of the first thing that it is given, where that is a plain path such as ``output.title``."""
 
 
 @dataclass(slots=True)
@@ -211,11 +216,18 @@ class _Scanner:
         if is_member and self._tokens[position - 2].text in NAMESPACES and not self._is(position - 3, "."):
             name = f"{self._tokens[position - 2].text}.{name}"
             is_member = False
-        self._scan.calls.append(Call(name, token.start, depth, is_member, tuple(self._tokens[position + 2 : end])))
+        arguments = tuple(self._tokens[position + 2 : end])
+        path = self._receiver(position - 1) if is_member else None
+        if not is_member and arguments and end < len(self._tokens):
+            path = self._receiver(end)
+            if path is not None and path[0] != arguments[0].start:
+                path = None
+        last = self._tokens[min(end, len(self._tokens) - 1)]
+        self._scan.calls.append(Call(name, token.start, last.end, depth, is_member, arguments, path))
 
-    def _receiver(self, dot: int) -> tuple[int, int] | None:
-        """The span of the plain path that ends before the dot: names joined by dots, and constant indices."""
-        position = dot - 1
+    def _receiver(self, end: int) -> tuple[int, int] | None:
+        """The span of the plain path that ends before a token: names joined by dots, and indices of one token."""
+        position = end - 1
         while True:
             if self._is(position, "]") and self._is(position - 2, "["):
                 position -= 3
@@ -224,7 +236,7 @@ class _Scanner:
             elif self._is(position - 1, ".") and self._ends_operand(position - 2):
                 position -= 2
             else:
-                return self._tokens[position].start, self._tokens[dot].start
+                return self._tokens[position].start, self._tokens[end].start
 
 
 def _match_brackets(tokens: list[Token]) -> dict[int, int]:

@@ -24,7 +24,7 @@ from flows.engine.expression_cost import (
     is_cheap,
     measure,
 )
-from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, Evaluation, current
+from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, SIZE, Evaluation, current
 from flows.engine.expression_messages import check_names, describe_failure, fail_at, fail_syntax
 from flows.engine.expression_process import MOST_PROCESSES, START_PATIENCE, ExpressionProcess
 from flows.engine.expression_results import KeyIndex, index_keys, sort_keys, to_json
@@ -103,7 +103,8 @@ def _rewrite(text: str, found: Scan) -> str:
     """``text`` with our own functions in place of what ``cel`` does badly and lets nobody replace.
 
     A loop through the keys of a map meets them in a new order each time: a plain path that turns out to be a map is
-    replaced by its keys in order. And ``matches`` compiles its pattern for each call.
+    replaced by its keys in order. ``matches`` compiles its pattern for each call. ``size`` counts the bytes of a text;
+    ours counts characters, but has a list copied for it: a plain path that turns out to be no text keeps theirs.
     """
     edits: list[tuple[int, int, str]] = []
     for loop in found.loops:
@@ -111,6 +112,12 @@ def _rewrite(text: str, found: Scan) -> str:
             path = text[slice(*loop.receiver)]
             edits.append((*loop.receiver, f"(type({path}) == map ? {KEYS}({path}) : {path})"))
     edits += [(call.offset, call.offset + len(call.name), MATCHES) for call in found.calls if call.name == "matches"]
+    for call in found.calls:
+        if call.name == "size" and call.path is not None and call.is_method != bool(call.arguments):
+            path, start = text[slice(*call.path)], min(call.offset, call.path[0])
+            edits.append((start, call.end, f"(type({path}) == string ? {SIZE}({path}) : size({path}))"))
+        elif call.name == "size":
+            edits.append((call.offset, call.offset + len(call.name), SIZE))
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text

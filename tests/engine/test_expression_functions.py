@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES
+from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, SIZE
+from flows.engine.expression_process import ExpressionProcess
 from flows.engine.expression_scanner import LOOPS
 from flows.engine.expressions import list_functions
 from tests.engine.expression_scope import evaluate
@@ -12,7 +13,7 @@ from tests.engine.expression_scope import evaluate
 
 class TestFunctions:
     def test_every_function_that_is_registered_is_listed(self) -> None:
-        assert set(IMPLEMENTATIONS) - {MATCHES, KEYS} <= set(FUNCTIONS)
+        assert set(IMPLEMENTATIONS) - {MATCHES, KEYS, SIZE} <= set(FUNCTIONS)
         assert set(FUNCTIONS) > LOOPS
         assert len(list_functions()) == len(FUNCTIONS)
 
@@ -75,3 +76,61 @@ class TestFunctions:
     def test_a_function_that_is_listed_works(self, name: str, example: str) -> None:
         assert name in FUNCTIONS
         assert evaluate(example) is True
+
+
+SCRIPTS = {
+    "Greek": "Ωμέγα",
+    "Arabic": "مرحبا بك",
+    "an emoji": "a👍b",
+    "a family": "👨‍👩‍👧!",
+    "combining marks": "e\u0301a\u0308x",
+    "letters beyond 16 bits": "\U00010400\U00010401b",
+}
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS.keys())
+class TestCharacters:
+    """What counts characters and what names positions agree, in any script: both mean code points."""
+
+    @pytest.mark.parametrize(
+        ("expression", "count"),
+        [
+            ("size(output.title)", 1),
+            ("output.title.size()", 1),
+            ("output['title'] . size( )", 1),
+            ("output.titles[0].size()", 1),
+            ("(output.title + output.title).size()", 2),
+            ("output.title.reverse().size()", 1),
+            ("output.title.split('').size()", 1),
+            ("size(output.title.substring(1)) + 1", 1),
+            ("output.titles.map(t, t.size()).sum()", 2),
+            ("output.titles.map(t, size(t + t)).sum()", 4),
+            ("output.titles.join('').size()", 2),
+            ("output.titles.filter(t, output.titles.all(u, u.size() == t.size())).size() * output.title.size()", 2),
+        ],
+    )
+    def test_size_counts_characters_wherever_it_is_used(self, text: str, expression: str, count: int) -> None:
+        assert evaluate(expression, output={"title": text, "titles": [text, text]}) == count * len(text)
+
+    @pytest.mark.parametrize(
+        "expression",
+        [
+            "output.substring(0, output.size()) == output && output.substring(output.size()) == ''",
+            "lists.range(output.size()).map(i, output.charAt(i)).join('') == output",
+            "output.lastIndexOf(output.charAt(output.size() - 1)) == output.size() - 1",
+            "output.indexOf(output.substring(1)) == 1",
+            "output.matches('^.{' + string(output.size()) + '}$')",
+            "output.lowerAscii().upperAscii().size() == output.size() && (' ' + output + ' ').trim() == output",
+            "output.replace(output.charAt(0), '').size() < output.size()",
+            "output.split(output.charAt(0)).join(output.charAt(0)) == output",
+            "strings.quote(output).size() == output.size() + 2",
+            "bytes(output).size() > output.size() && size(base64.decode(base64.encode(bytes(output)))) > output.size()",
+            "size([output]) == 1 && [output].size() == 1 && size({output: 1}) == 1 && {'a': output}.size() == 1",
+        ],
+    )
+    def test_positions_agree_with_sizes(self, text: str, expression: str) -> None:
+        assert evaluate(expression, output=text) is True
+
+    def test_a_process_of_its_own_counts_the_same(self, text: str) -> None:
+        found = ExpressionProcess().evaluate("[output.size(), size(output + '')]", {"output": text}, timeout=5.0)
+        assert found == [len(text), len(text)]
