@@ -28,6 +28,7 @@ _INFINITY = float("inf")
 _REPLACEMENT = "\ufffd"
 _MAX_NOTES = 10
 
+_LINE_BREAKS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 
@@ -108,6 +109,12 @@ def dump_json(value: Any, *, indent: int | None = None) -> str:
     if indent is None:
         return _ENCODER.encode(value)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def dump_line(value: Any) -> str:
+    """Write a JSON value as text without line breaks of any kind: JSON itself escapes only those of ASCII."""
+    text = dump_json(value)
+    return text if text.isascii() else text.translate(_LINE_BREAKS)
 
 
 def describe_type(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.engine.history import Attempt, History
 from flows.engine.issues import Issue, Severity, filter_issues
-from flows.engine.json_value import dump_json
+from flows.engine.json_value import dump_line
 from flows.engine.model_families import find_family
 from flows.engine.spec import FlowSpec
 
@@ -138,9 +138,9 @@ def select_attempts(attempts: Iterable[Attempt], minimum: Severity) -> list[tupl
 
 def dump_visible(value: Any) -> str:
     """The JSON text of a value as the model may see it: without internal keys."""
-    text = dump_json(value)
+    text = dump_line(value)
     # Most values have none, and a look at the text is cheaper than a copy.
-    return dump_json(strip_internal(value)) if '"_' in text else text
+    return dump_line(strip_internal(value)) if '"_' in text else text
 
 
 def strip_internal(value: Any) -> Any:
@@ -154,7 +154,7 @@ def strip_internal(value: Any) -> Any:
 
 def _step_heading(spec: FlowSpec, attempt: Attempt) -> str:
     name = spec.step(attempt.step).name if attempt.step else "Initial input"
-    return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=name, number=attempt.number)
+    return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=_one_line(name), number=attempt.number)
 
 
 def _tell(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> ToldAttempt:
@@ -168,7 +168,7 @@ def _render_output(attempt: Attempt) -> str:
     if attempt.raw_output is None:
         return "Output: none"
     raw = attempt.raw_output if isinstance(attempt.raw_output, str) else dump_visible(attempt.raw_output)
-    return f"Unusable output: {dump_json(raw[:LONGEST_RAW_TEXT])}"
+    return f"Unusable output: {dump_line(raw[:LONGEST_RAW_TEXT])}"
 
 
 def render_issue(issue: Issue) -> str:

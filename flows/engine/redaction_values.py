@@ -13,7 +13,7 @@ Leaf = str | int | float
 LEAST_LENGTH = 4
 """Characters that a value needs to be looked for elsewhere: shorter ones stand in any text. A sign doesn't count."""
 
-_SPACE = r"(?:\s|\\+[nrt])+"
+_SPACE = r"(?:\s|\\+(?:[nrtf]|u000b|u001[c-f]|u0085|u202[89]))+"
 """White space, also as JSON writes it."""
 _SPACES = re.compile(_SPACE)
 _DEPTH = 2
