@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from flows.engine.schema_check import follow_ref, is_ref_loop
+from flows.engine.schema_check import follow_ref
 
 _EXACT = 2**53
 
@@ -47,9 +47,7 @@ class _Builder:
         if ref not in self._refs:
             # A recursive schema meets this stand-in while its function is being built.
             self._refs[ref] = lambda value: coerce(value) if (coerce := self._refs[ref]) is not None else value
-            target = follow_ref(self._root, ref)
-            leads_to_refs = isinstance(target, dict) and "$ref" in target
-            self._refs[ref] = None if leads_to_refs and is_ref_loop(self._root, ref) else self.build(target)
+            self._refs[ref] = self.build(follow_ref(self._root, ref))
         return self._refs[ref]
 
     def _build_object(self, properties: dict[str, Any]) -> Coercer | None:

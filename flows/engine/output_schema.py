@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -12,9 +14,9 @@ from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import dump_json, parse_object
 from flows.engine.number_coercion import Coercer, build_coercer
-from flows.engine.schema_check import check_input_schema
+from flows.engine.schema_check import check_input_schema, check_schema, is_small_expanded
 from flows.engine.schema_mending import make_strict
-from flows.engine.schema_violations import find_violations
+from flows.engine.schema_violations import find_violations, fits_schema
 from flows.engine.strict_schema import check_strict
 from flows.engine.typed_output import build_type, schema_of_type
 
@@ -35,17 +37,18 @@ SCHEMA_MISMATCH = "schema_mismatch"
 """The code of issues about an output that its schema doesn't allow."""
 
 MORE_SCHEMA_MISMATCHES = "more_schema_mismatches"
-"""The code of the issue that says how many there are beyond those that are told one by one."""
+"""The code of the issue that says that there are more than those that are listed one by one."""
 
 MOST_VIOLATIONS = 50
-"""Violations that are told one by one; one more issue says how many there are beyond."""
+"""Violations that are listed one by one; one more issue says that there are more."""
 
 _CACHED = 512
 
 
 @dataclass(frozen=True, slots=True)
 class _CompiledSchema:
-    validator: jsonschema_rs.Validator
+    schema: dict[str, Any]
+    is_valid: Callable[[Any], bool]
     coerce: Coercer | None
 
 
@@ -68,21 +71,25 @@ def _compile(schema: dict[str, Any]) -> _CompiledSchema:
 @lru_cache(maxsize=_CACHED)
 def _compile_text(text: str) -> _CompiledSchema:
     schema = parse_object(text)
+    if problems := check_schema(schema):
+        raise SpecError(problems)
+    is_valid: Callable[[Any], bool] = partial(fits_schema, schema)
+    if is_small_expanded(schema):
+        is_valid = jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True).is_valid
     try:
-        validator = jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        raise SpecError([Problem("", f"The schema can't be used: {error}")]) from None
-    return _CompiledSchema(validator, build_coercer(schema))
+        return _CompiledSchema(schema, is_valid, build_coercer(schema))
+    except RecursionError:
+        raise SpecError([Problem("", "The references of the schema lead to each other too many times.")]) from None
 
 
 def validate_output(value: Any, schema: dict[str, Any]) -> tuple[Issue, ...]:
     """One critical issue for each place where a value breaks its schema; nothing for a value that fits.
 
-    Beyond ``MOST_VIOLATIONS`` of them one more issue says how many there are.
+    Beyond ``MOST_VIOLATIONS`` of them one more issue says that there are more.
 
     ``schema`` is compiled once and must not be changed afterwards. Raises ``SpecError`` if it is no schema.
     """
-    problems = _list_problems(value, _compile(schema).validator)
+    problems = _list_problems(value, _compile(schema))
     codes = [SCHEMA_MISMATCH] * MOST_VIOLATIONS + [MORE_SCHEMA_MISMATCHES]
     return tuple(
         Issue(code=code, severity=Severity.CRITICAL, description=problem.message, path=problem.path)
@@ -92,7 +99,7 @@ def validate_output(value: Any, schema: dict[str, Any]) -> tuple[Issue, ...]:
 
 def validate_input(value: Any, schema: dict[str, Any]) -> None:
     """Raise ``InputError`` that lists where a run's input breaks the flow's input schema."""
-    problems = _list_problems(value, _compile(schema).validator)
+    problems = _list_problems(value, _compile(schema))
     if problems:
         raise InputError(problems)
 
@@ -105,15 +112,16 @@ def coerce_numbers(value: Any, schema: dict[str, Any]) -> Any:
     return value if coerce is None else coerce(value)
 
 
-def _list_problems(value: Any, validator: jsonschema_rs.Validator) -> list[Problem]:
+def _list_problems(value: Any, compiled: _CompiledSchema) -> list[Problem]:
     try:
-        if validator.is_valid(value):
+        if compiled.is_valid(value):
             return []
-        problems = list(find_violations(validator.iter_errors(value), value))
+        problems = list(islice(find_violations(compiled.schema, value), MOST_VIOLATIONS + 1))
     except ValueError:
         # Not JSON at all: half of a surrogate pair, a key that is no text, an object of Python.
         return [Problem("", "The value holds something that JSON doesn't know.")]
+    except RecursionError:
+        return [Problem("", "The value or its schema is nested too deeply to be checked.")]
     if len(problems) > MOST_VIOLATIONS:
-        more = len(problems) - MOST_VIOLATIONS
-        return [*problems[:MOST_VIOLATIONS], Problem("", f"There are {more:,} more places that break the schema.")]
-    return problems
+        return [*problems[:MOST_VIOLATIONS], Problem("", "More places break the schema.")]
+    return problems or [Problem("", "The value doesn't fit the schema.")]

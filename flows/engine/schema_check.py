@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,7 +18,18 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 # Offline, so that no schema of an editor makes the server fetch what it names.
 _META = jsonschema_rs.Draft202012Validator({"$ref": DRAFT}, offline=True, validate_formats=True)
 
+_SCHEMA_MAPS = frozenset(
+    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
+)
+_SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMA_KEYWORDS = frozenset(
+    {"additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+
 _MOST_PROBLEMS = 50
+_MAX_EXPANSION = 5_000
+_MAX_REF_CHAIN = 50
 
 
 def refuse_document(schema: Any) -> str | None:
@@ -40,7 +52,7 @@ def check_schema(schema: Any) -> list[Problem]:
     refusal = refuse_document(schema)
     if refusal is not None:
         return [Problem("", refusal)]
-    problems = [*_check_draft(schema), *_check_keywords(schema), *_check_refs(schema)]
+    problems = [*_check_draft(schema), *islice(_check_keywords(schema), _MOST_PROBLEMS), *_check_refs(schema)]
     return problems or _check_compilation(schema)
 
 
@@ -70,15 +82,32 @@ def follow_ref(root: dict[str, Any], ref: str) -> Any:
 
 
 def is_ref_loop(root: dict[str, Any], ref: str) -> bool:
-    """Whether a reference leads from reference to reference and back to where it came from."""
-    seen: set[str] = set()
-    while ref not in seen:
-        seen.add(ref)
+    """Whether a reference leads from reference to reference without end."""
+    for _ in range(_MAX_REF_CHAIN):
         target = follow_ref(root, ref)
         if not isinstance(target, dict) or not isinstance(target.get("$ref"), str):
             return False
         ref = target["$ref"]
     return True
+
+
+def is_small_expanded(root: Any) -> bool:
+    """Whether a schema stays small when its references are written out, up to where they repeat themselves.
+
+    Only then does ``jsonschema_rs`` take time in proportion to the value: it follows most references anew each time.
+    """
+    count = 0
+    left: list[tuple[Any, frozenset[str]]] = [(root, frozenset())]
+    while left and count < _MAX_EXPANSION:
+        node, refs = left.pop()
+        count += bool(refs)
+        if isinstance(node, dict):
+            ref = node.get("$ref")
+            if isinstance(ref, str) and ref not in refs:
+                left.append((follow_ref(root, ref), refs | {ref}))
+        parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        left += [(part, refs) for part in parts if isinstance(part, dict | list)]
+    return not left
 
 
 def _check_draft(schema: dict[str, Any]) -> Iterator[Problem]:
@@ -87,15 +116,46 @@ def _check_draft(schema: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("/$schema", f"Schemas are read by draft 2020-12; leave “$schema” out or write “{DRAFT}”.")
 
 
-def _check_keywords(schema: dict[str, Any]) -> list[Problem]:
-    problems: dict[str, Problem] = {}
-    for error in _META.iter_errors(schema):
-        path = format_pointer(error.instance_path)
-        # A wrong value breaks several rules of the meta-schema at once; the first one says enough.
-        problems.setdefault(path, Problem(path, _describe(error)))
-        if len(problems) >= _MOST_PROBLEMS:
-            break
-    return list(problems.values())
+def _check_keywords(schema: dict[str, Any]) -> Iterator[Problem]:
+    if _META.is_valid(schema):
+        return
+    # Node by node, with empty schemas inside: an error of the library repeats all that is below it, level by level.
+    for node, path in _walk(schema):
+        hollow = {keyword: _hollow(keyword, value) for keyword, value in node.items()}
+        problems: dict[str, Problem] = {}
+        for error in _META.iter_errors(hollow):
+            place = format_pointer((*path, *error.instance_path))
+            # A wrong value breaks several rules of the meta-schema at once; the first one says enough.
+            problems.setdefault(place, Problem(place, _describe(error)))
+        yield from problems.values()
+
+
+def _hollow(keyword: str, value: Any) -> Any:
+    """What a keyword holds, with empty schemas in it."""
+    if keyword in _SCHEMA_KEYWORDS and isinstance(value, dict):
+        return {}
+    if keyword in _SCHEMA_MAPS and isinstance(value, dict):
+        return {name: {} if isinstance(part, dict) else part for name, part in value.items()}
+    if keyword in _SCHEMA_LISTS and isinstance(value, list):
+        return [{} if isinstance(part, dict) else part for part in value]
+    return value
+
+
+def _walk(schema: Any) -> Iterator[tuple[dict[str, Any], tuple[str | int, ...]]]:
+    """A schema and all schemas inside it that are objects, with their paths."""
+    left: list[tuple[Any, tuple[str | int, ...]]] = [(schema, ())]
+    while left:
+        node, path = left.pop()
+        if not isinstance(node, dict):
+            continue
+        yield node, path
+        for keyword, value in reversed(node.items()):
+            if keyword in _SCHEMA_KEYWORDS:
+                left.append((value, (*path, keyword)))
+            elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
+                left += [(part, (*path, keyword, name)) for name, part in reversed(value.items())]
+            elif keyword in _SCHEMA_LISTS and isinstance(value, list):
+                left += [(part, (*path, keyword, index)) for index, part in reversed(list(enumerate(value)))]
 
 
 def _describe(error: jsonschema_rs.ValidationError) -> str:
@@ -128,6 +188,7 @@ def _shorten(text: str, limit: int = 160) -> str:
 
 
 def _check_refs(schema: dict[str, Any]) -> Iterator[Problem]:
+    is_small = is_small_expanded(schema)
     stack: list[tuple[Any, tuple[str | int, ...]]] = [(schema, ())]
     while stack:
         node, path = stack.pop()
@@ -135,11 +196,18 @@ def _check_refs(schema: dict[str, Any]) -> Iterator[Problem]:
             stack.extend((child, (*path, index)) for index, child in enumerate(node))
         if not isinstance(node, dict):
             continue
-        for keyword in ("$ref", "$dynamicRef"):
-            if isinstance(node.get(keyword), str):
-                message = _describe_ref(schema, node[keyword])
-                if message:
-                    yield Problem(format_pointer((*path, keyword)), message)
+        if isinstance(node.get("$ref"), str):
+            message = _describe_ref(schema, node["$ref"])
+            if message:
+                yield Problem(format_pointer((*path, "$ref")), message)
+        if isinstance(node.get("$dynamicRef"), str):
+            yield Problem(format_pointer((*path, "$dynamicRef")), "Write “$ref” instead of “$dynamicRef”.")
+        if path and isinstance(node.get("$id"), str):
+            yield Problem(format_pointer((*path, "$id")), "Only the root can have an “$id”; leave it out.")
+        for keyword in ("unevaluatedItems", "unevaluatedProperties"):
+            if keyword in node and not is_small:
+                message = f"The definitions refer to each other too often for “{keyword}”."
+                yield Problem(format_pointer((*path, keyword)), message)
         # What stands in these is data, not a schema.
         stack.extend(
             (child, (*path, key)) for key, child in node.items() if key not in ("enum", "const", "default", "examples")
@@ -150,8 +218,9 @@ def _describe_ref(schema: dict[str, Any], ref: str) -> str:
     shown = f"“{_shorten(ref, 60)}”"
     if not ref.startswith("#"):
         return f"{shown} is not within this schema, and nothing else is fetched; copy what it refers to into “$defs”."
-    # What has a name instead of a pointer (#name) is looked up when the schema is compiled.
-    if ref[1:2] in ("", "/") and follow_ref(schema, ref) is None:
+    if ref[1:2] not in ("", "/"):
+        return f"{shown} is a name; refer to a place, such as “#/$defs/name”."
+    if follow_ref(schema, ref) is None:
         return f"There is no {shown} in this schema."
     if is_ref_loop(schema, ref):
         return f"{shown} leads back to itself and says nothing."

@@ -63,7 +63,10 @@ def check_strict(schema: Any) -> list[Problem]:
     refusal = refuse_document(schema)
     if refusal is not None:
         return [Problem("", refusal)]
-    problems = [*_check_root(schema), *_check_tree(schema, ()), *_check_limits(schema)]
+    try:
+        problems = [*_check_root(schema), *_check_tree(schema, ()), *_check_limits(schema)]
+    except RecursionError:
+        return [Problem("", "The references of the schema lead to each other too many times.")]
     places = {problem.path for problem in problems}
     # What is no JSON Schema at all is told once, in our words where we have some.
     return problems + [problem for problem in check_schema(schema) if problem.path not in places]

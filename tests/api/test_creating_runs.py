@@ -76,6 +76,15 @@ class TestOneRun:
         run = Run.objects.get()
         assert (run.priority, run.time_limit) == (Priority.HIGH, timedelta(seconds=90))
 
+    def test_a_small_body_that_fits_no_branch_of_a_recursive_union_is_refused_at_its_place(
+        self, operator: Script
+    ) -> None:
+        node = {"$ref": "#/$defs/node"}
+        branches = [{"type": "object", "properties": {"a": node, other: node}} for other in "bc"]
+        make_version(make_flow(input_schema={**closed(tree=node), "$defs": {"node": {"anyOf": branches}}}))
+        body = b'{"flow": "example", "input": {"tree": ' + b'{"a":' * 60 + b"1" + b"}" * 62
+        assert read_errors(operator.post("runs", body)).keys() == {"/input/tree"}
+
     def test_null_is_as_if_it_were_left_out(self, version: FlowVersion, operator: Script) -> None:
         limits = ["token_budget", "cost_budget", "time_limit"]
         names = ["version", "labels", "metadata", "priority", *limits, "webhook_url"]

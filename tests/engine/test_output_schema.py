@@ -45,11 +45,10 @@ class TestValidateOutput:
         (issue,) = validate_output({"day": "soon"}, closed(day={"type": "string", "format": "date"}))
         assert issue.description == "`day` must be a valid date, got “soon”."
 
-    def test_thousands_of_violations_become_a_few_issues_and_a_number(self) -> None:
+    def test_thousands_of_violations_become_a_few_issues(self) -> None:
         schema = closed(items={"type": "array", "items": {"type": "string"}})
         issues = validate_output({"items": list(range(5_000))}, schema)
         assert len(issues) == MOST_VIOLATIONS + 1
-        assert "4,950 more" in issues[-1].description
         codes = [issue.code for issue in issues]
         assert codes == ["schema_mismatch"] * MOST_VIOLATIONS + ["more_schema_mismatches"]
 
@@ -172,10 +171,6 @@ class TestNumbers:
         assert repr(coerce_numbers(value, schema)) == (
             "{'root': {'weight': 1.0, 'parts': [{'weight': 2.0, 'parts': []}]}}"
         )
-
-    def test_a_reference_that_leads_nowhere_changes_nothing(self) -> None:
-        loop = {**closed(a={"$ref": "#/$defs/a"}), "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
-        assert coerce_numbers({"a": 1}, loop) == {"a": 1}
 
     def test_where_a_number_and_an_integer_are_allowed_the_value_says_what_it_is(self) -> None:
         schema = closed(a={"anyOf": [{"type": "integer"}, {"type": "number"}]}, b={"type": ["integer", "number"]})

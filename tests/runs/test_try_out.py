@@ -84,7 +84,8 @@ class TestAnEarlierRun:
         spec = make_flow(input_schema=closed(subject={"type": "string"}))
         basis = base_on_run(run, load_history(run), spec, 1)
         assert basis.before.initial_input == {"topic": "tea"}
-        assert "doesn't fit the input schema as it is now. /topic: `topic` is not expected" in basis.notes[0]
+        assert "doesn't fit the input schema as it is now." in basis.notes[0]
+        assert "/topic: `topic` is not expected" in basis.notes[0]
 
     def test_is_found_by_its_number_and_only_among_those_of_the_flow(self) -> None:
         run = make_run()

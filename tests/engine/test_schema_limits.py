@@ -1,0 +1,144 @@
+"""Hostile values and schemas: what is wrong is said within little time and memory, whatever refers to itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.engine.builders import closed
+
+SECONDS, MEGABYTES = 2, 300
+
+# The limits count from where the imports have ended: CPU time, and address space, which is more than memory in use.
+CHILD = f"""
+import json, math, resource, sys, time
+from flows.engine.output_schema import check_input_schema, check_strict, coerce_numbers, validate_input, validate_output
+from flows.engine.errors import ProblemsError
+
+task, schema, value = json.load(sys.stdin)
+pages = int(open("/proc/self/statm").read().split()[0])
+memory = pages * resource.getpagesize() + {MEGABYTES} * 1024 * 1024
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+seconds = math.ceil(time.process_time()) + {SECONDS}
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+if task == "schema":
+    found = check_input_schema(schema) + check_strict(schema)
+elif task == "input":
+    try:
+        found = validate_input(value, schema) or []
+    except ProblemsError as error:
+        found = error.problems
+else:
+    found = validate_output(coerce_numbers(value, schema), schema)
+print(json.dumps([problem.path for problem in found]))
+"""
+
+
+def find_paths(task: str, schema: dict[str, Any], value: Any = None) -> list[str]:
+    """The places of what is wrong, as a process within the limits finds them."""
+    text = json.dumps([task, schema, value])
+    # One that ran out of memory may hang instead of ending.
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], input=text, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-500:] or f"ended by signal {-done.returncode}"
+    paths: list[str] = json.loads(done.stdout)
+    return paths
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def nest(levels: int, *keys: str) -> Any:
+    """Objects or, without keys, lists inside each other around a number."""
+    value: Any = 1
+    for _ in range(levels):
+        value = dict.fromkeys(keys, value) if keys else [value]
+    return value
+
+
+def wrap(**definitions: Any) -> dict[str, Any]:
+    """An object with one property: the first definition."""
+    return {**closed(x=ref(next(iter(definitions)))), "$defs": definitions}
+
+
+def free(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+OBJECTS = wrap(n={"anyOf": [free(a=ref("n"), b=ref("n")), free(a=ref("n"), c=ref("n"))]})
+LISTS = wrap(n={"oneOf": [{"type": "array", "items": ref("n")}, {"items": ref("n"), "minItems": 1}]})
+ALL = wrap(n={"type": "object", "allOf": [free(a=ref("n")), free(a=ref("n"))]})
+DOUBLING = wrap(**{f"a{i}": {"anyOf": [ref(f"a{i + 1}"), ref(f"a{i + 1}")]} for i in range(40)}, a40={"type": "string"})
+KINDS = [f"k{i}" for i in range(16)]
+"""Each of these kinds of object holds all others, as a document of paragraphs, lists, tables and so on."""
+DOCUMENT = wrap(
+    **{
+        kind: closed(parts={"type": "array", "items": {"anyOf": [ref(other) for other in KINDS]}}, kind={"const": kind})
+        for kind in KINDS
+    }
+)
+
+
+class TestValues:
+    @pytest.mark.parametrize("task", ["input", "output"])
+    @pytest.mark.parametrize(
+        ("schema", "value", "path"),
+        [
+            (OBJECTS, nest(90, "a"), "/x"),
+            (OBJECTS, nest(13, "a", "b"), "/x"),
+            (LISTS, nest(90), "/x"),
+            (ALL, nest(60, "a"), "/x" + "/a" * 60),
+            (DOUBLING, 1, "/x"),
+            (DOCUMENT, nest(40, "parts"), "/x"),
+        ],
+        ids=["objects", "wide", "lists", "all", "doubling", "document"],
+    )
+    def test_a_value_that_fits_no_branch_of_a_recursive_union(
+        self, task: str, schema: dict[str, Any], value: Any, path: str
+    ) -> None:
+        paths = find_paths(task, schema, {"x": value})
+        assert path in paths
+
+    def test_a_long_list_of_what_fits_no_branch(self) -> None:
+        schema = closed(x={"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}})
+        paths = find_paths("output", schema, {"x": list(range(200_000))})
+        assert paths == [*(f"/x/{index}" for index in range(50)), ""]
+
+    def test_much_that_is_missing_in_a_large_value(self) -> None:
+        schema = {"type": "object", "required": [f"name {i}" for i in range(2_000)]}
+        assert len(find_paths("output", schema, {"x": ["y" * 100] * 10_000})) == 51
+
+    def test_the_branch_that_was_meant_is_explained_all_the_way_down(self) -> None:
+        value: Any = {"kind": "k3", "parts": "none"}
+        for index in range(30):
+            value = {"kind": KINDS[index % 16], "parts": [value]}
+        paths = find_paths("output", {**DOCUMENT, **closed(x={"anyOf": [ref(kind) for kind in KINDS]})}, {"x": value})
+        assert paths == ["/x" + "/parts/0" * 30 + "/parts"]
+
+
+class TestSchemas:
+    @pytest.mark.parametrize("keyword", ["dependencies", "properties", "anyOf"])
+    def test_a_schema_with_much_that_is_wrong_deep_inside(self, keyword: str) -> None:
+        schema: Any = {"properties": {f"p{i}": 1 for i in range(3_000)}}
+        for _ in range(46):
+            schema = {keyword: [schema] if keyword == "anyOf" else {"a": schema}}
+        paths = find_paths("schema", schema)
+        assert any(path.endswith("/p0") for path in paths)
+
+    @pytest.mark.parametrize("schema", [OBJECTS, LISTS, DOUBLING, DOCUMENT])
+    def test_a_schema_that_refers_to_itself(self, schema: dict[str, Any]) -> None:
+        assert "/$defs" not in find_paths("schema", schema)
+
+    def test_references_to_references(self) -> None:
+        chain = wrap(**{f"a{i}": ref(f"a{i + 1}") for i in range(1_200)}, a1200={"type": "string"})
+        assert find_paths("schema", chain)
+
+    def test_what_only_the_library_understands_has_no_place_among_definitions_that_multiply(self) -> None:
+        schema = {**DOUBLING, "unevaluatedProperties": False}
+        assert "/unevaluatedProperties" in find_paths("schema", schema)
