@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
@@ -272,7 +271,7 @@ class FlowSpec(_Document):
 
         return parse_document(cls, document)
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """SHA-256 of the document, in hexadecimal: the same for the same definition.
 

@@ -8,7 +8,7 @@ import pytest
 
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
-from tests.engine.builders import TEXT_SCHEMA
+from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
 
 GOOD_STEP: dict[str, Any] = {"name": "Draft", "tool_name": "draft", "output_schema": TEXT_SCHEMA}
 
@@ -108,3 +108,12 @@ class TestFields:
             "/steps/1/audits/1/name",
             "/steps/1/audits/1/fail_at",
         }
+
+
+def test_the_digest_is_that_of_the_document_also_after_its_schema_was_changed() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    spec = make_flow(make_step(output_schema=schema))
+    before = spec.digest
+    schema["properties"]["text"] = {"type": "string"}
+    assert spec.digest != before
+    assert spec.digest == FlowSpec.from_document(spec.to_document()).digest
