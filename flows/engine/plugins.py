@@ -84,11 +84,15 @@ class PythonFunction:
     def call(self, variables: Mapping[str, Any]) -> Any:
         """Call the function with the variables that it names. A coroutine comes back not awaited.
 
-        It gets copies of JSON values: whatever it does to them, history stays as it is.
+        It gets copies of JSON values and typed outputs: what it changes reaches neither history nor another function.
         """
         named, takes_all = self._parameters
         wanted = variables if takes_all else [name for name in named if name in variables]
-        return self.function(**{name: copy_json(variables[name]) for name in wanted})
+        return self.function(**{name: _copy(variables[name]) for name in wanted})
+
+
+def _copy(value: Any) -> Any:
+    return value.model_copy(deep=True) if isinstance(value, BaseModel) else copy_json(value)
 
 
 class PluginName(str):

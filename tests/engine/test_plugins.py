@@ -140,9 +140,10 @@ class TestCalling:
         self.call(spoil, **given)
         assert given == {"a": {"list": [1]}}
 
-    def test_objects_of_registered_types_are_handed_over_as_they_are(self) -> None:
+    def test_objects_of_registered_types_are_copies_too(self) -> None:
         report = Report(title="Tea")
-        assert self.call(lambda output: output, output=report) is report
+        handed = self.call(lambda output: output, output=report)
+        assert handed == report and handed is not report
 
 
 class TestFingerprints:
