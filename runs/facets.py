@@ -47,9 +47,7 @@ def list_facets(attempt: FoundAttempt) -> set[Facet]:
     return facets
 
 
-_REACHED = {
-    severity.value: tuple(other.value for other in Severity if severity.at_least(other)) for severity in Severity
-}
+_REACHED = {severity.value: tuple(other.value for other in Severity if other <= severity) for severity in Severity}
 """The thresholds that an issue of a severity reaches."""
 
 

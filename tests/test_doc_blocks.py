@@ -17,7 +17,6 @@ import pytest
 import yaml
 from standardwebhooks import Webhook
 
-from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.flow_file import read_flow
 from tests.doc_shell import find_parser
 from tests.site.test_settings import make_environment
@@ -57,7 +56,6 @@ TREATMENT = {
     ("docs/deploy.md", "text"): "a picture of the parts",
     ("docs/expressions.md", "json"): DOCS,
     ("docs/expressions.md", "cel"): DOCS,
-    ("docs/first-flow.md", "cel"): READ,
     ("docs/flow-files.md", "yaml"): "tests/flows/flow_file/test_flow_files_page.py",
     ("docs/flow-files.md", "text"): "sentences of the importer, which tests/flows/flow_file holds",
     ("docs/flow-files.md", "sh"): RUN,
@@ -145,11 +143,6 @@ def test_python_can_read_it(block: Block) -> None:
 @pytest.mark.parametrize("block", choose("json"))
 def test_json_can_be_read(block: Block) -> None:
     assert isinstance(json.loads(block.code), dict)
-
-
-def test_a_message_of_the_first_flow_is_an_expression() -> None:
-    ((_, code),) = find_blocks("docs/first-flow.md", "cel")
-    parse_expression(code.strip(), variables=FIELD_VARIABLES["message"])
 
 
 def test_rules_of_redaction_are_part_of_a_flow() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from flows.engine.errors import ExpressionError
+from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.evaluation import Evaluator, call_function, find_function
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value, describe_type, dump_json
+from flows.engine.message_template import parse_template
 from flows.engine.plugins import PREFIX, PythonFunction
 from flows.engine.spec import AuditSpec
 
@@ -35,31 +36,26 @@ class AuditResult:
 
 
 async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> AuditResult:
-    """Hold the output among the evaluator's variables against one audit. Never raises: an audit that can't be
-    evaluated is itself a critical issue.
+    """Hold the output among the evaluator's variables against one audit. Never raises: what can't be evaluated is
+    itself a critical issue, beside the audit's usable findings.
 
-    A Python audit is handed ``typed_output`` as its ``output`` where the step has a registered type.
+    A Python audit is handed a copy of ``typed_output`` as its ``output`` where the step has a registered type.
     """
-    try:
-        finding = await _evaluate_rule(audit, evaluator, typed_output)
-        issues = await _make_issues(audit, evaluator, finding)
-    except Exception as error:  # noqa: BLE001  # what a plug-in gave is anybody's object, and reading it runs its code
-        issues = (error_issue(audit.name, f"The audit “{audit.name}” could not be evaluated: {_explain(error)}"),)
-    return AuditResult(issues, passed=audit.is_passed_with(issues))
+    return await _make_result(audit, evaluator, _evaluate_rule(audit, evaluator, typed_output))
 
 
 async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> AuditResult:
     """Run the method ``audit`` of a registered output type, if it has one, as an audit named like the type."""
-    method = getattr(typed_output, "audit", None)
-    if not callable(method):
+    if not callable(getattr(typed_output, "audit", None)):
         return AuditResult((), passed=True)
-    audit = make_type_audit(type_name)
-    try:
-        finding = await call_function(type_name, PythonFunction(type_name, method), {}, evaluator.patience)
-        issues = await _make_issues(audit, evaluator, finding)
-    except Exception as error:  # noqa: BLE001  # as above
-        issues = (error_issue(type_name, f"The audit of the type “{type_name}” failed: {_explain(error)}"),)
-    return AuditResult(issues, passed=audit.is_passed_with(issues))
+    return await _make_result(
+        make_type_audit(type_name), evaluator, _call_type_audit(type_name, evaluator, typed_output)
+    )
+
+
+async def _call_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> Any:
+    method = getattr(typed_output.model_copy(deep=True), "audit")  # noqa: B009  # BaseModel declares no such method
+    return await call_function(type_name, PythonFunction(type_name, method), {}, evaluator.patience)
 
 
 def make_type_audit(type_name: str) -> AuditSpec:
@@ -96,39 +92,79 @@ async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: B
     return await evaluator.call(audit.rule, function, offered)
 
 
-async def _make_issues(audit: AuditSpec, evaluator: Evaluator, finding: Any) -> tuple[Issue, ...]:
-    """Make issues of what a rule gave: None, a bool, or any number of issues, maps and texts."""
-    if finding is None or finding is True:
-        return ()
-    if finding is False:
-        return (await _make_issue(audit, evaluator, None),)
-    elements = finding if isinstance(finding, list) else [finding]
-    issues = [await _make_issue(audit, evaluator, element) for element in elements[:MOST_ISSUES]]
+async def _make_result(audit: AuditSpec, evaluator: Evaluator, finding: Awaitable[Any]) -> AuditResult:
+    """Make issues of what a rule gives. One more issue says what was wrong with findings that can't be used."""
+    faults: list[Exception] = []
+    issues: list[Issue] = []
+    try:
+        elements = _list_elements(audit, await finding)
+    except Exception as error:  # noqa: BLE001  # what a plug-in gave is anybody's object, and reading it runs its code
+        faults.append(error)
+        elements = _list_elements(audit, list(getattr(error, "found", ())))
+    for element in elements[:MOST_ISSUES]:
+        try:
+            issues.append(await _make_issue(audit, evaluator, element))
+        except ExpressionTimeout as error:
+            # The messages of further findings would take as long.
+            faults.append(error)
+            break
+        except Exception as error:  # noqa: BLE001  # as above
+            faults.append(error)
     if (more := len(elements) - MOST_ISSUES) > 0:
         sentence = f"The audit “{audit.name}” found {more:,} more; the first {MOST_ISSUES} are kept."
         issues.append(Issue(code=MORE_ISSUES, severity=audit.severity, audit=audit.name, description=sentence))
-    return tuple(issues)
+    if faults:
+        issues.append(error_issue(audit.name, _describe_faults(audit, faults, is_partial=bool(issues))))
+    return AuditResult(tuple(issues), passed=audit.is_passed_with(issues))
+
+
+def _list_elements(audit: AuditSpec, finding: Any) -> list[Any]:
+    """The findings in what a rule gave: None, a bool, or any number of issues, maps and texts."""
+    if finding is None or finding is True:
+        return []
+    if finding is False:
+        return [None]
+    if not isinstance(finding, list):
+        return [finding]
+    if not audit.rule.startswith(PREFIX):
+        return finding
+    # What Python gives for an element stands for the same as if it were all: ``[check(line) for line in lines]``.
+    return [None if one is False else one for one in finding if one is not None and one is not True]
+
+
+def _describe_faults(audit: AuditSpec, faults: list[Exception], *, is_partial: bool) -> str:
+    fully = "fully " if is_partial else ""
+    more = f" It is the first of {len(faults):,} faults." if len(faults) > 1 else ""
+    return f"The audit “{audit.name}” could not be {fully}evaluated: {_explain(faults[0])}{more}"
+
+
+def _read_fields(element: Any) -> dict[str, Any]:
+    """The fields of an issue that a finding says itself."""
+    if isinstance(element, Issue):
+        return element.model_dump(mode="json", exclude_unset=True)
+    if isinstance(element, BaseModel):
+        return element.model_dump(mode="json")
+    if isinstance(element, Mapping):
+        return dict(element)
+    if isinstance(element, str):
+        return {"description": element}
+    return {}
 
 
 async def _make_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
-    if isinstance(element, Issue):
-        own = element.model_dump(mode="json", exclude_unset=True)
-    elif isinstance(element, BaseModel):
-        own = element.model_dump(mode="json")
-    elif isinstance(element, Mapping):
-        own = dict(element)
-    elif isinstance(element, str):
-        own = {"description": element}
-    else:
-        own = {}
+    own = _read_fields(element)
     fields: dict[str, Any] = {"code": make_code(audit.name), "severity": audit.severity.value, "audit": audit.name}
     # Null in a field that the audit added is a finding; in one of ours it says nothing.
     fields.update((key, value) for key, value in own.items() if value is not None or key not in Issue.model_fields)
+    if isinstance(fields["severity"], str):
+        fields["severity"] = fields["severity"].strip().lower()
     if not isinstance(element, (BaseModel, Mapping, str, type(None))):
         fields["context"] = {"item": element}
     item = clean_value(dict(element) if isinstance(element, Mapping) else element).value
     if audit.message is not None:
         fields["description"] = await _evaluate_text(audit, evaluator, "message", audit.message, item)
+    elif audit.message_template is not None:
+        fields["description"] = parse_template(audit.message_template).render(evaluator.variables.extend(item=item))
     if audit.path is not None:
         fields["path"] = await _evaluate_text(audit, evaluator, "path", audit.path, item)
     if audit.suggestions is not None:

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from flows.engine.clock import describe_seconds
-from flows.engine.errors import ExpressionError
+from flows.engine.errors import ExpressionError, ExpressionTimeout
 
 MOST_THREADS = 32
 """Calls at work at one time, not counting those that were given up."""
@@ -65,7 +65,7 @@ class DaemonThreads:
         """What ``call`` gives, called in a thread with the context of the caller.
 
         ``timeout`` is in seconds from when a thread takes the call; a cancelled task gives the call up at once. Raises
-        what the call raises, and ``ExpressionError`` if it does not return in time. ``name`` says whose call it is.
+        what the call raises, and ``ExpressionTimeout`` if it does not return in time. ``name`` says whose call it is.
         """
         if self._given_up[name] >= MOST_GIVEN_UP:
             raise ExpressionError(
@@ -83,7 +83,7 @@ class DaemonThreads:
                     return result.result()
                 # What waits for a thread has its time still before it.
                 left = timeout if job.started_at is None else job.started_at + timeout - time.monotonic()
-            raise ExpressionError(f"“{name}” did not return within {describe_seconds(timeout)}.")
+            raise ExpressionTimeout(f"“{name}” did not return within {describe_seconds(timeout)}.")
         finally:
             if not result.done():
                 self._give_up(job)

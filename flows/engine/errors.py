@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class ToolFlowError(Exception):
@@ -61,13 +62,17 @@ class OutputError(ToolFlowError):
 class ExpressionError(ToolFlowError):
     """An expression can't be parsed, names something unknown, or failed while it was evaluated.
 
-    ``line`` and ``column`` count from 1 and say where in its text; None where no one place is to blame.
+    ``line`` and ``column`` count from 1 and say where in its text; None where no one place is to blame. ``found`` is
+    what a Python generator gave before it raised.
     """
 
-    def __init__(self, message: str, *, line: int | None = None, column: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, line: int | None = None, column: int | None = None, found: Sequence[Any] = ()
+    ) -> None:
         super().__init__(message)
         self.line = line
         self.column = column
+        self.found = found
 
 
 class ExpressionTimeout(ExpressionError):

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from flows.engine.clock import describe_seconds
 from flows.engine.daemon_threads import DaemonThreads
-from flows.engine.errors import ExpressionError
+from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
 from flows.engine.history import History
 from flows.engine.json_value import MOST_VALUES, clean_value
@@ -125,6 +125,7 @@ async def call_function(name: str, function: PythonFunction, variables: Mapping[
 
 async def _finish_call(name: str, call: Callable[[], Any], seconds: float) -> Any:
     """What an asynchronous call gives in the end."""
+    found: list[Any] = []
     try:
         async with asyncio.timeout(seconds):
             try:
@@ -132,34 +133,37 @@ async def _finish_call(name: str, call: Callable[[], Any], seconds: float) -> An
                 if isinstance(value, Awaitable):
                     value = await value
                 if isinstance(value, AsyncIterator):
-                    value = [item async for item in value]
-                return _take(value)
+                    async for element in value:
+                        found.append(element)  # noqa: PERF401  # what came before an error is kept
+                    value = found
+                return _take(value, found)
             except (Exception, SystemExit) as error:
-                raise _blame(name, error) from error
+                raise _blame(name, error, found) from error
     except TimeoutError:
         # One that the function raised itself has become its fault already.
-        raise ExpressionError(f"“{name}” did not return within {describe_seconds(seconds)}.") from None
+        raise ExpressionTimeout(f"“{name}” did not return within {describe_seconds(seconds)}.") from None
 
 
 def _call_in_thread(name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
+    found: list[Any] = []
     try:
-        return _take(function.call(variables))
+        return _take(function.call(variables), found)
     except BaseException as error:
         # Whatever left the thread as it is might mean something else there: a StopIteration would never reach the task.
-        raise _blame(name, error) from error
+        raise _blame(name, error, found) from error
 
 
-def _take(value: Any) -> Any:
+def _take(value: Any, found: list[Any]) -> Any:
     """What a function gave; generators and the like run here, where what they raise is expected, and become lists.
 
-    A copy: the function may keep what it gave, and change it later.
+    A copy: the function may keep what it gave, and change it later. ``found`` collects the elements of a generator.
     """
     if type(value) in _JSON_TYPES or isinstance(value, _WHOLE) or not isinstance(value, Iterable):
         return copy_json(value)
-    elements = list(islice(value, MOST_VALUES + 1))
-    if len(elements) > MOST_VALUES:
+    found.extend(islice(value, MOST_VALUES + 1))
+    if len(found) > MOST_VALUES:
         raise ValueError(f"it gave more than {MOST_VALUES:,} elements")
-    return copy_json(elements)
+    return copy_json(found)
 
 
 _JSON_TYPES = frozenset({bool, dict, list, str, type(None)})
@@ -168,12 +172,15 @@ _WHOLE = (str, bytes, Mapping, BaseModel)
 """What can be gone through and is one thing all the same."""
 
 
-def _blame(name: str, error: BaseException) -> ExpressionError:
-    """What a function raised as an error that says who raised it and can be stored."""
+def _blame(name: str, error: BaseException, found: list[Any]) -> ExpressionError:
+    """What a function raised as an error that says who raised it and can be stored, with what it ``found`` before."""
     words = type(error).__name__
     with suppress(Exception):  # an error may be unable to say what it is
         words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
-    return ExpressionError(clean_value(f"“{name}” raised {words}").value)
+    kept: list[Any] = []
+    with suppress(ValueError):  # too many parts to be copied
+        kept = copy_json(found)
+    return ExpressionError(clean_value(f"“{name}” raised {words}").value, found=kept)
 
 
 def find_function(text: str, field: str, registry: Registry) -> PythonFunction:

@@ -43,15 +43,20 @@ class PathDoubt:
     offset: int
 
 
-def find_path_doubts(text: str, *, schemas: Mapping[str, Any], steps: Sequence[Any] | None = None) -> list[PathDoubt]:
+def find_path_doubts(
+    text: str, *, schemas: Mapping[str, Any], steps: Sequence[Any] | None = None, rule: str = ""
+) -> list[PathDoubt]:
     """Every property that an expression reads and that cannot be there, by the JSON Schemas of its variables.
 
     ``text`` is an expression that ``parse_expression`` takes. ``schemas`` are by variable; ``steps`` are those of the
     outputs that the variable ``steps`` holds, None where one is not known. Without ``steps`` it is not looked at.
+    ``rule`` is the expression whose elements the variable ``item`` stands for.
     """
     roots: dict[str, _Value] = {name: _read_schema(schema) for name, schema in schemas.items()}
     if steps is not None:
         roots["steps"] = _Steps(tuple(_read_schema(schema) for schema in steps))
+    if rule:
+        roots["item"] = _Walker(rule, roots).find_element()
     return _Walker(text, roots).run()
 
 
@@ -75,6 +80,11 @@ class _Walker:
             position = self._walk(position, {}) + 1
         return self._doubts
 
+    def find_element(self) -> _Value:
+        """What the elements are of the list that the expression gives; None unless it is one path."""
+        position, value = self._follow(0, {})
+        return value.element() if value and position == len(self._tokens) else None
+
     def _walk(self, position: int, bound: Mapping[str, _Value]) -> int:
         """Go through what stands between two brackets; gives the position of the one that closes."""
         while position < len(self._tokens):
@@ -84,11 +94,11 @@ class _Walker:
             if (token.kind == "symbol" and token.text not in _OPENING) or token.text == "in":
                 position += 1
             else:
-                position = self._follow(position, bound)
+                position, _ = self._follow(position, bound)
         return position
 
-    def _follow(self, position: int, bound: Mapping[str, _Value]) -> int:
-        """Go along a path from its first token; gives the position behind it."""
+    def _follow(self, position: int, bound: Mapping[str, _Value]) -> tuple[int, _Value]:
+        """Go along a path from its first token; gives the position behind it, and what it leads to."""
         token, start = self._tokens[position], self._tokens[position].start
         value: _Value = None
         if token.kind == "symbol":
@@ -114,7 +124,7 @@ class _Walker:
                     position = self._walk(position + 1, bound) + 1
                     value = value.element() if value and bracket == "[" else None
                 case _:
-                    return position
+                    return position, value
 
     def _read(self, value: _Value, name: str, start: int, position: int) -> _Value:
         if value is None or name in self._asked:

@@ -8,25 +8,46 @@ from typing import Any
 from flows.engine.errors import Problem
 from flows.engine.expression_paths import PathDoubt, find_path_doubts
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.message_template import parse_template
 from flows.engine.plugins import PREFIX
 
 MOST_TOLD = 10
 """Paths of a flow that lead nowhere which are told one by one."""
 
 
-def find_field_doubts(field: str, text: str, *, step: int, schemas: Mapping[int, Any]) -> list[PathDoubt]:
-    """What most likely leads nowhere in an expression of the step with the index ``step``, from 1.
+def find_field_doubts(
+    field: str, text: str, *, step: int, schemas: Mapping[int, Any], rule: str = ""
+) -> list[PathDoubt]:
+    """What most likely leads nowhere in an expression or template of the step with the index ``step``, from 1.
 
-    ``schemas`` are those of the outputs by index, 0 for the input; one that is not known is missing or None. Raises
-    ``ExpressionError`` for a text that is no expression; one that names a Python function has no paths.
+    ``schemas`` are those of the outputs by index, 0 for the input; one that is not known is missing or None. ``rule``
+    is that of the field's audit: it says what ``item`` is. Raises ``ExpressionError`` for a text that is no expression;
+    one that names a Python function has no paths.
     """
+    if field == "message_template":
+        return [
+            PathDoubt(doubt.message, path.offset + doubt.offset)
+            for path in parse_template(text).paths
+            if path.text.isascii()  # expressions know no other names
+            for doubt in _find_doubts(path.text, frozenset({path.variable}), step, schemas, rule)
+        ]
     if text.startswith(PREFIX):
         return []
     variables = parse_expression(text, variables=FIELD_VARIABLES[field]).variables
+    return _find_doubts(text, variables, step, schemas, rule)
+
+
+def _find_doubts(
+    text: str, variables: frozenset[str], step: int, schemas: Mapping[int, Any], rule: str
+) -> list[PathDoubt]:
+    if "item" not in variables or rule.startswith(PREFIX):
+        rule = ""
+    if rule:
+        variables |= parse_expression(rule, variables=FIELD_VARIABLES["rule"]).variables
     sources = {"output": step, "previous": step - 1, "input": 0}
     known = {name: schemas.get(index) for name, index in sources.items() if name in variables}
     steps = [schemas.get(index) for index in range(step)] if "steps" in variables else None
-    return find_path_doubts(text, schemas=known, steps=steps) if known or steps else []
+    return find_path_doubts(text, schemas=known, steps=steps, rule=rule) if known or steps else []
 
 
 def shorten(doubts: list[Problem]) -> list[Problem]:

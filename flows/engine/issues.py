@@ -15,7 +15,7 @@ LONGEST_CODE = 200
 class Severity(StrEnum):
     """How much an issue matters: low < medium < high < critical.
 
-    The members are strings, so ``<`` would compare letters: ask ``at_least`` or compare ``rank``.
+    The members are strings, but compare by rank, and only with one another.
     """
 
     LOW = "low"
@@ -24,21 +24,30 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
     @property
-    def rank(self) -> int:
-        """0 for low to 3 for critical."""
-        return _RANKS[self]
-
-    @property
     def weight(self) -> int:
         """1, 2, 4, 8 for low to critical: the unit of weighted thresholds."""
-        return 1 << _RANKS[self]
+        return _WEIGHTS[self]
 
-    def at_least(self, other: Severity) -> bool:
-        """Whether this severity is ``other`` or above."""
-        return _RANKS[self] >= _RANKS[other]
+    def __lt__(self, other: str) -> bool:
+        return self.weight < _weigh(other)
+
+    def __le__(self, other: str) -> bool:
+        return self.weight <= _weigh(other)
+
+    def __gt__(self, other: str) -> bool:
+        return self.weight > _weigh(other)
+
+    def __ge__(self, other: str) -> bool:
+        return self.weight >= _weigh(other)
 
 
-_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
+_WEIGHTS = {severity: 1 << rank for rank, severity in enumerate(Severity)}
+
+
+def _weigh(other: str) -> int:
+    if not isinstance(other, Severity):
+        raise TypeError(f"A Severity can only be compared with another Severity, not with {other!r}.")
+    return other.weight
 
 
 class Issue(BaseModel):
@@ -75,8 +84,7 @@ class Issue(BaseModel):
 
 def filter_issues(issues: Iterable[Issue], minimum: Severity) -> tuple[Issue, ...]:
     """The issues whose severity is ``minimum`` or above, in their order."""
-    rank = minimum.rank
-    return tuple(issue for issue in issues if issue.severity.rank >= rank)
+    return tuple(issue for issue in issues if issue.severity >= minimum)
 
 
 def count_by_severity(issues: Iterable[Issue]) -> dict[Severity, int]:

@@ -168,7 +168,7 @@ class AuditSpec(_Document):
     def is_passed_with(self, issues: Iterable[Issue]) -> bool:
         """Whether none of the ``issues`` it raised reaches its threshold."""
         threshold = self.threshold
-        return threshold is None or not any(issue.severity.at_least(threshold) for issue in issues)
+        return threshold is None or not any(issue.severity >= threshold for issue in issues)
 
 
 class StepSpec(_Document):

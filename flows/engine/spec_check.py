@@ -14,6 +14,7 @@ from flows.engine.evaluation import find_function
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.field_paths import find_field_doubts, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
+from flows.engine.message_template import parse_template
 from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, PluginName, Registry
 from flows.engine.redaction import find_rule_problems
@@ -195,6 +196,8 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
         for field in AUDIT_EXPRESSIONS:
             for problem in _check_expression(field, getattr(audit, field), registry):
                 yield Problem(f"/audits/{position}{problem.path}", problem.message)
+        for message in _check_template(audit):
+            yield Problem(f"/audits/{position}/message_template", message)
     yield from _check_audit_names(step.audits)
 
 
@@ -252,6 +255,17 @@ def _check_expression(field: str, text: str | None, registry: Registry) -> Itera
         yield Problem(f"/{field}", str(error))
 
 
+def _check_template(audit: AuditSpec) -> Iterator[str]:
+    if audit.message_template is None:
+        return
+    if audit.message is not None:
+        yield "An audit has either a message template or a message. Remove one of them."
+    try:
+        parse_template(audit.message_template)
+    except ExpressionError as error:
+        yield str(error)
+
+
 def _check_audit_names(audits: tuple[AuditSpec, ...]) -> Iterator[Problem]:
     counts = Counter(audit.name for audit in audits)
     for position, audit in enumerate(audits):
@@ -286,14 +300,14 @@ def _find_path_doubts(spec: FlowSpec) -> Iterator[Problem]:
     schemas = {0: spec.input_schema, **{index: step.output_schema for index, step in enumerate(spec.steps, start=1)}}
     for index, step in enumerate(spec.steps, start=1):
         pointer, place = f"/steps/{index - 1}", f"Step {index} “{step.name}”"
-        fields = [(pointer, place, name, getattr(step, name)) for name in STEP_EXPRESSIONS]
+        fields = [(pointer, place, "", name, getattr(step, name)) for name in STEP_EXPRESSIONS]
         for position, audit in enumerate(step.audits):
-            within = (f"{pointer}/audits/{position}", f"{place}, audit “{audit.name}”")
-            fields += [(*within, name, getattr(audit, name)) for name in AUDIT_EXPRESSIONS]
-        for path, owner, name, text in fields:
+            within = (f"{pointer}/audits/{position}", f"{place}, audit “{audit.name}”", audit.rule)
+            fields += [(*within, name, getattr(audit, name)) for name in (*AUDIT_EXPRESSIONS, "message_template")]
+        for path, owner, rule, name, text in fields:
             # What can't be read is a problem, which ``check_spec`` tells.
             with suppress(ExpressionError):
-                for doubt in find_field_doubts(name, text, step=index, schemas=schemas) if text else []:
+                for doubt in find_field_doubts(name, text, step=index, schemas=schemas, rule=rule) if text else []:
                     yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {doubt.message}")
 
 

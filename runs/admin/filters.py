@@ -173,7 +173,7 @@ class RunFilters(HistoryFilters):
         if severity := chosen.get("severity"):
             least, grave = Severity(severity), Q()
             for other in Severity:
-                if other.at_least(least):
+                if other >= least:
                     grave |= Q(**{f"issues_{other.value}__gt": 0})
             condition &= grave
         return condition
@@ -226,7 +226,7 @@ class _IssueFilters(HistoryFilters):
         """What issues must meet, as seen from an issue; empty if nothing is asked of them."""
         condition, chosen = Q(), self.chosen
         if severity := chosen.get("severity"):
-            grave = [other.value for other in Severity if other.at_least(Severity(severity))]
+            grave = [other.value for other in Severity if other >= Severity(severity)]
             condition &= Q(severity__in=grave)
         for name in ("audit", "code"):
             if text := chosen.get(name):

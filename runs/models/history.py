@@ -85,7 +85,7 @@ class Attempt(models.Model):
 class IssueQuerySet(models.QuerySet["Issue"]):
     def at_least(self, severity: Severity) -> Self:
         """Issues of this severity and above."""
-        return self.filter(severity__in=[other.value for other in Severity if other.at_least(severity)])
+        return self.filter(severity__in=[other.value for other in Severity if other >= severity])
 
 
 class Issue(models.Model):

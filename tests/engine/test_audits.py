@@ -104,6 +104,13 @@ class TestListRules:
         again = Issue.model_validate_json(issue.model_dump_json())
         assert again == issue and again.added_fields == added
 
+    @pytest.mark.parametrize("written", ["HIGH", "High", " high "])
+    async def test_a_severity_may_be_in_any_case(self, written: str) -> None:
+        assert the_issue(await run_rule(f"[{{'severity': '{written}'}}]")).severity is Severity.HIGH
+
+    async def test_every_element_of_an_expression_is_an_issue_also_null(self) -> None:
+        assert len((await run_rule("[null, true, false]")).issues) == 3
+
     async def test_a_null_in_a_standard_field_says_nothing(self) -> None:
         issue = the_issue(await run_rule("[{'severity': null, 'path': null, 'code': null, 'suggestions': null}]"))
         assert (issue.code, issue.severity, issue.path, issue.suggestions) == (
@@ -143,6 +150,22 @@ class TestListRules:
         assert len(issue.context["item"]) == 2000
 
 
+class TestMessageTemplates:
+    async def test_a_template_is_the_description_with_the_values_at_its_paths(self) -> None:
+        result = await run_rule(
+            "output.lines.filter(line, line.amount < 20.0)",
+            message_template="{item.text} for {item.amount} is cheap in {output.title} ({input.plan}).",
+        )
+        assert [issue.description for issue in result.issues] == [
+            "Freight for 11.5 is cheap in October (team).",
+            "Tape for 3 is cheap in October (team).",
+        ]
+
+    async def test_it_wins_over_what_an_element_says(self) -> None:
+        issue = the_issue(await run_rule("[{'description': 'Own.'}]", message_template="Audit: {item.description}"))
+        assert issue.description == "Audit: Own."
+
+
 class TestPassing:
     @pytest.mark.parametrize(
         ("severity", "fail_at", "passes"),
@@ -161,14 +184,24 @@ class TestPassing:
 
     async def test_the_severity_of_an_element_counts_and_not_that_of_the_audit(self) -> None:
         assert (await run_rule("[{'severity': 'low'}]", severity="critical")).passed
-        assert not (await run_rule("[{'severity': 'critical'}]", severity="low")).passed
+        assert not (await run_rule("[{'severity': 'critical'}]", severity="low", fail_at="high")).passed
 
     async def test_one_issue_of_many_is_enough(self) -> None:
         assert not (await run_rule("[{'severity': 'low'}, {'severity': 'critical'}, {'severity': 'low'}]")).passed
 
-    async def test_by_default_issues_are_critical_and_critical_ones_fail(self) -> None:
-        audit = AuditSpec(name="a", rule="true")
-        assert (audit.severity, audit.fail_at) == (Severity.CRITICAL, Severity.CRITICAL)
+    @pytest.mark.parametrize("severity", list(Severity))
+    async def test_without_fail_at_its_own_severity_fails_it(self, severity: Severity) -> None:
+        assert not (await run_rule("false", severity=severity)).passed
+        milder = [other for other in Severity if other < severity]
+        assert all([(await run_rule(f"[{{'severity': '{one}'}}]", severity=severity)).passed for one in milder])
+
+    async def test_by_default_issues_are_critical(self) -> None:
+        assert AuditSpec(name="a", rule="true").threshold is Severity.CRITICAL
+
+    @pytest.mark.parametrize("rule", ["false", "[{'severity': 'critical'}]", "1 / 0 == 1"])
+    async def test_one_that_never_fails_only_warns(self, rule: str) -> None:
+        result = await run_rule(rule, fail_at="never")
+        assert (result.passed, the_issue(result).severity) == (True, Severity.CRITICAL)
 
 
 class TestManyIssues:
@@ -222,3 +255,18 @@ class TestBrokenRules:
     async def test_an_error_fails_the_audit_whatever_its_fail_at(self) -> None:
         for fail_at in Severity:
             assert not (await run_rule("1 / 0 == 1", fail_at=fail_at)).passed
+
+    async def test_elements_that_can_not_be_issues_leave_the_others_and_one_error(self) -> None:
+        result = await run_rule(
+            "[{'severity': 'low'}, {'severity': 'urgent'}, {'description': 7}, {'description': 'Odd.'}]"
+        )
+        assert [issue.code for issue in result.issues] == ["cheap_lines", "cheap_lines", "audit_error"]
+        error = result.issues[-1]
+        assert error.severity is Severity.CRITICAL
+        assert "could not be fully evaluated" in error.description and "“severity” is wrong" in error.description
+        assert error.description.endswith("It is the first of 2 faults.")
+
+    async def test_a_message_that_fails_for_one_element_leaves_the_others(self) -> None:
+        result = await run_rule("[{'name': 'Tape'}, {'size': 3}]", message="item.name")
+        assert [issue.description for issue in result.issues][:1] == ["Tape"]
+        assert [issue.code for issue in result.issues] == ["cheap_lines", "audit_error"]

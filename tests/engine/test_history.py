@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import operator
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -71,9 +73,17 @@ class TestIssues:
         again = Issue.model_validate_json(issue.model_dump_json())
         assert again == issue and again.added_fields == issue.added_fields
 
-    def test_severities_are_ordered_by_weight_not_by_letter(self) -> None:
+    def test_severities_compare_by_rank_and_not_by_letter(self) -> None:
         assert [severity.weight for severity in Severity] == [1, 2, 4, 8]
-        assert Severity.CRITICAL.at_least(Severity.HIGH) and not Severity.LOW.at_least(Severity.HIGH)
+        assert sorted(Severity, reverse=True) == ["critical", "high", "medium", "low"]
+        assert Severity.LOW < Severity.HIGH <= Severity.HIGH and Severity.CRITICAL > Severity.MEDIUM >= Severity.MEDIUM
+        assert min(Severity.HIGH, Severity.CRITICAL) is Severity.HIGH
+
+    @pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.gt, operator.ge])
+    def test_a_severity_and_a_text_do_not_compare(self, compare: Callable[[str, str], bool]) -> None:
+        for pair in ((Severity.HIGH, "low"), ("low", Severity.HIGH)):
+            with pytest.raises(TypeError, match="only be compared with another Severity"):
+                compare(*pair)
 
     def test_a_filter_at_medium_keeps_medium_and_everything_above(self) -> None:
         issues = [make_issue(severity) for severity in Severity]

@@ -44,7 +44,7 @@ class TestPythonAuditsThatRaise:
             raise error
 
         def check_lazily(output: Any) -> Any:
-            yield "One."
+            yield from ()
             raise error
 
         async def check_later(output: Any) -> Any:

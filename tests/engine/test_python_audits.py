@@ -21,7 +21,7 @@ from tests.engine.audit_parts import OUTPUT, make_evaluator, run_python, run_rul
 
 
 class TestPythonAudits:
-    @pytest.mark.parametrize("finding", [None, True, [], (), "generator"])
+    @pytest.mark.parametrize("finding", [None, True, [], (), [None], [True, None], "generator"])
     async def test_nothing_found_passes(self, finding: Any) -> None:
         def check(output: Any) -> Any:
             return iter(()) if finding == "generator" else finding
@@ -67,7 +67,7 @@ class TestPythonAudits:
 
     async def test_a_mixed_list_is_read_element_by_element(self) -> None:
         own = Issue(code="own", severity=Severity.LOW, description="Issue.")
-        result = await run_python(lambda output: ["Text.", {"description": "Map."}, own, 7, None])
+        result = await run_python(lambda output: ["Text.", {"description": "Map."}, None, own, 7, True, False])
         assert [issue.description for issue in result.issues] == [
             "Text.",
             "Map.",
@@ -149,6 +149,30 @@ class TestPythonAudits:
         assert (issue.description, issue.path, issue.severity) == ("Line 2", "/lines/2", Severity.MEDIUM)
         assert not result.passed
 
+    async def test_one_bad_finding_leaves_the_others_and_one_error(self) -> None:
+        result = await run_python(lambda output: [{"severity": "HIGH"}, {"severity": "urgent"}, "Odd."])
+        assert [(issue.code, issue.severity.value) for issue in result.issues] == [
+            ("cheap_lines", "high"),
+            ("cheap_lines", "critical"),
+            ("audit_error", "critical"),
+        ]
+        assert "“severity” is wrong" in result.issues[-1].description
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_what_a_generator_gave_before_it_raised_is_kept(self, is_async: bool) -> None:
+        def check(output: Any) -> Iterator[str]:
+            yield "One."
+            raise LookupError("gone")
+
+        async def check_later(output: Any) -> AsyncIterator[str]:
+            yield "One."
+            raise LookupError("gone")
+
+        result = await run_python(check_later if is_async else check)
+        assert [issue.code for issue in result.issues] == ["cheap_lines", "audit_error"]
+        assert result.issues[0].description == "One."
+        assert "raised LookupError: gone" in result.issues[1].description
+
     async def test_one_that_changes_what_it_is_given_changes_nothing(self) -> None:
         def check(output: Any, input: Any, steps: Any) -> bool:
             output["lines"].clear()
@@ -227,6 +251,10 @@ class TestAuditOfAType:
             ("invoice", "invoice", "low", "Odd."),
         ]
         assert not result.passed
+
+    async def test_its_bad_findings_leave_the_others(self) -> None:
+        result = await self.run(lambda self: [{"severity": "urgent"}, None, "Odd."])
+        assert [issue.code for issue in result.issues] == ["invoice", "audit_error"]
 
     async def test_it_fails_at_critical_only(self) -> None:
         assert (await self.run(lambda self: {"severity": "high"})).passed

@@ -54,6 +54,26 @@ class TestRegisteredType:
             ("Rule 1", "2 colours"),
         ]
 
+    async def test_each_audit_judges_the_output_as_it_came_whatever_others_change(self) -> None:
+        class Greedy(Palette):
+            def audit(self) -> Any:
+                self.colours.clear()
+
+        def clear(output: Palette) -> None:
+            output.colours.clear()
+
+        async def clear_later(output: Palette) -> None:
+            clear(output)
+
+        registry = Registry()
+        registry.output_type("palette")(Greedy)
+        registry.audit("clear")(clear)
+        registry.audit("clear_later")(clear_later)
+        registry.audit("count")(lambda output: [str(len(output.colours))])
+        audits = rules("python:clear", "python:clear_later", "python:count", "size(output.colours) == 2")
+        verdict = await self.judge("Fjord", "Ash", audits=audits, registry=registry)
+        assert [issue.description for issue in verdict.issues] == ["2"]
+
     async def test_the_output_stays_json(self) -> None:
         assert (await self.judge("Fjord")).output == {"colours": [{"name": "Fjord", "hex": "#1F4E5F"}]}
 

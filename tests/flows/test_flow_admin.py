@@ -108,6 +108,20 @@ def test_steps_are_stored_in_the_posted_order(editor: Client) -> None:
     assert [step.name for step in latest.flow_spec.steps] == ["Step 3", "Step 1", "Step 2"]
 
 
+def test_an_audit_has_a_message_or_a_template_and_one_that_can_be_read(editor: Client) -> None:
+    page = fill_new_flow(editor)
+    page.fill("steps-0-audits-0-", message="'Empty.'", message_template="Clause {item.number")
+    errors = page.save_in_vain()
+    assert list(errors) == ["steps-0-audits-0-message_template"]
+    assert "Line 1, column 8: " in " ".join(errors["steps-0-audits-0-message_template"])
+    page.fill("steps-0-audits-0-", message="", message_template="“{output.txet}” is empty.", fail_at="")
+    _, *warnings = page.save()
+    assert len(warnings) == 1
+    assert "Did you mean “text”?" in warnings[0]
+    (audit,) = FlowVersion.objects.get().flow_spec.step(1).audits
+    assert (audit.message_template, audit.threshold) == ("“{output.txet}” is empty.", audit.severity)
+
+
 def test_problems_are_shown_at_the_step_that_has_them_also_after_reordering(editor: Client) -> None:
     page = open_flow(editor, make_step(1), make_step(2, include_results=[1]))
     page.fill("steps-1-", position=0)

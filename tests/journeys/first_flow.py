@@ -43,7 +43,7 @@ def build_first_flow(page: Page, show: Show = show_nothing) -> None:
     audit.get_by_label("Name").fill("Quick enough")
     audit.get_by_label("Rule").fill("output.minutes <= 45")
     audit.get_by_text("Message, suggestions and path").click()
-    audit.get_by_label("Message").fill("'It takes ' + string(output.minutes) + ' minutes; at most 45 are allowed.'")
+    audit.get_by_label("Message template").fill("It takes {output.minutes} minutes; at most 45 are allowed.")
     show("first-flow-step", card)
 
     card = add_step(page, name="Write the line", system_message="Write one inviting line for the menu.")
@@ -105,8 +105,7 @@ def improve_first_flow(page: Page) -> None:
     card = page.locator("#steps-0")
     card.get_by_label("Rule").fill("output.minutes <= 90")
     card.get_by_text("Message, suggestions and path").click()
-    message = card.get_by_label("Message", exact=True)
-    message.fill("'It takes ' + string(output.minutes) + ' minutes; at most 90 are allowed.'")
+    card.get_by_label("Message template").fill("It takes {output.minutes} minutes; at most 90 are allowed.")
     card.get_by_role("button", name="Try this step").click()
     panel = page.get_by_role("dialog")
     panel.get_by_label("Output", exact=True).select_option(label="Attempt 1 of run 1 (failed)")
