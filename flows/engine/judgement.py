@@ -110,13 +110,15 @@ def _build_registered_type(name: str, value: Any, registry: Registry) -> tuple[B
 async def _apply_pass_expression(
     text: str, issues: tuple[Issue, ...], evaluator: Evaluator
 ) -> tuple[bool, tuple[Issue, ...]]:
-    """Whether the pass rule says yes; one that can't be evaluated says no and adds an issue."""
+    """Whether the pass rule says yes, and the issues. A refusal always has one, so that the next try is shown why."""
     try:
         passed = await evaluator.evaluate("pass_expression", text, issues=_dump(issues))
         if not isinstance(passed, bool):
             raise ExpressionError(f"it gave {describe_type(passed)}; true or false is needed.")
     except ExpressionError as error:
         return False, (*issues, error_issue("", f"The pass_expression could not be evaluated: {error}"))
+    if not passed and not issues:
+        issues = (_critical("not_accepted", "The step's pass_expression does not accept this output."),)
     return passed, issues
 
 

@@ -2,20 +2,20 @@
 
 The system message is the step's own text and up to two sections: what earlier steps produced (*previous step
 results*) and what this step produced so far (*current step attempts*). Both show every attempt of a step, each with
-its number, its output and its issues; both are filtered by one function, ``select_attempts``.
+its number, its output and its issues; both are filtered by one function, ``select_issues``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from flows.engine.history import Attempt, History
-from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.history import Attempt, History, Outcome
+from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import dump_line
 from flows.engine.model_families import find_family
-from flows.engine.spec import FlowSpec
+from flows.engine.spec import FlowSpec, StepSpec
 
 PREVIOUS_STEPS_HEADING = "## Previous step results"
 PREVIOUS_STEPS_NOTE = (
@@ -37,7 +37,7 @@ LONGEST_RAW_TEXT = 4_000
 
 @dataclass(frozen=True, slots=True)
 class ToldAttempt:
-    """An earlier attempt as a call tells of it, with those of its issues that pass the filter: at least one."""
+    """An earlier attempt as a call shows it, with those of its issues that ``select_issues`` gives: at least one."""
 
     attempt: Attempt
     heading: str
@@ -107,17 +107,18 @@ def build_system_message(spec: FlowSpec, history: History, index: int) -> str:
 
 
 def build_sections(spec: FlowSpec, history: History, index: int) -> list[PromptSection]:
-    """The sections of a system message that tell of earlier attempts; those with nothing to tell are left out."""
+    """The sections of a system message that show earlier attempts; those with nothing to show are left out."""
     step = spec.step(index)
     minimum = step.issue_severity_filter
     earlier = [
         _tell(_step_heading(spec, attempt), attempt, issues)
         for position in step.include_results
-        for attempt, issues in select_attempts(history.attempts(position), minimum)
+        if position  # the input has no issues
+        for attempt, issues in select_attempts(spec.step(position), history.attempts(position), minimum)
     ]
     current = [
         _tell(ATTEMPT_HEADING.format(number=attempt.number), attempt, issues)
-        for attempt, issues in select_attempts(history.attempts(index), minimum)
+        for attempt, issues in select_attempts(step, history.attempts(index), minimum)
     ]
     sections = [
         PromptSection(PREVIOUS_STEPS_HEADING, PREVIOUS_STEPS_NOTE, tuple(earlier)),
@@ -131,9 +132,40 @@ def join_parts(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def select_attempts(attempts: Iterable[Attempt], minimum: Severity) -> list[tuple[Attempt, tuple[Issue, ...]]]:
-    """The attempts that have issues of at least ``minimum`` severity, each with just those issues."""
-    return [(attempt, issues) for attempt in attempts if (issues := filter_issues(attempt.issues, minimum))]
+def select_attempts(
+    step: StepSpec, attempts: Iterable[Attempt], minimum: Severity
+) -> list[tuple[Attempt, tuple[Issue, ...]]]:
+    """The attempts of ``step`` that have issues to show, each with just those issues."""
+    return [
+        (attempt, issues)
+        for attempt in attempts
+        if (issues := select_issues(step, attempt.outcome, attempt.issues, minimum))
+    ]
+
+
+class _Found(Protocol):
+    """An issue, or the row of one."""
+
+    @property
+    def severity(self) -> str: ...
+
+    @property
+    def audit(self) -> str: ...
+
+
+_FoundIssue = TypeVar("_FoundIssue", bound=_Found)
+
+
+def select_issues(
+    step: StepSpec, outcome: str, issues: Iterable[_FoundIssue], minimum: Severity
+) -> tuple[_FoundIssue, ...]:
+    """The issues of one attempt of ``step`` that calls show: from severity ``minimum`` on, and those that failed it."""
+    thresholds: dict[str, Severity] = {}
+    if outcome == Outcome.FAILED:
+        if step.pass_expression is not None:
+            return tuple(issues)
+        thresholds = {audit.name: min(minimum, audit.threshold or minimum) for audit in step.audits}
+    return tuple(issue for issue in issues if Severity(issue.severity) >= thresholds.get(issue.audit, minimum))
 
 
 def dump_visible(value: Any) -> str:
@@ -153,8 +185,8 @@ def strip_internal(value: Any) -> Any:
 
 
 def _step_heading(spec: FlowSpec, attempt: Attempt) -> str:
-    name = spec.step(attempt.step).name if attempt.step else "Initial input"
-    return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=_one_line(name), number=attempt.number)
+    name = _one_line(spec.step(attempt.step).name)
+    return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=name, number=attempt.number)
 
 
 def _tell(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> ToldAttempt:

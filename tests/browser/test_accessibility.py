@@ -229,7 +229,7 @@ def test_the_course_of_issues_and_what_the_model_was_told(admin_page: Page) -> N
     run.end_attempt()
     admin_page.goto(f"{run.address}?diff=s1a2,s1a3")
     open_all_folds(admin_page)
-    expect(admin_page.get_by_text("Blind retry:").first).to_be_visible()
+    expect(admin_page.get_by_text("Hidden from the model").first).to_be_visible()
     # What changed, what became of issues, and what the model saw: all three are open.
     for part in (".listing.diff", ".lifecycle", ".feedback-line"):
         expect(admin_page.locator(part).first).to_be_visible()

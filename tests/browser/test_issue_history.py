@@ -112,16 +112,6 @@ def test_a_request_is_copied_to_the_letter(admin_page: Page) -> None:
     )
 
 
-def test_a_blind_retry_is_called_out_where_it_happened(admin_page: Page) -> None:
-    run = RunUnderWay(make_step(1, issue_severity_filter="critical"))
-    run.end_attempt("failed", output=OUTPUT, issues=(NAME,))
-    admin_page.goto(run.address)
-    note = admin_page.locator("#s1a2").get_by_text("Blind retry:")
-    expect(note).to_be_visible()
-    admin_page.locator("#s1a2 .blind-retry").get_by_role("link", name="attempt 1").click()
-    expect(admin_page.locator("#s1a1")).to_be_in_viewport()
-
-
 def test_an_issue_on_the_page_learns_what_later_attempts_made_of_it(admin_page: Page) -> None:
     run = RunUnderWay(make_step(1))
     follow(admin_page, run.address)

@@ -25,7 +25,7 @@ class TestOutcome:
         assert await judge({"text": "Tea."}) == Judgement(Outcome.PASSED, {"text": "Tea."}, None, ())
 
     async def test_an_output_that_no_audit_fails_passes_with_its_issues(self) -> None:
-        verdict = await judge({"text": "Tea."}, audits=rules("false", severity="high"))
+        verdict = await judge({"text": "Tea."}, audits=rules("false", severity="high", fail_at="never"))
         assert (verdict.outcome, [issue.severity.value for issue in verdict.issues]) == (Outcome.PASSED, ["high"])
 
     async def test_one_failing_audit_fails_it_and_all_issues_are_kept_in_the_order_of_the_audits(self) -> None:
@@ -162,6 +162,10 @@ class TestPassExpression:
         assert (await judge({"text": "Tea."}, audits=failing, pass_expression="true")).outcome is Outcome.PASSED
         assert (await judge({"text": "Tea."}, audits=rules("true"), pass_expression="false")).outcome is Outcome.FAILED
 
+    async def test_a_refusal_always_has_an_issue_that_the_next_try_is_shown(self) -> None:
+        verdict = await judge({"text": "Tea."}, audits=rules("true"), pass_expression="output.text.size() > 20")
+        assert [(issue.code, issue.severity.value) for issue in verdict.issues] == [("not_accepted", "critical")]
+
     @pytest.mark.parametrize(
         ("severities", "passes"),
         [
@@ -248,7 +252,7 @@ class TestFailureReason:
 
     async def test_there_is_none_for_an_output_that_passed(self) -> None:
         verdict = await judge(
-            {"text": "Tea."}, audits=rules("['a']", severity="low"), failure_reason_expression="'No.'"
+            {"text": "Tea."}, audits=rules("['a']", fail_at="never"), failure_reason_expression="'No.'"
         )
         assert verdict.failure_reason is None
 

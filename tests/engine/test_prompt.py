@@ -114,6 +114,41 @@ class TestSeverityFilter:
         message = system_message(make_flow(make_step()), self.history())
         assert "A high flaw." in message and "A medium flaw." not in message
 
+    @pytest.mark.parametrize(
+        ("audit", "severity", "is_shown"),
+        [
+            ({"severity": "low"}, "low", True),
+            ({"severity": "low", "fail_at": "medium"}, "low", False),
+            ({"severity": "low", "fail_at": "medium"}, "medium", True),
+            ({"severity": "low", "fail_at": "never"}, "low", False),
+            ({"severity": "critical"}, "high", False),
+        ],
+    )
+    def test_issues_that_made_an_attempt_fail_are_shown_whatever_the_filter(
+        self, audit: dict[str, str], severity: str, is_shown: bool
+    ) -> None:
+        step = make_step(issue_severity_filter="critical", audits=[{"name": "Tone", "rule": "true", **audit}])
+        issues = (make_issue(severity, "Dull.", audit="Tone"), make_issue("low", "Long.", audit="Length"))
+        message = system_message(make_flow(step), make_history(make_attempt(outcome="failed", issues=issues)))
+        assert ("Dull." in message) is is_shown
+        assert "Long." not in message
+
+    def test_where_a_pass_expression_refused_an_output_all_of_its_issues_are_shown(self) -> None:
+        flow = make_flow(make_step(issue_severity_filter="critical", pass_expression="issues.size() == 0"))
+        issues = (make_issue("low", "Dull."), make_issue("low", "Long."))
+        message = system_message(flow, make_history(make_attempt(outcome="failed", issues=issues)))
+        assert "Dull." in message and "Long." in message
+
+    def test_what_failed_an_earlier_step_is_shown_to_the_steps_that_include_it(self) -> None:
+        tone = {"name": "Tone", "rule": "true", "severity": "low"}
+        flow = make_flow(
+            make_step(1, audits=[tone]), make_step(2, include_results=[1], audits=[{**tone, "fail_at": "never"}])
+        )
+        dull = make_issue("low", "Dull.", audit="Tone")
+        history = make_history(make_attempt(1, 1, "failed", issues=(dull,)), make_attempt(1, 2, issues=(dull,)))
+        earlier = section(system_message(flow, history, 2), PREVIOUS_STEPS_HEADING)
+        assert "attempt 1" in earlier and "attempt 2" not in earlier
+
     def test_an_attempt_with_no_issue_left_is_left_out_and_so_is_an_empty_section(self) -> None:
         history = make_history(make_attempt(outcome="failed", issues=(make_issue("medium"),)))
         assert system_message(make_flow(make_step()), history) == ""

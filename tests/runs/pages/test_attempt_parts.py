@@ -53,10 +53,6 @@ class TestWhatTheModelSaw:
         words = read_words(get_page(viewer, part_address(make_told_run(), 2)))
         assert "Hidden from the model by filter high : 1 issue Length , attempt 1" in words
 
-    def test_a_blind_retry_is_called_one(self, viewer: Client) -> None:
-        page = get_page(viewer, part_address(make_told_run(issues=(LOW,)), 2))
-        assert "Blind retry: the model was told nothing of attempt 1 ." in read_words(page)
-
     def test_a_request_that_was_worded_otherwise_is_shown_as_it_is_and_says_why_nothing_is_linked(
         self, viewer: Client
     ) -> None:
