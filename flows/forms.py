@@ -341,7 +341,7 @@ class AuditForm(EditorForm, _AuditForm):
             "rule": "CEL over output, input and steps, or python:name. True passes; a list gives an issue for each "
             "element.",
             "severity": "Of the issues that it raises.",
-            "fail_at": "Issues of this severity or above fail the attempt. Empty: its own severity.",
+            "fail_at": "Issues of this severity or above fail the attempt. Never: the audit only warns.",
             "message_template": "What is wrong, with values in braces: Clause {item.number} is missing. "
             "item is the element of the list.",
             "message": "Instead of the template: CEL text that says what is wrong.",

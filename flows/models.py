@@ -213,7 +213,7 @@ class AuditRule(models.Model):
     name = models.CharField(max_length=100)
     rule = models.TextField(max_length=MAX_EXPRESSION_LENGTH)
     severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
-    fail_at = models.CharField(max_length=8, choices=_choices(FailAt), blank=True, default="")
+    fail_at = models.CharField(max_length=8, choices=[("", "Its severity"), *_choices(FailAt)], blank=True, default="")
     message = ExpressionField()
     message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="")
     suggestions = ExpressionField()

@@ -96,6 +96,7 @@ class Migration(migrations.Migration):
             field=models.CharField(
                 blank=True,
                 choices=[
+                    ("", "Its severity"),
                     ("low", "Low"),
                     ("medium", "Medium"),
                     ("high", "High"),

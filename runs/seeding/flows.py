@@ -17,8 +17,6 @@ from runs.seeding.scripts import Script, invent_scripts
 PREFIX = "seeded-"
 """Begins the names of these flows, so that nobody takes them for their own."""
 VERSIONS = 3
-HIDING = 1
-"""The version, from 0, in which steps hide from their model what it has to mend: their retries are blind."""
 SCRIPTS = 48
 """Courses of each version."""
 
@@ -61,15 +59,7 @@ def load_seeded_flows(*, seed: int, since: datetime, length: timedelta) -> list[
 def _vary(document: dict[str, Any], number: int) -> dict[str, Any]:
     """The document of a version: each gives its model a little less freedom."""
     title = f"{document.get('title') or document['name']} (seeded)"
-    varied = {**document, "name": PREFIX + document["name"], "title": title, "temperature": round(1 - number / 10, 1)}
-    if number == HIDING:
-        varied["steps"] = [_hide_high(step) for step in document["steps"]]
-    return varied
-
-
-def _hide_high(step: dict[str, Any]) -> dict[str, Any]:
-    is_failed_by_less = any(audit.get("fail_at") == "high" for audit in step.get("audits", ()))
-    return {**step, "issue_severity_filter": "critical"} if is_failed_by_less else step
+    return {**document, "name": PREFIX + document["name"], "title": title, "temperature": round(1 - number / 10, 1)}
 
 
 def _backdate(version: FlowVersion, moment: datetime) -> None:

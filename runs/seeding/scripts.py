@@ -145,8 +145,9 @@ class _Course:
         elif outcome is Outcome.FAILED and (fixed := self._list_fixed(index)) and random.random() < RETURNS:
             yield random.choice(fixed)
         elif outcome is Outcome.FAILED:
-            for audit in random.sample(step.audits, k=min(random.choice((1, 1, 2)), len(step.audits))):
-                yield self._raise_issue(audit, audit.threshold or audit.severity, properties)
+            deciding = [(audit, audit.threshold) for audit in step.audits if audit.threshold is not None]
+            for audit, threshold in random.sample(deciding, k=min(random.choice((1, 1, 2)), len(deciding))):
+                yield self._raise_issue(audit, threshold, properties)
         elif outcome is Outcome.PASSED and step.audits and random.random() < REMARKS:
             severity = random.choice((Severity.LOW, Severity.MEDIUM))
             yield self._raise_issue(random.choice(step.audits), severity, properties)

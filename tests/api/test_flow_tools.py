@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from flows.engine.issues import Severity
-from flows.engine.spec import AuditSpec, FlowSpec
+from flows.engine.spec import AuditSpec, FailAt, FlowSpec
 from flows.flow_file import write_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 NUMBERS = closed(numbers={"type": "array", "items": {"type": "integer"}})
 NOT_EMPTY = AuditSpec(name="Not empty", rule="output.text != ''", message="'Say something.'")
-ODD = AuditSpec(name="Tea", rule="output.text.contains(input.topic)", severity=Severity.MEDIUM)
+ODD = AuditSpec(name="Tea", rule="output.text.contains(input.topic)", severity=Severity.MEDIUM, fail_at=FailAt.NEVER)
 
 
 @pytest.fixture(autouse=True)
@@ -236,7 +236,7 @@ class TestTryAudits:
         assert (issue["audit"], issue["severity"], issue["description"]) == ("Not empty", "critical", "Say something.")
         assert answer["audits"] == [
             {"name": "Not empty", "fail_at": "critical", "passed": False, "issue_count": 1},
-            {"name": "Tea", "fail_at": "critical", "passed": True, "issue_count": 1},
+            {"name": "Tea", "fail_at": "never", "passed": True, "issue_count": 1},
         ]
         passed = read(editor.post("flows/try-audits", {**trial, "output": {"text": "tea"}}))
         assert (passed["outcome"], passed["issues"], passed["failure_reason"]) == ("passed", [], None)

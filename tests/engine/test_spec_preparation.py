@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
 
-from flows.engine.issues import Severity
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
 from flows.engine.spec_check import check_spec, find_doubts, freeze_schemas, prepare_spec
@@ -38,30 +36,11 @@ class TestDoubts:
         assert "Step 2 “Step 2” includes the results of step 0" in doubts["/steps/1/include_results"]
         assert "input_expression" in doubts["/steps/1/include_results"]
 
-    @pytest.mark.parametrize("severity", list(Severity))
-    @pytest.mark.parametrize("fail_at", list(Severity))
-    def test_a_fail_at_below_the_filter_is_warned_about(self, fail_at: Severity, severity: Severity) -> None:
-        doubts = self.find(make_step(issue_severity_filter=severity, audits=(audit(), audit("b", fail_at=fail_at))))
-        is_blind = fail_at.rank < severity.rank
-        assert doubts.keys() == ({"/steps/0/audits/1/fail_at"} if is_blind else set())
-
-    def test_the_warning_says_what_would_be_right(self) -> None:
-        (message,) = self.find(make_step(audits=(audit("Tone", fail_at="medium"),))).values()
-        assert message == (
-            "Audit “Tone” of step 1 fails at medium, but the model is only told of issues from high on: its retries "
-            "may be blind. Set the step's issue_severity_filter to medium."
-        )
-
-    def test_a_local_step_tells_no_model_and_a_pass_expression_replaces_fail_at(self) -> None:
-        audits = (audit(fail_at="low"),)
-        assert self.find(make_step(compute="{}", audits=audits)) == {}
-        assert self.find(make_step(pass_expression="true", audits=audits)) == {}
-
     def test_a_good_flow_raises_no_doubts(self) -> None:
         assert self.find(make_step(1, audits=(audit(),)), make_step(2, include_results=(1,))) == {}
 
     def test_doubts_keep_nobody_from_running(self) -> None:
-        flow = make_flow(make_step(1, include_results=(0,), audits=(audit(fail_at="low"),)))
+        flow = make_flow(make_step(1, include_results=(0,), audits=(audit(),)))
         assert check_spec(flow, Registry()) == []
 
 

@@ -136,7 +136,7 @@ def test_help_of_audits_is_shown_once_a_step(editor: Client) -> None:
     audits = [{"name": f"Audit {number}", "rule": "true"} for number in range(5)]
     page = read_page(editor, open_flow(editor, make_step(1, audits=audits)))
     # In the first audit, in the template of new ones, and where fields refer to.
-    assert page.count("Issues of this severity or above fail the attempt. Empty: its own severity.") == 3
+    assert page.count("Issues of this severity or above fail the attempt. Never: the audit only warns.") == 3
 
 
 def test_folded_fields_say_how_many_are_set(editor: Client) -> None:

@@ -60,7 +60,7 @@ class TestSeededHistory:
     def test_it_has_everything_that_pages_tell_of_attempts(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Attempts that were interrupted, retries that were told nothing, and issues that came back."""
+        """Attempts that were interrupted, issues that the filter hid, and issues that came back."""
         monkeypatch.setattr(flows, "SCRIPTS", 24)
         viewer = sign_in(client, "view_run")
         seed_history(runs=200, until=NOON)
@@ -72,7 +72,10 @@ class TestSeededHistory:
             assert run.retry_count == len(counted) - len({*counted})
         retried = [run_address(run) for run in Run.objects.filter(retry_count__gt=1)]
         for words, addresses in (
-            ("Blind retry: the model was told nothing of attempt", retried),
+            (
+                "Hidden from the model by filter",
+                [run_address(run) for run in Run.objects.filter(flow__name__contains="colour")],
+            ),
             ("Returned, was fixed in attempt", retried),
             ("1 interrupted", [run_address(run) for run in interrupted]),
         ):

@@ -185,13 +185,13 @@ class TestTheVerdict:
         verdict = await self.judge(
             {"text": "tea"},
             audit("output.text == input.topic", "On topic"),
-            audit("output.text.size() > 5", "Long", severity="medium"),
-            audit("output.text.size() > 9", "Very long", severity="high", fail_at="high"),
+            audit("output.text.size() > 5", "Long", severity="medium", fail_at="never"),
+            audit("output.text.size() > 9", "Very long", severity="high"),
         )
-        assert [(one.name, one.passed, len(one.issues)) for one in verdict.audits] == [
-            ("On topic", True, 0),
-            ("Long", True, 1),
-            ("Very long", False, 1),
+        assert [(one.name, one.fail_at, one.passed, len(one.issues)) for one in verdict.audits] == [
+            ("On topic", "critical", True, 0),
+            ("Long", "never", True, 1),
+            ("Very long", "high", False, 1),
         ]
         assert verdict.judgement.outcome is Outcome.FAILED
 

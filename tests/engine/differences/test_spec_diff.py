@@ -189,10 +189,10 @@ def audited(*audits: AuditSpec, step: StepSpec = EXTRACT) -> StepSpec:
 
 
 def test_an_audit_whose_rule_changed_shows_both() -> None:
-    rule = AuditSpec(name="Adds up", rule="output.total > 0.0", fail_at=Severity.HIGH)
+    rule = AuditSpec(name="Adds up", rule="output.total > 0", fail_at=Severity.HIGH)
     assert tell(make_flow(audited(ADDS_UP)), make_flow(audited(rule))) == [
         "Step 1 “Extract”",
-        "Audit “Adds up”: rule output.total == output.net + output.tax → output.total > 0.0; fail_at critical → high",
+        "Audit “Adds up”: rule output.total == output.net + output.tax → output.total > 0; fail_at its severity → high",
     ]
 
 
