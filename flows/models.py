@@ -73,8 +73,10 @@ class ModelSettingsFields(models.Model):
     model = models.CharField(max_length=200, blank=True, default="")
     temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(2)])
     max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
-    reasoning_effort = models.CharField(max_length=10, choices=_choices(ReasoningEffort), blank=True, default="")
-    service_tier = models.CharField(max_length=10, choices=_choices(ServiceTier), blank=True, default="")
+    reasoning_effort = models.CharField(
+        max_length=10, choices=_choices(ReasoningEffort), blank=True, default="", db_default=""
+    )
+    service_tier = models.CharField(max_length=10, choices=_choices(ServiceTier), blank=True, default="", db_default="")
 
     class Meta:
         abstract = True
@@ -215,7 +217,7 @@ class AuditRule(models.Model):
     severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
     fail_at = models.CharField(max_length=8, choices=[("", "Its severity"), *_choices(FailAt)], blank=True, default="")
     message = ExpressionField()
-    message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="")
+    message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="", db_default="")
     suggestions = ExpressionField()
     path = ExpressionField()
 
