@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +23,8 @@ MORE_TYPE_MISMATCHES = "more_type_mismatches"
 """The code of the issue that says how many there are beyond those that are told one by one."""
 
 _MOST_ISSUES = 50
+_MAX_TRIES = 4_000_000
+"""pydantic tries each branch of a union that has no discriminator, again at each level of nesting: about a second."""
 
 
 def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
@@ -43,6 +46,12 @@ def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
 
 def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tuple[Issue, ...]]:
     """An instance of ``model`` made from a JSON value, or the critical issues that say why there is none."""
+    if _count_branches(model) ** _measure_depth(value) > _MAX_TRIES:
+        sentence = (
+            f"The output is nested too deeply for the unions of the type “{model.__name__}”. Nest it less; a "
+            "discriminator in the type, Field(discriminator=…), lifts this limit."
+        )
+        return None, (_make_issue(sentence, []),)
     try:
         # By way of JSON, so that a model with strict types still takes dates, enums and tuples in their JSON form.
         return model.model_validate_json(dump_json(value)), ()
@@ -56,6 +65,31 @@ def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tu
     except Exception as error:  # noqa: BLE001  # a validator of a plug-in may raise anything; it is the attempt's issue
         sentence = f"The type “{model.__name__}” can't be built: {type(error).__name__}: {error}"
         return None, (_make_issue(sentence, []),)
+
+
+@lru_cache(maxsize=512)
+def _count_branches(model: type[BaseModel]) -> int:
+    """The most models among which a union of the type has no discriminator to choose by; 1 if there are none."""
+    counts = [1]
+    left: list[Any] = [model.model_json_schema(mode="validation")]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            counts.append(sum('"$ref"' in dump_json(branch) for branch in node.get("anyOf", ())))
+            left += node.values()
+        elif isinstance(node, list):
+            left += node
+    return max(counts)
+
+
+def _measure_depth(value: Any) -> int:
+    """How many objects stand inside each other in a JSON value."""
+    depth, level = 0, [value]
+    while level:
+        depth += any(isinstance(item, dict) for item in level)
+        parts = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [entry for part in parts for entry in part]
+    return depth
 
 
 def _make_issue(description: str, place: list[str | int], *, code: str = TYPE_MISMATCH) -> Issue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -31,6 +31,16 @@ class Palette(BaseModel):
 
     def audit(self) -> Any:
         return [f"{colour.name} is grey." for colour in self.colours if colour.name == "Ash"]
+
+
+class Leaf(BaseModel):
+    child: Leaf | Branch | None
+    kind: Literal["leaf"]
+
+
+class Branch(BaseModel):
+    child: Leaf | Branch | None
+    kind: Literal["branch"]
 
 
 class TestRegisteredType:
@@ -91,6 +101,15 @@ class TestRegisteredType:
         _, issues = build_type(Even, {"numbers": ["x"] * 60})
         assert [issue.code for issue in issues] == ["type_mismatch"] * 50 + ["more_type_mismatches"]
         assert issues[-1].description == "10 more places don't fit the type."
+
+    def test_unions_that_have_no_discriminator_are_not_tried_at_a_great_depth(self) -> None:
+        def nest(depth: int) -> Any:
+            return {"child": nest(depth - 1) if depth > 1 else None, "kind": "branch"}
+
+        assert build_type(Branch, nest(10))[0] is not None
+        # Each level doubles the work: 60 would not end.
+        built, (issue,) = build_type(Branch, nest(60))
+        assert (built, issue.code) == (None, "type_mismatch")
 
     async def test_what_already_breaks_the_schema_is_told_once(self) -> None:
         verdict = await self.judge("Fjord", hex="blue")
