@@ -16,7 +16,7 @@ from flows.engine.history import History
 from flows.engine.json_value import clean_value, describe_type
 from flows.engine.model_client import ModelClient
 from flows.engine.output_schema import coerce_numbers, validate_input
-from flows.engine.plugins import Registry
+from flows.engine.plugins import Registry, copy_json
 from flows.engine.plugins import registry as default_registry
 from flows.engine.pricing import price_usage
 from flows.engine.redaction import Redactor
@@ -69,7 +69,8 @@ async def run_flow(
         # A budget is kept whether or not anybody looks at the figures.
         track_usage=include_token_usage or has_budget,
     )
-    history = History.begin(check_input(input, spec.input_schema), run_id=uuid.uuid4().hex)
+    # A copy: what the caller does with its own input changes no history.
+    history = History.begin(copy_json(check_input(input, spec.input_schema)), run_id=uuid.uuid4().hex)
     end = await execution.execute(history)
     assert end.finish is not None, "an execution that nobody stops ends with a finish"
     return RunResult.of(

@@ -271,6 +271,21 @@ class TestModelSettings:
 class TestInput:
     PRICED = make_flow(make_step(1), input_schema=PRICE_SCHEMA)
 
+    async def test_what_the_caller_does_with_it_changes_nothing_that_is_kept(self) -> None:
+        registry, given = Registry(), {"topics": ["tea"]}
+        registry.audit("meddle")(lambda output: given["topics"].append("coffee"))
+        audit = AuditSpec(name="Meddle", rule="python:meddle")
+        app = simulate(tool_1=[LONG], tool_2=[LONG])
+        result = await run(
+            make_flow(make_step(1, audits=(audit,)), make_step(2, input_expression="input")),
+            given,
+            app,
+            registry=registry,
+        )
+        assert given == {"topics": ["tea", "coffee"]}
+        assert result.initial_input == {"topics": ["tea"]}
+        assert json.loads(app.calls[-1].body["messages"][-1]["content"]) == {"topics": ["tea"]}
+
     async def test_an_input_that_does_not_fit_is_refused_with_its_path_before_anything_is_called(self) -> None:
         app = simulate()
         with pytest.raises(InputError) as caught:
