@@ -100,6 +100,8 @@ class ModelErrorCode(StrEnum):
     NOT_FOUND = "not_found"
     BAD_REQUEST = "bad_request"
     NOT_CONFIGURED = "not_configured"
+    CLIENT_ERROR = "client_error"
+    """The model client raised something else than ``ModelError``: nothing says that another try can help."""
 
     @property
     def is_retryable(self) -> bool:

@@ -173,14 +173,19 @@ _WHOLE = (str, bytes, Mapping, BaseModel)
 
 
 def _blame(name: str, error: BaseException, found: list[Any]) -> ExpressionError:
-    """What a function raised as an error that says who raised it and can be stored, with what it ``found`` before."""
-    words = type(error).__name__
-    with suppress(Exception):  # an error may be unable to say what it is
-        words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
+    """What a function raised as an error that says who raised it, with what it ``found`` before."""
     kept: list[Any] = []
     with suppress(ValueError):  # too many parts to be copied
         kept = copy_json(found)
-    return ExpressionError(clean_value(f"“{name}” raised {words}").value, found=kept)
+    return ExpressionError(f"“{name}” raised {describe_exception(error)}", found=kept)
+
+
+def describe_exception(error: BaseException) -> str:
+    """The class and the message of what foreign code raised, in a form that can be stored."""
+    words = type(error).__name__
+    with suppress(Exception):  # an error may be unable to say what it is
+        words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
+    return str(clean_value(words).value)
 
 
 def find_function(text: str, field: str, registry: Registry) -> PythonFunction:

@@ -6,7 +6,7 @@ All I/O goes through what the shell is given: model client, clock, recorder, reg
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from flows.engine.call_gate import CallGate, Closed, OpenGate, Permit
 from flows.engine.clock import Clock, SystemClock
 from flows.engine.errors import ExpressionError, ModelError, ModelErrorCode
-from flows.engine.evaluation import Evaluator, step_variables
+from flows.engine.evaluation import Evaluator, describe_exception, step_variables
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value
@@ -292,7 +292,6 @@ class Execution:
     async def _call(self, ready: _Ready, permit: Permit, run_id: str, journal: _Journal) -> ToolReply | AttemptError:
         """Make the call of an attempt, and leave the gate whatever becomes of it."""
         start, patience = ready.start, ready.patience
-        assert start.request is not None
         used: TokenUsage | None = NO_USAGE
         try:
             await journal.record(begun=start)
@@ -300,28 +299,36 @@ class Execution:
             if left is not None and left <= 0:
                 return _break_off(patience)
             used = None
-            reply = await self.client.complete(
-                start.request,
-                idempotency_key=make_idempotency_key(
-                    start.request, run_id=run_id, step=start.step, number=start.number
-                ),
-                timeout=self.call_timeout if left is None else min(self.call_timeout, left),
-            )
-            answer = read_reply(reply.body, tool_name=self.spec.step(start.step).tool_name or "")
+            body = await self._send(start, run_id, self.call_timeout if left is None else min(self.call_timeout, left))
+            if isinstance(body, AttemptError):
+                is_ours = body.code is ModelErrorCode.TIMEOUT and body.status is None
+                if is_ours and left is not None and left <= self.call_timeout:
+                    return _break_off(patience)
+                return body
+            answer = read_reply(body, tool_name=self.spec.step(start.step).tool_name or "")
             used = answer.usage if answer.usage.reported else None
             return answer
+        finally:
+            permit.leave(used)
+
+    async def _send(self, start: Start, run_id: str, timeout: float) -> Mapping[str, Any] | AttemptError:
+        """The body of the response, or why there is none, whatever the client raises."""
+        assert start.request is not None
+        key = make_idempotency_key(start.request, run_id=run_id, step=start.step, number=start.number)
+        try:
+            return (await self.client.complete(start.request, idempotency_key=key, timeout=timeout)).body
         except ModelError as error:
-            is_ours = error.code is ModelErrorCode.TIMEOUT and error.status is None
-            if is_ours and left is not None and left <= self.call_timeout:
-                return _break_off(patience)
             return AttemptError(
                 code=error.code,
                 message=clean_value(error.message).value,
                 status=error.status,
                 retry_after=error.retry_after,
             )
-        finally:
-            permit.leave(used)
+        except Exception as error:  # a client is anybody's, and what the run has paid for is kept
+            # The error may quote the request, which is redacted in the attempt only.
+            logger.error("The model client failed.", exc_info=None if self.spec.redact else error)
+            message = f"The model client raised {describe_exception(error)}"
+            return AttemptError(code=ModelErrorCode.CLIENT_ERROR, message=message)
 
     def _find_overrun(self, ready: _Ready, ended: Attempt) -> Finish | None:
         """The end of a run whose attempt was broken off at a deadline; what passed all the same goes on."""
