@@ -61,7 +61,7 @@ VARIABLES = {
     "output": "the output of this step",
     "value": "what the sanitizer is to change",
     "issues": "what the audits found in the output",
-    "previous": "the output of the step before",
+    "previous": "the output of the step before; in a local step the step’s input",
     "input": "the input of the run",
     "steps": "the input, steps[0], and the steps before this one",
 }

@@ -339,7 +339,8 @@ class Execution:
 
     async def _compute(self, start: Start, history: History, patience: Patience) -> Attempt:
         step = self.spec.step(start.step)
-        evaluator = Evaluator(step_variables(self.spec, history, start.step), self.registry, patience)
+        variables = step_variables(self.spec, history, start.step).extend(previous=start.input)
+        evaluator = Evaluator(variables, self.registry, patience)
         try:
             output, notes = clean_output(await evaluator.evaluate("compute", step.compute or ""))
         except (ExpressionError, ValueError) as error:

@@ -34,6 +34,9 @@ def find_field_doubts(
     if text.startswith(PREFIX):
         return []
     variables = parse_expression(text, variables=FIELD_VARIABLES[field]).variables
+    if field == "compute":
+        # “previous” is what the step's input_expression and input_sanitizer made of the output before.
+        variables -= {"previous"}
     return _find_doubts(text, variables, step, schemas, rule)
 
 

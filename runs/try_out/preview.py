@@ -42,7 +42,8 @@ async def preview_attempt(spec: FlowSpec, basis: Basis, index: int, registry: Re
     except ExpressionError as error:
         return Preview(problem=str(error))
     if step.compute is not None:
-        evaluator = Evaluator(step_variables(spec, basis.before, index), registry, begin_patience())
+        variables = step_variables(spec, basis.before, index).extend(previous=value)
+        evaluator = Evaluator(variables, registry, begin_patience())
         try:
             output, notes = clean_output(await evaluator.evaluate("compute", step.compute))
         except (ExpressionError, ValueError) as error:

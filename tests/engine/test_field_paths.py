@@ -35,6 +35,11 @@ def test_every_variable_is_held_against_the_schema_of_its_step() -> None:
         assert len(find_field_doubts("input_expression", text, step=2, schemas=schemas)) == 1, text
 
 
+def test_previous_of_a_local_step_is_what_its_input_expression_made() -> None:
+    local = make_step(2, input_expression="{'words': 3}", compute="{'twice': previous.words * 2}")
+    assert find_doubts(make_flow(make_step(1), local)) == []
+
+
 def test_a_step_whose_schema_is_not_known_is_not_doubted() -> None:
     local = make_step(1, compute="{'dish': 'soup'}")
     assert find_doubts(make_flow(local, make_step(2, input_expression="{'a': steps[1].output.dish}"))) == []

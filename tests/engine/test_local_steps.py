@@ -27,6 +27,26 @@ class TestLocalSteps:
         assert attempt.input == LONG, "its input is kept as that of any other step"
         assert app.call_count == 1
 
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"input_expression": "{'text': input.topic}"}, "tea"),
+            ({"input_sanitizer": "{'text': value.text.trim()}"}, "Tea."),
+            (
+                {"input_expression": "{'text': ' ' + input.topic}", "input_sanitizer": "{'text': value.text.trim()}"},
+                "tea",
+            ),
+        ],
+        ids=["expression", "sanitizer", "both"],
+    )
+    async def test_previous_is_its_input_after_expression_and_sanitizer(
+        self, fields: dict[str, str], text: str
+    ) -> None:
+        flow = make_flow(make_step(1), make_step(2, compute="{'text': previous.text + '!'}", **fields))
+        end = await execute(flow, simulate(tool_1=[{"text": " Tea. "}]))
+        (attempt,) = end.history.attempts(2)
+        assert (attempt.input, attempt.output) == ({"text": text}, {"text": f"{text}!"})
+
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_python_computes_as_well_and_is_named_with_its_fingerprint(self, is_async: bool) -> None:
         registry = Registry()

@@ -174,6 +174,8 @@ class TestTheRequest:
         assert (preview.output, preview.problem) == ({"size": 3}, "")
         preview = await preview_attempt(spec, type_values(spec, 2, step_1="{}"), 2, Registry())
         assert preview.problem == "The step could not be computed: it gave a list; a map is needed."
+        prepared = make_flow(make_step(1, compute="previous", input_expression="{'about': input.topic}"))
+        assert (await preview_attempt(prepared, type_values(prepared), 1, Registry())).output == {"about": "tea"}
 
 
 class TestTheVerdict:
