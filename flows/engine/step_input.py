@@ -29,8 +29,8 @@ async def prepare_input(
     """
     step = spec.step(index)
     earlier = history.attempts(index)
-    if earlier and earlier[-1].input is not None:
-        # All tries of a step work on the same input: nothing that it is made of changes between them.
+    if earlier and earlier[-1].input is not None and not spec.redact:
+        # All tries of a step work on the same input. A redacting flow keeps none that a request can be built from.
         used = (step.input_expression, step.input_sanitizer)
         plugins = {name: fingerprint for name, fingerprint in earlier[-1].plugins.items() if name in used}
         return earlier[-1].input, plugins

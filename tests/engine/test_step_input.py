@@ -12,6 +12,7 @@ from flows.engine.evaluation import step_variables
 from flows.engine.history import History
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
+from flows.engine.redaction import MARK
 from flows.engine.spec import FlowSpec
 from flows.engine.step_input import MissingInputError, prepare_input
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
@@ -122,6 +123,13 @@ class TestInputExpression:
         for outcome in ("failed", "interrupted"):
             attempt = make_attempt(2, 1, outcome, input=found, plugins={**plugins, "python:audit": "f"})
             assert await prepare_input(flow, first.append(attempt), 2, registry) == (found, plugins)
+
+    async def test_a_flow_that_redacts_makes_it_anew_for_each_try(self) -> None:
+        flow = second_step(input_expression="{'name': input.name}").model_copy(update={"redact": ("/name",)})
+        history = make_history(
+            make_attempt(1), make_attempt(2, 1, "failed", input={"name": MARK}), input={"name": "Ann"}
+        )
+        assert await find_input(flow, history) == {"name": "Ann"}
 
     async def test_it_is_made_anew_where_an_attempt_kept_none(self) -> None:
         flow = second_step(input_expression="{'text': previous.text}")
