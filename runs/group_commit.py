@@ -18,8 +18,10 @@ from django.db import transaction
 from django.db.models import F
 
 from flows.engine import history as engine
-from flows.engine.execution import Start
+from flows.engine import usage as engine_usage
+from flows.engine.execution import Received, Start
 from flows.engine.planner import Finish
+from flows.engine.reply import ToolReply
 from runs.facets import Facet, add_facets
 from runs.models import Attempt, Issue, Run, RunStatus, Step, TokenUsage
 from runs.models.run import end_expressions
@@ -47,8 +49,11 @@ class RunWrite:
     totals: Mapping[str, Any]
     """The run's totals after this write, by column."""
     ended: engine.Attempt | None = None
-    ended_row: int | None = None
-    """The row of the attempt that ended: it was made when that began."""
+    received: Received | None = None
+    running_row: int | None = None
+    """The row of the attempt that ended or received its reply: it was made when that began."""
+    usage: engine_usage.TokenUsage | None = None
+    """What the attempt used, in the write that brings it first."""
     begun: Start | None = None
     begun_step: int | None = None
     """The row of the step of the attempt that begins; None if this is the step's first attempt."""
@@ -138,13 +143,21 @@ def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
         write.run_id: Written(step_rows[write.run_id], attempt.pk)
         for write, attempt in zip(begun, attempts, strict=True)
     }
-    _end_attempts([(write.ended_row, write.ended) for write in writes if write.ended is not None])
+    _RECEIVE_REPLY.execute(
+        (write.running_row, _received_values(write.received))
+        for write in writes
+        if write.received is not None and write.running_row is not None
+    )
+    _end_attempts([(write.running_row, write.ended) for write in writes if write.ended is not None])
+    TokenUsage.objects.bulk_create(
+        [build_usage(Attempt(pk=write.running_row), write.usage) for write in writes if write.usage is not None]
+    )
     _update_runs(writes)
     add_facets((write.run_id, facet) for write in writes for facet in write.facets)
     add_spending(
-        (write.flow_id, write.ended.usage.total, write.ended.usage.cost or Decimal(0))
+        (write.flow_id, write.usage.total, write.usage.cost or Decimal(0))
         for write in writes
-        if write.has_flow_budget and write.ended is not None
+        if write.has_flow_budget and write.usage is not None
     )
     return {write.run_id: written.get(write.run_id, Written()) for write in writes}
 
@@ -185,8 +198,10 @@ _END_ATTEMPT = PreparedUpdate(
     "error",
     "failure_reason",
     "plugins",
+    "received",
     "ended_at",
 )
+_RECEIVE_REPLY = PreparedUpdate(Attempt, "received", "model", "response_id", "finish_reason")
 
 
 def _end_attempts(ended: list[tuple[int | None, engine.Attempt]]) -> None:
@@ -198,7 +213,6 @@ def _end_attempts(ended: list[tuple[int | None, engine.Attempt]]) -> None:
     Issue.objects.bulk_create(
         [issue for reference, attempt in references for issue in build_issues(reference, attempt.issues)]
     )
-    TokenUsage.objects.bulk_create([build_usage(reference, attempt.usage) for reference, attempt in references])
 
 
 def _end_values(ended: engine.Attempt) -> dict[str, Any]:
@@ -206,13 +220,24 @@ def _end_values(ended: engine.Attempt) -> dict[str, Any]:
         "outcome": ended.outcome.value,
         "output": ended.output,
         "raw_output": ended.raw_output,
-        "model": (ended.model or "")[:SHORT_TEXT],
-        "response_id": (ended.response_id or "")[:SHORT_TEXT],
-        "finish_reason": (ended.finish_reason or "")[:50],
+        **_reply_values(ended),
         "error": ended.error.model_dump(mode="json") if ended.error else None,
         "failure_reason": ended.failure_reason or "",
         "plugins": ended.plugins,
+        "received": None,
         "ended_at": ended.ended_at,
+    }
+
+
+def _received_values(received: Received) -> dict[str, Any]:
+    return {"received": received.reply.arguments, **_reply_values(received.reply)}
+
+
+def _reply_values(reply: engine.Attempt | ToolReply) -> dict[str, Any]:
+    return {
+        "model": (reply.model or "")[:SHORT_TEXT],
+        "response_id": (reply.response_id or "")[:SHORT_TEXT],
+        "finish_reason": (reply.finish_reason or "")[:50],
     }
 
 

@@ -13,9 +13,10 @@ from django.db import transaction
 from django.db.models import F
 
 from flows.engine import history as engine
-from flows.engine.execution import Progress
+from flows.engine.execution import Progress, Start
 from flows.engine.history import History
 from flows.engine.spec import FlowSpec
+from flows.engine.usage import TokenUsage
 from runs.facets import Facet, list_facets
 from runs.group_commit import TOTALS, LeaseLostError, RunWrite, Written, commit_writes
 from runs.models import Attempt, EndReason, Run, RunStatus, Step
@@ -23,9 +24,12 @@ from runs.models.run import end_values
 
 
 class RunRecorder:
-    """Turns the progress of one claimed run into writes. A run has one write at a time under way."""
+    """Turns the progress of one claimed run into writes. A run has one write at a time under way.
 
-    def __init__(self, run: Run, spec: FlowSpec, history: History) -> None:
+    ``received`` is the attempt of an earlier worker that still has to be judged.
+    """
+
+    def __init__(self, run: Run, spec: FlowSpec, history: History, received: Attempt | None = None) -> None:
         self._run_id = run.pk
         self._flow_id = run.flow_id
         self._epoch = run.epoch
@@ -41,6 +45,11 @@ class RunRecorder:
             self._step_rows = dict(Step.objects.filter(run=run).values_list("index", "pk"))
         self._running: tuple[int, int, int] | None = None
         """Step, number and row of the attempt that is under way."""
+        self._is_usage_stored = False
+        """Whether its reply, and with it its usage, is stored already."""
+        if received is not None:
+            self._running = (received.step.index, received.number, received.pk)
+            self._is_usage_stored = True
 
     def record(self, progress: Progress) -> None:
         """Store all of ``progress`` or nothing, now. Raises ``LeaseLostError`` if the run is no longer held."""
@@ -52,13 +61,17 @@ class RunRecorder:
 
     def prepare(self, progress: Progress, *, has_flow_budget: bool = False) -> RunWrite:
         """The write that stores ``progress``; to be confirmed before the next one is prepared."""
-        begun, ended = progress.begun, progress.ended
-        running_row = None
+        begun, ended, received = progress.begun, progress.ended, progress.received
+        running_row, usage, totals = None, None, dict(self._totals)
+        if received is not None:
+            running_row = self._find_running_row(received.start)
+            usage = received.reply.usage
         if ended is not None:
-            if self._running is None or self._running[:2] != (ended.step, ended.number):
-                raise ValueError(f"Attempt {ended.number} of step {ended.step} ends without having begun here.")
-            running_row = self._running[2]
-        totals = self._totals | (self._count(ended) if ended is not None else {})
+            running_row = self._find_running_row(ended)
+            usage = None if self._is_usage_stored else ended.usage
+            totals |= self._count(ended)
+        if usage is not None:
+            totals |= self._count_usage(usage)
         if begun is not None:
             totals["attempt_count"] += 1
         return RunWrite(
@@ -68,7 +81,9 @@ class RunRecorder:
             number=self._number + 1,
             totals=totals,
             ended=ended,
-            ended_row=running_row,
+            received=received,
+            running_row=running_row,
+            usage=usage,
             begun=begun,
             begun_step=self._step_rows.get(begun.step) if begun is not None else None,
             begun_step_name=self.step_names[begun.step] if begun is not None else "",
@@ -84,14 +99,21 @@ class RunRecorder:
         self._facets.update(write.facets)
         if write.ended is not None:
             self._counted[write.ended.step] += write.ended.counts
-        self._running = None
+        self._is_usage_stored = write.received is not None
+        if not self._is_usage_stored:
+            self._running = None
         if write.begun is not None and written.step_row is not None and written.attempt_row is not None:
             self._step_rows[write.begun.step] = written.step_row
             self._running = (write.begun.step, write.begun.number, written.attempt_row)
 
-    def _count(self, ended: engine.Attempt) -> dict[str, Any]:
-        """The totals that an attempt changes, after it."""
-        before, usage = self._totals, ended.usage
+    def _find_running_row(self, attempt: engine.Attempt | Start) -> int:
+        if self._running is None or self._running[:2] != (attempt.step, attempt.number):
+            raise ValueError(f"Attempt {attempt.number} of step {attempt.step} goes on without having begun here.")
+        return self._running[2]
+
+    def _count_usage(self, usage: TokenUsage) -> dict[str, Any]:
+        """The totals that the usage of an attempt changes, after it."""
+        before = self._totals
         totals = {
             "prompt_tokens": before["prompt_tokens"] + usage.prompt,
             "completion_tokens": before["completion_tokens"] + usage.completion,
@@ -99,12 +121,16 @@ class RunRecorder:
             "cached_tokens": before["cached_tokens"] + usage.cached,
             "reasoning_tokens": before["reasoning_tokens"] + usage.reasoning,
             "unpriced_count": before["unpriced_count"] + usage.unpriced,
-            "steps_passed": before["steps_passed"] + ended.passed,
-            # Only losses of the worker without a stored attempt in between count.
-            "crashes": 0,
         }
         if usage.cost is not None:
             totals["cost"] = (before["cost"] or 0) + usage.cost
+        return totals
+
+    def _count(self, ended: engine.Attempt) -> dict[str, Any]:
+        """The totals that the verdict on an attempt changes, after it."""
+        before = self._totals
+        # Only losses of the worker without a stored attempt in between count.
+        totals = {"steps_passed": before["steps_passed"] + ended.passed, "crashes": 0}
         for issue in ended.issues:
             column = f"issues_{issue.severity.value}"
             totals[column] = totals.get(column, before[column]) + 1
@@ -125,11 +151,15 @@ def end_held_run(run: Run, status: RunStatus, reason: EndReason, sentence: str, 
 
 
 def end_running_attempts(run_id: int, outcome: engine.Outcome) -> None:
-    """End the attempt of a run that is under way, if one is, without an output; its usage is not known.
+    """End the attempt of a run that is under way, if one is, without a verdict.
 
-    The caller has fenced the run in the same transaction.
+    In a run that is queued again one with a reply goes on: the next worker judges it. The caller has fenced the run in
+    the same transaction.
     """
-    for attempt in Attempt.objects.running().filter(step__run_id=run_id).select_related("step"):
+    running = Attempt.objects.running().filter(step__run_id=run_id)
+    if Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).exists():
+        running = running.filter(received__isnull=True)
+    for attempt in running.select_related("step"):
         attempt.end_without_output(outcome)
         earlier = Attempt.objects.filter(step=attempt.step_id, number__lt=attempt.number)
         if outcome is not engine.Outcome.INTERRUPTED and earlier.exclude(outcome=engine.Outcome.INTERRUPTED).exists():

@@ -10,8 +10,10 @@ from typing import Any
 from django.utils.crypto import salted_hmac
 
 from flows.engine import history as engine
+from flows.engine.execution import Received, Start
 from flows.engine.history import AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
+from flows.engine.reply import ToolReply
 from flows.engine.usage import NO_USAGE, TokenUsage
 from runs import models
 
@@ -32,6 +34,27 @@ def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> His
     for row in rows:
         history = history.append(read_attempt(row))
     return history
+
+
+def load_received_attempt(run: models.Run) -> models.Attempt | None:
+    """The attempt of a run whose reply is stored and not judged yet, if there is one."""
+    rows = models.Attempt.objects.running().filter(step__run=run, received__isnull=False)
+    return rows.select_related("step", "usage").first()
+
+
+def read_received(row: models.Attempt) -> Received:
+    """What the engine judges of an attempt that ``load_received_attempt`` gave."""
+    assert row.started_at is not None and row.received is not None
+    reply = ToolReply(
+        arguments=row.received,
+        raw=None,
+        issues=(),
+        usage=read_usage(row.usage),
+        model=row.model or None,
+        response_id=row.response_id or None,
+        finish_reason=row.finish_reason or None,
+    )
+    return Received(Start(row.step.index, row.number, row.input, row.request, row.started_at, row.plugins), reply)
 
 
 def load_original_input(run: models.Run) -> dict[str, Any]:

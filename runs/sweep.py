@@ -105,5 +105,9 @@ def _end_overdue() -> None:
 
 def _end(queued: RunQuerySet, run: Run, reason: EndReason, sentence: str) -> None:
     """End a run as errored, if it is still among ``queued`` and nobody had it since it was read."""
-    if queued.filter(pk=run.pk, epoch=run.epoch).update(**end_values(RunStatus.ERRORED, reason, sentence)):
+    with transaction.atomic():
+        has_ended = queued.filter(pk=run.pk, epoch=run.epoch).update(**end_values(RunStatus.ERRORED, reason, sentence))
+        if has_ended:
+            end_running_attempts(run.pk, Outcome.INTERRUPTED)
+    if has_ended:
         note_run_end(RunStatus.ERRORED.value, reason.value, run=run.pk)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flows.engine.errors import ToolFlowError as ToolFlowError
     from flows.engine.execution import Execution as Execution
     from flows.engine.execution import Progress as Progress
+    from flows.engine.execution import Received as Received
     from flows.engine.execution import Recorder as Recorder
     from flows.engine.execution import Start as Start
     from flows.engine.history import Attempt as Attempt
@@ -79,7 +80,7 @@ _HOMES = {
         "SpecError",
         "ToolFlowError",
     ),
-    "execution": ("Execution", "Progress", "Recorder", "Start"),
+    "execution": ("Execution", "Progress", "Received", "Recorder", "Start"),
     "history": ("Attempt", "AttemptError", "History", "Outcome"),
     "issues": ("Issue", "Severity", "filter_issues"),
     "model_client": ("ModelClient", "ModelReply"),

@@ -91,6 +91,15 @@ class Evaluator:
         """Fingerprints of the plug-ins used so far, by name with their prefix."""
         self._scope = Scope(variables)
 
+    def is_slow(self, field: str, text: str) -> bool:
+        """Whether ``evaluate`` may take more than a moment: a Python function, or CEL in a process of its own."""
+        if text.startswith(PREFIX):
+            return True
+        try:
+            return self._scope.needs_process(parse_expression(text, variables=FIELD_VARIABLES[field]))
+        except ExpressionError:
+            return False
+
     async def evaluate(self, field: str, text: str, **extra: Any) -> Any:
         """The value of ``text``, which stands in ``field`` of the spec, over the variables and ``extra``.
 

@@ -18,7 +18,7 @@ from flows.engine.evaluation import Evaluator, describe_exception, step_variable
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value
-from flows.engine.judgement import clean_output, judge_output
+from flows.engine.judgement import clean_output, is_judged_in_python, judge_output
 from flows.engine.model_client import ModelClient, make_idempotency_key
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
@@ -51,12 +51,26 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Received:
+    """A reply that is paid for, and its attempt, which ends once the reply is judged.
+
+    The arguments in it are not redacted: they are judged as they came. A recorder keeps them until the attempt ends.
+    """
+
+    start: Start
+    reply: ToolReply
+    """With the cost of its usage."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What happened since the last record; to be stored as a whole or not at all."""
 
     ended: Attempt | None = None
     begun: Start | None = None
     finish: Finish | None = None
+    received: Received | None = None
+    """Recorded alone, before Python functions judge a reply; the attempt ends in a later record."""
 
 
 class Recorder(Protocol):
@@ -121,14 +135,22 @@ class _Journal:
         if self.ended is not None:
             await self.record()
 
+    async def receive(self, received: Received) -> None:
+        """Keep a reply before it is judged. What ended before was recorded with the start of its attempt."""
+        await self._recorder.record(Progress(received=received))
+
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """An attempt that may begin; ``permit`` is that of its call, None for a local step."""
+    """An attempt that may begin, or go on with the ``reply`` that an earlier execution received for it.
+
+    ``permit`` is that of its call, None where no call is made.
+    """
 
     start: Start
     permit: Permit | None
     patience: Patience
+    reply: ToolReply | None = None
 
 
 @dataclass(frozen=True)
@@ -156,16 +178,21 @@ class Execution:
     track_usage: bool = True
     price: Pricing = price_usage
 
-    async def execute(self, history: History) -> ExecutionEnd:
-        """Do what comes next until the run ends or pauses. Raises what the recorder and the gate raise."""
+    async def execute(self, history: History, received: Received | None = None) -> ExecutionEnd:
+        """Do what comes next until the run ends or pauses. Raises what the recorder and the gate raise.
+
+        ``received`` is a recorded reply whose attempt has not ended: it is judged first, and not asked for again.
+        """
         # What is taken out never joins the history, so that the stored one is the same. Only the input is in there as
         # it is, for the steps that are still to come.
         redactor = Redactor.of(self.spec.redact, history.initial_input)
         journal = _Journal(self.recorder, redactor)
-        while True:
+        following: _Ready | Finish | ExecutionEnd
+        if received is not None:
+            following = self._take_up(received, history)
+        else:
             following = await self._find_next(history, journal)
-            if isinstance(following, ExecutionEnd):
-                return following
+        while not isinstance(following, ExecutionEnd):
             if isinstance(following, _Ready):
                 journal.ended = redactor.redact_attempt(await self._perform(following, history, journal))
                 history = history.append(journal.ended)
@@ -176,6 +203,13 @@ class Execution:
                 finish = redactor.redact_finish(finish)
                 await journal.record(finish=finish)
                 return ExecutionEnd(history, finish)
+            following = await self._find_next(history, journal)
+        return following
+
+    def _take_up(self, received: Received, history: History) -> _Ready:
+        start = received.start
+        deadline = self._find_deadline(history, start.step, start.started_at)
+        return _Ready(start, None, Patience(self.plugin_timeout, deadline, self.clock), received.reply)
 
     async def _find_next(self, history: History, journal: _Journal) -> _Ready | Finish | ExecutionEnd:
         """The next attempt, with all that it waits for behind it, or where the execution stops instead."""
@@ -195,7 +229,7 @@ class Execution:
             action = self._check_time(action.then, history)
         if isinstance(action, Call):
             action = self.veto() or action
-        following = await self._prepare(action, history)
+        following = await self._prepare(action, history, journal)
         if isinstance(following, _Ready) and following.start.request is not None:
             return await self._enter_gate(following, history, journal)
         return following
@@ -220,7 +254,7 @@ class Execution:
             return False
         return (wait.until - self.clock.now()).total_seconds() > self.longest_wait
 
-    async def _prepare(self, action: Action, history: History) -> _Ready | Finish:
+    async def _prepare(self, action: Action, history: History, journal: _Journal) -> _Ready | Finish:
         """The attempt that an action means, or the end of the run if it can't start."""
         if isinstance(action, Finish):
             return action
@@ -228,7 +262,10 @@ class Execution:
         now = self.clock.now()
         patience = Patience(self.plugin_timeout, self._find_deadline(history, action.step, now), self.clock)
         try:
-            step_input, plugins = await prepare_input(self.spec, history, action.step, self.registry, patience)
+            # No attempt that is paid for waits for a plug-in: it is stored first.
+            step_input, plugins = await prepare_input(
+                self.spec, history, action.step, self.registry, patience, before_slow=journal.flush
+            )
         except ExpressionError as error:
             if patience.deadline is not None and patience.was_lost:
                 return patience.deadline.end(now=patience.deadline.moment)
@@ -269,6 +306,8 @@ class Execution:
 
     async def _perform(self, ready: _Ready, history: History, journal: _Journal) -> Attempt:
         start = ready.start
+        if ready.reply is not None:
+            return await self._judge_reply(start, ready.reply, history, ready.patience)
         if ready.permit is None:
             await journal.record(begun=start)
             return await self._compute(start, history, ready.patience)
@@ -277,17 +316,23 @@ class Execution:
             usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
             return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
         assert start.request is not None
+        reply = replace(answer, usage=self._price(answer.model or start.request["model"], answer.usage))
+        if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
+            await journal.receive(Received(start, reply))
+        return await self._judge_reply(start, reply, history, ready.patience)
+
+    async def _judge_reply(self, start: Start, reply: ToolReply, history: History, patience: Patience) -> Attempt:
         meta: dict[str, Any] = {
-            "usage": self._price(answer.model or start.request["model"], answer.usage),
-            "model": answer.model,
-            "response_id": answer.response_id,
-            "finish_reason": answer.finish_reason,
+            "usage": reply.usage,
+            "model": reply.model,
+            "response_id": reply.response_id,
+            "finish_reason": reply.finish_reason,
         }
-        if answer.arguments is None:
+        if reply.arguments is None:
             return self._end(
-                start, outcome=Outcome.INVALID, raw_output=clean_value(answer.raw).value, issues=answer.issues, **meta
+                start, outcome=Outcome.INVALID, raw_output=clean_value(reply.raw).value, issues=reply.issues, **meta
             )
-        return await self._judge(start, history, *clean_output(answer.arguments), patience=ready.patience, **meta)
+        return await self._judge(start, history, *clean_output(reply.arguments), patience=patience, **meta)
 
     async def _call(self, ready: _Ready, permit: Permit, run_id: str, journal: _Journal) -> ToolReply | AttemptError:
         """Make the call of an attempt, and leave the gate whatever becomes of it."""

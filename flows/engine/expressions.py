@@ -175,6 +175,11 @@ class Scope:
             process.kill()
             raise
 
+    def needs_process(self, expression: CompiledExpression) -> bool:
+        """Whether an expression takes too long to be evaluated in this process."""
+        self._read(expression, {})
+        return not self._is_cheap(expression)
+
     def evaluate_here(self, expression: CompiledExpression) -> Any:
         """Evaluate in this process however long it takes: what the process that was started for it calls."""
         self._read(expression, {})

@@ -14,7 +14,7 @@ from flows.engine.history import Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.output_schema import build_type, coerce_numbers, validate_output
-from flows.engine.plugins import Registry
+from flows.engine.plugins import PREFIX, Registry
 from flows.engine.spec import StepSpec
 from flows.engine.time_limits import Patience
 
@@ -30,6 +30,17 @@ class Judgement:
     issues: tuple[Issue, ...]
     failure_reason: str | None = None
     plugins: dict[str, str] = field(default_factory=dict)
+
+
+def is_judged_in_python(step: StepSpec, registry: Registry) -> bool:
+    """Whether plug-ins, which may take long, judge the outputs of a step."""
+    known = registry.find_type(step.output_type)
+    if known is not None and callable(getattr(known.model, "audit", None)):
+        return True
+    texts = [step.output_sanitizer, step.pass_expression, step.failure_reason_expression]
+    for audit in step.audits:
+        texts += [audit.rule, audit.message, audit.suggestions, audit.path]
+    return any(text is not None and text.startswith(PREFIX) for text in texts)
 
 
 async def judge_output(

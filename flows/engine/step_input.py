@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from flows.engine.errors import ExpressionError
@@ -12,19 +13,27 @@ from flows.engine.plugins import Registry
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import Patience
 
+BeforeSlow = Callable[[], Awaitable[None]]
+
 
 class MissingInputError(ExpressionError):
     """A step without an ``input_expression`` follows a step that left no usable output."""
 
 
 async def prepare_input(
-    spec: FlowSpec, history: History, index: int, registry: Registry, patience: Patience | None = None
+    spec: FlowSpec,
+    history: History,
+    index: int,
+    registry: Registry,
+    patience: Patience | None = None,
+    *,
+    before_slow: BeforeSlow | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The input of step ``index``: its ``input_expression``, else the previous output; then its ``input_sanitizer``.
 
     Beside it stand the fingerprints of the plug-ins that it used, by name.
 
-    ``patience`` says how long plug-ins may take.
+    ``patience`` says how long plug-ins may take; ``before_slow`` is awaited before anything that may take long.
     Raises ``ExpressionError`` with a sentence that names step and field, ``MissingInputError`` where nothing is there.
     """
     step = spec.step(index)
@@ -45,15 +54,19 @@ async def prepare_input(
                 "Give it an input_expression, or let the step before it stop the flow on failure."
             )
     else:
-        value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where)
+        value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where, before_slow)
     if step.input_sanitizer is not None:
         sanitizing = Evaluator(Variables().extend(value=value), registry, patience)
-        value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where)
+        value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where, before_slow)
         plugins = {**plugins, **sanitizing.plugins}
     return value, plugins
 
 
-async def _evaluate_map(evaluator: Evaluator, field: str, text: str, where: str) -> dict[str, Any]:
+async def _evaluate_map(
+    evaluator: Evaluator, field: str, text: str, where: str, before_slow: BeforeSlow | None
+) -> dict[str, Any]:
+    if before_slow is not None and evaluator.is_slow(field, text):
+        await before_slow()
     try:
         value = clean_value(await evaluator.evaluate(field, text)).value
     except (ExpressionError, ValueError) as error:

@@ -39,7 +39,10 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
 
 
 class Attempt(models.Model):
-    """One try of a step. The row is written when the attempt begins and completed, once, when it ends."""
+    """One try of a step. The row is written when the attempt begins and completed, once, when it ends.
+
+    In between a reply may be stored that is not judged yet: ``received``, with its usage.
+    """
 
     step = models.ForeignKey(Step, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
@@ -56,6 +59,12 @@ class Attempt(models.Model):
     error = models.JSONField(null=True, blank=True)
     failure_reason = models.TextField(blank=True, default="")
     plugins = models.JSONField(default=dict, blank=True)
+    received = PackedJSONField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="The arguments that came back, not redacted, from when they are stored until they are judged.",
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -75,11 +84,16 @@ class Attempt(models.Model):
         return f"{self.step}, attempt {self.number}"
 
     def end_without_output(self, outcome: Outcome) -> None:
-        """End an attempt that brought nothing (its worker died, the run was cancelled); what it cost is not known."""
+        """End an attempt without a verdict (its worker died, the run was cancelled).
+
+        What it used is known only where its reply was received: that is stored and counted already.
+        """
+        if self.received is None:
+            TokenUsage.objects.create(attempt=self, reported=self.request is None)
         self.outcome = outcome.value
+        self.received = None
         self.ended_at = Now()
-        self.save(update_fields=["outcome", "ended_at"])
-        TokenUsage.objects.create(attempt=self, reported=self.request is None)
+        self.save(update_fields=["outcome", "received", "ended_at"])
 
 
 class IssueQuerySet(models.QuerySet["Issue"]):

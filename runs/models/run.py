@@ -17,6 +17,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
 
+from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from flows.engine.planner import EndReason as PlannedEnd
 from flows.json_field import OrderedJSONField
@@ -299,11 +300,12 @@ class Run(models.Model):
         }
         with transaction.atomic():
             # Whoever cancels it takes turns with this.
-            Run.objects.select_for_update().filter(pk=self.pk).first()
+            locked = Run.objects.select_for_update().filter(pk=self.pk).first()
             cancelled = self._held.filter(cancel_requested=True).update(
                 **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
             )
-            if cancelled:
+            if cancelled and locked is not None:
+                locked._end_attempt()
                 self._tell_of_cancelling()
             return bool(cancelled or self._held.update(**values))
 
@@ -335,17 +337,26 @@ class Run(models.Model):
         """
         with transaction.atomic():
             # A worker that hands the run back takes turns with this.
-            Run.objects.select_for_update().filter(pk=self.pk).first()
+            locked = Run.objects.select_for_update().filter(pk=self.pk).first()
             queued = Run.objects.filter(pk=self.pk, status=RunStatus.QUEUED).update(
                 cancel_requested=True, **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
             )
-            if queued:
+            if queued and locked is not None:
+                locked._end_attempt()
                 self._tell_of_cancelling()
             flagged = queued or Run.objects.running().filter(pk=self.pk).update(
                 cancel_requested=True, revision=F("revision") + 1
             )
         self.refresh_from_db()
         return bool(flagged)
+
+    def _end_attempt(self) -> None:
+        """End the attempt whose worker is gone and whose reply is judged no more."""
+        if not self.attempt_count:
+            return
+        for step in self.steps.filter(attempts__outcome=""):
+            for attempt in step.attempts.running():
+                attempt.end_without_output(Outcome.INTERRUPTED)
 
     def _tell_of_cancelling(self) -> None:
         tell = partial(note_run_end, RunStatus.CANCELLED.value, EndReason.CANCELLED.value, run=self.pk)

@@ -78,7 +78,7 @@ def find_output(attempt: Attempt) -> dict[str, Any] | None:
 
 
 def _list_audits(step: StepSpec, registry: Registry) -> Iterator[AuditSpec]:
-    known = registry.output_types.get(step.output_type or "")
+    known = registry.find_type(step.output_type)
     if known is not None and callable(getattr(known.model, "audit", None)):
         yield make_type_audit(step.output_type or "")
     yield from step.audits

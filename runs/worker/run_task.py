@@ -16,7 +16,7 @@ from django.db import transaction
 
 from flows.engine.call_gate import CallGate
 from flows.engine.errors import ProblemsError
-from flows.engine.execution import Execution, ExecutionEnd, Pricing, Progress
+from flows.engine.execution import Execution, ExecutionEnd, Pricing, Progress, Received
 from flows.engine.history import History, Outcome
 from flows.engine.model_client import ModelClient
 from flows.engine.planner import Call, Finish, Wait, next_action
@@ -30,7 +30,13 @@ from runs.models.run import CANCELLED_SENTENCE
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget
 from runs.stop_flags import stopping
-from runs.stored_history import load_history, load_original_input, make_run_id
+from runs.stored_history import (
+    load_history,
+    load_original_input,
+    load_received_attempt,
+    make_run_id,
+    read_received,
+)
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
 from runs.worker.run_events import RunEvents, note_wait
 from runs.worker.versions import MissingPluginsError, PreparedVersions
@@ -129,6 +135,7 @@ class RunTask:
         self._place.events.note(self.run, self._recorder.step_names, progress)
         if progress.ended is not None:
             self.run.crashes = 0
+        if progress.ended is not None or progress.received is not None:
             self._settle(stored.commits)
 
     def _price(self, model: str, usage: TokenUsage) -> TokenUsage:
@@ -151,8 +158,9 @@ class RunTask:
             spec = await place.database.persist(lambda: place.versions.prepare(run))
         self._redacts = bool(spec.redact)
         if run.attempt_count or run.is_input_redacted:
-            history, self._recorder = await place.database.persist(partial(self._load, spec))
+            history, self._recorder, received = await place.database.persist(partial(self._load, spec))
         else:
+            received = None
             history = History.begin(run.input, run_id=make_run_id(run))
             self._recorder = RunRecorder(run, spec, history)
         execution = Execution(
@@ -170,7 +178,7 @@ class RunTask:
             veto=self._find_veto,
             plugin_timeout=settings.TOOLFLOW_PLUGIN_TIMEOUT,
         )
-        end = await execution.execute(history)
+        end = await execution.execute(history, received)
         if end.finish is None:
             await self._hand_back(end, find_next_model(spec, end.history))
 
@@ -178,9 +186,10 @@ class RunTask:
         """Log the traceback. The words of an exception may quote what was worked on, before it was redacted."""
         logger.error(message, self.run.pk, exc_info=leave_out_words(error) if self._redacts else error)
 
-    def _load(self, spec: FlowSpec) -> tuple[History, RunRecorder]:
+    def _load(self, spec: FlowSpec) -> tuple[History, RunRecorder, Received | None]:
         history = load_history(self.run, input=load_original_input(self.run))
-        return history, RunRecorder(self.run, spec, history)
+        row = load_received_attempt(self.run)
+        return history, RunRecorder(self.run, spec, history, row), None if row is None else read_received(row)
 
     def _must_stop(self) -> bool:
         # The flag that other processes raise is looked at here too: the drain sees it only at its next look.

@@ -130,6 +130,8 @@ class MemoryRecorder:
 def _describe(progress: Progress) -> Iterator[str]:
     if (ended := progress.ended) is not None:
         yield f"{ended.step}.{ended.number} {ended.outcome}"
+    if (received := progress.received) is not None:
+        yield f"{received.start.step}.{received.start.number} received"
     if (begun := progress.begun) is not None:
         yield f"{begun.step}.{begun.number} begins"
     if (finish := progress.finish) is not None:

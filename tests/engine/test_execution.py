@@ -108,6 +108,77 @@ class TestRecords:
         assert app.call_count == failing
 
 
+class TestSlowPlugins:
+    """What is paid for is recorded before anything that may take long."""
+
+    @pytest.fixture
+    def recorder(self) -> MemoryRecorder:
+        return MemoryRecorder()
+
+    @pytest.fixture
+    def seen(self) -> list[list[str]]:
+        """What was recorded whenever a plug-in was called."""
+        return []
+
+    @pytest.fixture
+    def registry(self, recorder: MemoryRecorder, seen: list[list[str]]) -> Registry:
+        def note(value: Any) -> Any:
+            seen.append(recorder.describe())
+            return value
+
+        registry = Registry()
+        registry.function("pick")(lambda previous: {**note(previous)})
+        registry.function("tidy")(note)
+        registry.function("decide")(lambda issues: note(True))
+        registry.audit("check")(lambda output: note(True))
+        return registry
+
+    @pytest.mark.parametrize("fields", [{"input_expression": "python:pick"}, {"input_sanitizer": "python:tidy"}])
+    async def test_an_attempt_before_the_next_input_is_made(
+        self, recorder: MemoryRecorder, registry: Registry, seen: list[list[str]], fields: dict[str, str]
+    ) -> None:
+        await execute(make_flow(make_step(1), make_step(2, **fields)), registry=registry, recorder=recorder)
+        assert seen == [["1.1 begins", "1.1 passed"]]
+        assert recorder.describe()[2:] == ["2.1 begins", "2.1 passed, run succeeded"]
+
+    async def test_so_it_is_where_cel_needs_a_process_of_its_own(self, recorder: MemoryRecorder) -> None:
+        text = "{'n': size(input.all.filter(a, input.all.exists(b, a == b + 1)))}"
+        flow = make_flow(make_step(1), make_step(2, input_expression=text))
+        await execute(flow, history=make_history(input={"all": list(range(3_000))}), recorder=recorder)
+        assert recorder.describe() == ["1.1 begins", "1.1 passed", "2.1 begins", "2.1 passed, run succeeded"]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"output_sanitizer": "python:tidy"},
+            {"pass_expression": "python:decide"},
+            {"audits": (AuditSpec(name="Check", rule="python:check"),)},
+        ],
+        ids=["sanitizer", "pass rule", "audit"],
+    )
+    async def test_a_reply_before_it_is_judged(
+        self, recorder: MemoryRecorder, registry: Registry, seen: list[list[str]], fields: dict[str, Any]
+    ) -> None:
+        app = simulate(tool_1=[LONG])
+        flow = make_flow(make_step(1, **fields))
+        whole = await execute(flow, app, registry=registry, recorder=recorder)
+        assert seen == [["1.1 begins", "1.1 received"]]
+        assert recorder.describe() == ["1.1 begins", "1.1 received", "1.1 passed, run succeeded"]
+
+        # As if the worker had died in the plug-in.
+        received = recorder.records[1].received
+        resumed = await make_execution(flow, app, registry=registry).execute(make_history(), received)
+        assert (resumed.history, resumed.finish) == (whole.history, whole.finish)
+        assert app.call_count == 1
+
+    async def test_a_reply_that_cannot_be_used_is_not_kept_apart(
+        self, recorder: MemoryRecorder, registry: Registry, seen: list[list[str]]
+    ) -> None:
+        flow = make_flow(make_step(1, audits=(AuditSpec(name="Check", rule="python:check"),), max_retries=0))
+        await execute(flow, simulate(tool_1=[Fault(FaultKind.REFUSAL)]), registry=registry, recorder=recorder)
+        assert (recorder.describe(), seen) == (["1.1 begins", "1.1 invalid, run failed"], [])
+
+
 class TestIdempotencyKeys:
     async def test_each_attempt_has_one_of_request_run_step_and_number(self) -> None:
         app = simulate(tool_1=[SHORT, LONG], tool_2=[LONG])
@@ -147,6 +218,23 @@ class TestIdempotencyKeys:
         assert timeouts == [7.5]
 
 
+class ClientThatBreaks:
+    """Answers one call and raises ``error`` at the second."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+        self._client = simulated_client(SimulatedModel())
+        self._calls = 0
+
+    async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
+        self._calls += 1
+        if self._calls > 1:
+            raise self._error
+        return await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
+
+    async def close(self) -> None: ...
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("model", "options", "code", "words"),
@@ -170,6 +258,24 @@ class TestErrors:
         error = end.history.attempts(2)[0].error
         assert error is not None and error.code is code
         assert (app.call_count, clock.slept_until) == (1, [])
+
+    async def test_whatever_a_client_raises_is_an_errored_attempt_and_earlier_ones_stay(self) -> None:
+        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(ValueError("no route")))
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.reason, end.finish.blocking) == (
+            EndStatus.ERRORED,
+            EndReason.CALL_REFUSED,
+            (2, 1),
+        )
+        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
+        error = end.history.attempts(2)[0].error
+        assert error is not None and error.code is ModelErrorCode.CLIENT_ERROR
+        assert error.message == "The model client raised ValueError: no route"
+
+    @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt], ids=lambda error: error.__name__)
+    async def test_what_ends_the_program_is_no_error_of_a_call(self, error: type[BaseException]) -> None:
+        with pytest.raises(error):
+            await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error()))
 
     async def test_transport_errors_use_up_the_tries_and_the_run_is_errored_not_failed(self) -> None:
         end = await execute(make_flow(audited(max_retries=2)), simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]))

@@ -18,8 +18,8 @@ from flows.engine.redaction_patterns import PATTERNS
 from flows.engine.running import run_flow
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
 from flows.engine.spec_check import check_spec
-from tests.engine.builders import MemoryRecorder, make_flow, make_history, make_step
-from tests.engine.executions import execute, simulate
+from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_step
+from tests.engine.executions import execute, make_execution, outcomes, simulate
 
 SECRET = "Anna “Ännchen” Bach"
 INPUT = {"customer": {"name": SECRET, "age": 42, "iban": None}, "order": 7, "topic": f"A card for {SECRET}"}
@@ -223,6 +223,7 @@ class TestAttempts:
         await execute(self.FLOW, app, make_history(input=INPUT))
         first, second, third = [[message["content"] for message in call.body["messages"]] for call in app.calls]
         assert json.loads(first[1]) == INPUT
+        assert json.loads(second[1]) == INPUT, "a retry is asked the same"
         assert f"Dear {MARK}, write to [redacted: email]." in second[0]
         assert SECRET not in second[0]
         assert json.loads(third[-1])["name"] == SECRET
@@ -246,6 +247,26 @@ class TestAttempts:
         again = simulate(tool_2=[{"text": "fine"}])
         await execute(self.FLOW, again, make_history(*recorder.attempts[:2], input=INPUT))
         assert json.loads(again.calls[0].body["messages"][-1]["content"])["name"] == SECRET
+
+    @pytest.mark.parametrize("outcome", ["errored", "interrupted", "failed"])
+    async def test_so_does_a_step_that_is_tried_again_after_one(self, outcome: str) -> None:
+        before = [make_attempt(1), make_attempt(2, 1, outcome, input={"name": MARK, "card": "s1a1"})]
+        app = simulate(tool_2=[{"text": "fine"}])
+        await execute(self.FLOW, app, make_history(*before, input=INPUT))
+        assert json.loads(app.calls[0].body["messages"][-1]["content"])["name"] == SECRET
+
+    async def test_a_reply_that_was_received_before_a_crash_is_judged_as_it_came(self) -> None:
+        registry = Registry()
+        registry.audit("names")(lambda output: "Anna" not in output["text"])
+        step = make_step(audits=(AuditSpec(name="No names", rule="python:names"),), max_retries=0)
+        flow = make_flow(step, redact=("/customer/name",))
+        recorder, app = MemoryRecorder(), simulate(tool_1=[{"text": f"Dear {SECRET}"}])
+        whole = await execute(flow, app, make_history(input=INPUT), registry=registry, recorder=recorder)
+        (received,) = [progress.received for progress in recorder.records if progress.received is not None]
+        resumed = await make_execution(flow, app, registry=registry).execute(make_history(input=INPUT), received)
+        assert resumed.history == whole.history
+        assert (outcomes(whole.history), whole.history.attempts(1)[0].output) == (["failed"], {"text": f"Dear {MARK}"})
+        assert app.call_count == 1
 
     async def test_what_a_rule_makes_of_a_finding_is_redacted_as_code_and_audit_too(self) -> None:
         rule = "[{'code': 'unknown:' + output.text, 'audit': 'Of ' + output.text, 'description': 'Unknown.'}]"

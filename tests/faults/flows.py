@@ -24,6 +24,19 @@ HANG: FlowSpec = make_flow(make_step(1), make_step(2, audits=[AuditSpec(name="Ha
 )
 """Two steps, two calls; the audit of the second hangs its worker the first time."""
 
+STALLS = ("output_sanitizer", "audit", "input_expression", "input_sanitizer")
+"""The plug-ins of ``SLOW_PLUGINS``, in the order in which a run calls them."""
+
+SLOW_PLUGINS: FlowSpec = make_flow(
+    make_step(
+        1,
+        output_sanitizer="python:stall_output_sanitizer",
+        audits=[AuditSpec(name="Stall", rule="python:stall_audit")],
+    ),
+    make_step(2, input_expression="python:stall_input_expression", input_sanitizer="python:stall_input_sanitizer"),
+).model_copy(update={"name": "slow-plugins"})
+"""Two steps, two calls; each plug-in returns only the second time it is called."""
+
 SCRIPT = Script(
     {
         "tool_1": [{"text": "Leaves, water, time."}],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import DataError, connection
 
-from flows.engine.execution import Execution, ExecutionEnd, Progress, Start
+from flows.engine.execution import Execution, ExecutionEnd, Progress, Received, Start
 from flows.engine.history import History, Outcome
 from flows.engine.prompt import CURRENT_STEP_HEADING
 from flows.engine.simulated_model import Fault, FaultKind
@@ -231,8 +231,8 @@ class TestResume:
         ends: list[ExecutionEnd] = []
         execute = Execution.execute
 
-        async def listen(self: Execution, history: History) -> ExecutionEnd:
-            ends.append(await execute(self, history))
+        async def listen(self: Execution, history: History, received: Received | None) -> ExecutionEnd:
+            ends.append(await execute(self, history, received))
             return ends[-1]
 
         monkeypatch.setattr(Execution, "execute", listen)

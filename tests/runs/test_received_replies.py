@@ -1,0 +1,166 @@
+"""Replies that are stored and not judged yet: none is paid twice, whatever becomes of the worker or the run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+
+from flows.engine.execution import Progress, Received, Start
+from flows.engine.history import Outcome
+from flows.engine.plugins import PythonFunction, registry
+from flows.engine.reply import ToolReply
+from flows.engine.spec import AuditSpec, FlowSpec
+from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus
+from runs.recorder import RunRecorder, end_held_run
+from runs.stored_history import load_history, load_received_attempt
+from runs.submission import submit_run
+from runs.sweep import sweep
+from runs.worker import event_loop
+from tests.engine.builders import make_flow, make_step, make_usage
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import claim_run, make_dead_owner, make_run, make_version
+from tests.runs.executing import attempts_of, drain, script
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAMES = AuditSpec(name="No names", rule="python:no_names", message="'It says ' + output.text")
+USAGE = make_usage(30, cost=Decimal("0.001"))
+
+
+@pytest.fixture(autouse=True)
+def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_names = PythonFunction("no_names", lambda output: "Anna" not in output["text"])
+    monkeypatch.setitem(registry.audits, "no_names", no_names)
+
+
+def make_spec(**fields: Any) -> FlowSpec:
+    return make_flow(make_step(1, audits=[NAMES], max_retries=0), make_step(2), **fields)
+
+
+def receive(run: Run, text: str) -> Run:
+    """The run as a worker has it that died in its audits, after the reply to its first call was stored."""
+    held = claim_run(run, str(make_dead_owner()))
+    recorder = RunRecorder(held, held.version.flow_spec, load_history(held))
+    start = Start(1, 1, run.input, {"model": "gpt-4.1", "messages": []}, datetime.now(UTC))
+    reply = ToolReply({"text": text}, None, (), USAGE, "gpt-4.1-2025-04-14", "response-1", "tool_calls")
+    recorder.record(Progress(begun=start))
+    recorder.record(Progress(received=Received(start, reply)))
+    run.refresh_from_db()
+    return held
+
+
+def test_a_reply_is_judged_by_the_next_worker_and_not_asked_for_again(provider: ModelServer) -> None:
+    run = make_run(make_version(make_spec()))
+    receive(run, "Dear customer")
+    assert (run.total_tokens, run.cost) == (30, USAGE.cost), "its tokens count from the moment it is stored"
+    assert sweep() == 1
+    drain()
+    run.refresh_from_db()
+    first, second = attempts_of(run)
+    assert run.status == RunStatus.SUCCEEDED
+    assert [(one.step.index, one.number, one.outcome) for one in (first, second)] == [
+        (1, 1, "passed"),
+        (2, 1, "passed"),
+    ]
+    assert (first.output, first.usage.total, first.response_id) == ({"text": "Dear customer"}, 30, "response-1")
+    assert (first.received, run.total_tokens) == (None, 30 + second.usage.total)
+    assert provider.app.call_count == 1
+
+
+def test_it_is_judged_as_it_came_where_a_flow_redacts_and_nothing_of_it_stays(provider: ModelServer) -> None:
+    run = submit_run(flow=make_version(make_spec(redact=("/name",))).flow, input={"name": "Anna Bach"})
+    receive(run, "Dear Anna Bach")
+    sweep()
+    drain()
+    run.refresh_from_db()
+    (attempt,) = attempts_of(run)
+    assert (run.status, attempt.outcome, attempt.output) == ("failed", "failed", {"text": "Dear [redacted]"})
+    assert [issue.description for issue in attempt.issues.all()] == ["It says Dear [redacted]"]
+    assert (attempt.received, provider.app.call_count) == (None, 0)
+
+
+class TestEndOfTheRun:
+    """No worker judges the reply any more: its attempt ends with the tokens that it used."""
+
+    def check(self, run: Run, outcome: str) -> None:
+        run.refresh_from_db()
+        (attempt,) = attempts_of(run)
+        assert (attempt.outcome, attempt.received, attempt.usage.total) == (outcome, None, 30)
+        assert (run.total_tokens, run.cost, run.retry_count) == (30, USAGE.cost, 0)
+        assert load_received_attempt(run) is None
+
+    def test_a_cancel_in_the_queue(self) -> None:
+        run = make_run(make_version(make_spec()))
+        receive(run, "Dear customer")
+        sweep()
+        assert Run.objects.get(pk=run.pk).request_cancel()
+        self.check(run, "interrupted")
+
+    def test_a_cancel_while_its_worker_hands_it_back(self) -> None:
+        run = make_run(make_version(make_spec()))
+        held = receive(run, "Dear customer")
+        assert run.request_cancel()
+        assert held.hand_back()
+        self.check(run, "interrupted")
+
+    def test_a_time_limit_in_the_queue(self) -> None:
+        run = make_run(make_version(make_spec()))
+        receive(run, "Dear customer")
+        sweep()
+        Run.objects.filter(pk=run.pk).update(deadline_at=Now())
+        sweep()
+        self.check(run, "interrupted")
+        assert run.end_reason == EndReason.DEADLINE_EXCEEDED
+
+    def test_a_fault_of_the_worker(self) -> None:
+        run = make_run(make_version(make_spec()))
+        held = receive(run, "Dear customer")
+        end_held_run(held, RunStatus.ERRORED, EndReason.INTERNAL_ERROR, "It broke.", outcome=Outcome.INTERRUPTED)
+        self.check(run, "interrupted")
+
+    @pytest.fixture
+    def stuck(self) -> Iterator[threading.Event]:
+        """What an audit waits for that is not done before the test is."""
+        end = threading.Event()
+        yield end
+        end.set()
+
+    def test_a_cancel_while_an_audit_is_at_work(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
+    ) -> None:
+        monkeypatch.setattr(event_loop, "FLAG_CHECK", 0.0)
+        run = make_run(make_version(make_spec()))
+
+        def cancel_and_hang(output: Any) -> None:
+            Run.objects.get(pk=run.pk).request_cancel()
+            connection.close()
+            stuck.wait()
+
+        monkeypatch.setitem(registry.audits, "no_names", PythonFunction("no_names", cancel_and_hang))
+        script(provider, tool_1=[{"text": "Dear customer"}])
+        drain()
+        run.refresh_from_db()
+        (attempt,) = attempts_of(run)
+        assert (run.status, attempt.outcome, attempt.received) == (RunStatus.CANCELLED, "cancelled", None)
+        assert attempt.usage.reported and attempt.usage.total == run.total_tokens > 0
+
+
+def test_an_attempt_that_used_something_counts_once_on_the_budget_of_its_flow(provider: ModelServer) -> None:
+    version = make_version(make_spec())
+    version.flow.total_token_budget = 10_000
+    version.flow.save()
+    script(provider, tool_1=[{"text": "Dear customer"}])
+    run = make_run(version)
+    drain()
+    run.refresh_from_db()
+    assert run.status == RunStatus.SUCCEEDED
+    assert sum(one.usage.total for one in attempts_of(run)) == run.total_tokens
+    assert set(FlowSpending.objects.filter(flow=version.flow).values_list("tokens", flat=True)) == {run.total_tokens}
+    assert not Attempt.objects.filter(received__isnull=False).exists()
