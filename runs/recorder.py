@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from flows.engine import history as engine
 from flows.engine.execution import Progress, Start
@@ -161,6 +160,3 @@ def end_running_attempts(run_id: int, outcome: engine.Outcome) -> None:
         running = running.filter(received__isnull=True)
     for attempt in running.select_related("step"):
         attempt.end_without_output(outcome)
-        earlier = Attempt.objects.filter(step=attempt.step_id, number__lt=attempt.number)
-        if outcome is not engine.Outcome.INTERRUPTED and earlier.exclude(outcome=engine.Outcome.INTERRUPTED).exists():
-            Run.objects.filter(pk=run_id).update(retry_count=F("retry_count") + 1)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from flows.engine.history import Outcome
+from flows.engine.history import COUNTED, Outcome
 
 FIRST = "first"
-"""The first try of a step."""
+"""The first output of a step, and what came before it without an output."""
 USEFUL = "useful"
 """A further try of a step that passed in the end."""
 WASTED = "wasted"
@@ -22,17 +22,17 @@ WASTED = "wasted"
 def classify_attempts(attempts: Sequence[tuple[int, Outcome | str]]) -> list[str]:
     """``first``, ``useful`` or ``wasted`` for each attempt of a run, given as step and outcome in their order.
 
-    An attempt that still runs has any other text for its outcome. An interrupted attempt is no retry: it counts with
-    the try that it was meant to be, so that one before a step's first try that ran its course is ``first``.
+    An attempt that still runs has any other text for its outcome. An attempt without an output (errored, interrupted,
+    cancelled) is no retry: it belongs to the try that it was meant to be, so that one before the first output is
+    ``first``.
     """
     parts: list[str] = []
     for _, own in groupby(attempts, key=itemgetter(0)):
         outcomes = [outcome for _, outcome in own]
-        counted = [outcome for outcome in outcomes if outcome != Outcome.INTERRUPTED]
-        retry = USEFUL if counted and counted[-1] == Outcome.PASSED else WASTED
+        retry = USEFUL if Outcome.PASSED in outcomes else WASTED
         part = FIRST
         for outcome in outcomes:
             parts.append(part)
-            if outcome != Outcome.INTERRUPTED:
+            if outcome in COUNTED:
                 part = retry
     return parts

@@ -211,7 +211,7 @@ def test_running_lists_every_reason_why_a_run_ends() -> None:
         "up to 200 runs under way",
         f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)",
         f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second",
-        f"up to {planner.LONGEST_BACKOFF:g} seconds",
+        f"up to {planner.MAX_BACKOFF:g} seconds",
         f"more than {run_task.LONGEST_WAIT:g} seconds",
         f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds",
     ],
@@ -223,7 +223,6 @@ def test_running_has_the_numbers_that_hold(text: str) -> None:
 def test_running_is_right_about_minutes_and_crashes(settings: Any) -> None:
     assert settings.TOOLFLOW_RUNS_IN_FLIGHT == 200
     assert settings.TOOLFLOW_CALL_TIMEOUT == execution.DEFAULT_CALL_TIMEOUT
-    assert planner.LONGEST_RETRY_AFTER == 3600
     assert settings.TOOLFLOW_LEASE == 60
     assert MAX_CRASHES == 5
 

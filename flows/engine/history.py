@@ -6,7 +6,7 @@ said about the course of a run is derived from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -28,8 +28,14 @@ class Outcome(StrEnum):
     ERRORED = "errored"
     """Transport or provider error."""
     INTERRUPTED = "interrupted"
-    """Its worker died; it doesn't count as a retry."""
+    """Its worker died."""
     CANCELLED = "cancelled"
+
+
+COUNTED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.INVALID})
+"""The outcomes of attempts that count as tries of a step: those with an answer that could be judged."""
+UNDECIDED = frozenset({Outcome.INTERRUPTED, Outcome.CANCELLED})
+"""The outcomes of attempts that were cut off, and decide nothing about their step."""
 
 
 class AttemptError(BaseModel):
@@ -84,8 +90,8 @@ class Attempt(BaseModel):
 
     @property
     def counts(self) -> bool:
-        """Whether this attempt uses up one of the step's tries; an interrupted one doesn't."""
-        return self.outcome is not Outcome.INTERRUPTED
+        """Whether this attempt uses up one of the step's tries: errored calls are repeated instead."""
+        return self.outcome in COUNTED
 
 
 class History(BaseModel):
@@ -132,11 +138,8 @@ class History(BaseModel):
         return self.steps[step] if 0 <= step < len(self.steps) else ()
 
     def final(self, step: int) -> Attempt | None:
-        """The attempt that decides about a step: its last one that was not interrupted."""
-        for attempt in reversed(self.attempts(step)):
-            if attempt.counts:
-                return attempt
-        return None
+        """The attempt that decides about a step: its last one that was not cut off."""
+        return find_final(self.attempts(step))
 
     def __iter__(self) -> Iterator[Attempt]:  # type: ignore[override]  # pydantic iterates over fields; nobody wants that here
         """All attempts, in order."""
@@ -146,6 +149,11 @@ class History(BaseModel):
     @property
     def initial_input(self) -> Any:
         return self.steps[0][0].output
+
+
+def find_final(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The last of a step's attempts that was not interrupted or cancelled: it decides about the step."""
+    return next((attempt for attempt in reversed(attempts) if attempt.outcome not in UNDECIDED), None)
 
 
 def initial_attempt(input: Any) -> Attempt:

@@ -6,22 +6,24 @@ run go on after a crash: load the history, ask again.
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import pairwise
 
+from flows.engine.clock import describe_seconds
 from flows.engine.history import Attempt, History, Outcome
 from flows.engine.issues import Severity, count_by_severity
-from flows.engine.spec import FlowSpec, StepSpec
+from flows.engine.spec import DEFAULT_RETRY_WINDOW, FlowSpec, StepSpec
 
 FIRST_BACKOFF = 1.0
-"""Seconds before the second try after a transport error; doubled with each further one."""
-LONGEST_BACKOFF = 60.0
+"""Seconds before a call is repeated after a transport error; doubled with each further one."""
+MAX_BACKOFF = 60.0
 """Seconds; the doubling ends here."""
-LONGEST_RETRY_AFTER = 3600.0
-"""Seconds; a provider that asks for more is asked again after this long."""
 NAMED_AUDITS = 3
 """Audits that a run's last sentence names."""
 
@@ -40,9 +42,9 @@ class EndReason(StrEnum):
     ALL_STEPS_PASSED = "all_steps_passed"
     STEP_FAILED = "step_failed"
     PROVIDER_ERROR = "provider_error"
-    """Transport errors used up the tries of a step."""
+    """Transport errors went on until the retry window of a step was over."""
     CALL_REFUSED = "call_refused"
-    """The provider gave an error that trying again can't mend."""
+    """The provider gave an error that trying again can't fix."""
     MISSING_INPUT = "missing_input"
     EXPRESSION_ERROR = "expression_error"
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -69,10 +71,11 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing until a moment, then do ``then``."""
+    """Do nothing until a moment, then do ``then``; ``sentence`` says why."""
 
     until: datetime
     then: Call | Compute
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,42 +105,78 @@ def _find_next(spec: FlowSpec, history: History) -> Action:
     unpassed: Finish | None = None
     for index, step in enumerate(spec.steps, start=1):
         attempts = history.attempts(index)
-        counted = [attempt for attempt in attempts if attempt.counts]
+        last = history.final(index)
         action = Compute(index, len(attempts) + 1) if step.is_local else Call(index, len(attempts) + 1)
-        if not counted:
+        if last is None:
             return action
-        last = counted[-1]
         if last.passed:
             continue
         if last.error is not None and not last.error.code.is_retryable:
             return _finish_refused(index, step, last)
-        if len(counted) < step.max_attempts:
-            return _retry(history.run_id, counted, action)
-        verdict = _finish_exhausted(index, step, last, len(counted))
-        if step.stop_on_failure:
-            return verdict
-        unpassed = unpassed or verdict
+        if last.outcome is Outcome.ERRORED:
+            following = _repeat_call(history.run_id, step, attempts, last, action)
+        else:
+            following = _retry(step, attempts, last, action)
+        if not isinstance(following, Finish) or step.stop_on_failure:
+            return following
+        unpassed = unpassed or following
     if unpassed is not None:
         return unpassed
     return Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.")
 
 
-def _retry(run_id: str, counted: list[Attempt], action: Call | Compute) -> Action:
-    last = counted[-1]
-    if last.outcome is not Outcome.ERRORED or last.ended_at is None:
+def _retry(step: StepSpec, attempts: Sequence[Attempt], last: Attempt, action: Call | Compute) -> Action:
+    """The next try after an output that did not pass, or the end of the step whose tries are used up."""
+    tries = sum(attempt.counts for attempt in attempts)
+    if tries < step.max_attempts:
         return action
-    errors_in_a_row = 0
-    for attempt in reversed(counted):
-        if attempt.outcome is not Outcome.ERRORED:
-            break
-        errors_in_a_row += 1
+    opening = f"Step {last.step} “{step.name}” did not pass in {tries} {_plural('attempt', tries)}"
+    sentence = f"{opening}: {describe_verdict(last)}"
+    return Finish(EndStatus.FAILED, EndReason.STEP_FAILED, sentence, (last.step, last.number))
+
+
+def _repeat_call(
+    run_id: str, step: StepSpec, attempts: Sequence[Attempt], last: Attempt, action: Call | Compute
+) -> Action:
+    """The same call after a wait, or the end of the step whose retry window is over. ``last`` is a transport error."""
+    if last.ended_at is None or last.error is None:
+        return action
+    window = DEFAULT_RETRY_WINDOW if step.retry_window is None else step.retry_window
+    errors, waited = _measure_error_row(attempts)
+    left = (timedelta(seconds=window) - waited).total_seconds()
+    asked = last.error.retry_after or 0.0
+    limit = f"the retry window of {describe_seconds(window)}"
+    if left <= 0:
+        return _finish_unanswered(step, last, f"within {limit}")
+    if asked > left:
+        return _finish_unanswered(
+            step, last, f"and the provider asks to wait {asked:,.0f} s, beyond the end of {limit}"
+        )
     jitter = random.Random(f"{run_id}:{last.step}:{last.number}").random()  # noqa: S311  # spreads load, guards nothing
-    retry_after = last.error.retry_after if last.error else None
-    if retry_after is not None:
-        delay = min(max(retry_after, 0.0), LONGEST_RETRY_AFTER) * (1 + jitter / 10)
-    else:
-        delay = min(FIRST_BACKOFF * 2 ** min(errors_in_a_row - 1, 16), LONGEST_BACKOFF) * (0.5 + jitter / 2)
-    return Wait(last.ended_at + timedelta(seconds=delay), action)
+    backoff = min(FIRST_BACKOFF * 2 ** min(errors - 1, 16), MAX_BACKOFF) * (0.5 + jitter / 2)
+    # The waits grow also where the provider always asks for a short one. The last call is made when the window ends.
+    delay = min(max(backoff, asked * (1 + jitter / 10)), left)
+    # Without the provider's own words, which may quote the prompt: logs have this sentence too.
+    cause = last.error.code.value.replace("_", " ") + (f" ({last.error.status})" if last.error.status else "")
+    pause = f"Waiting {describe_seconds(math.ceil(delay))} before attempt {action.number} of step {action.step}"
+    sentence = f"{pause}. The call before it brought no answer: {cause}."
+    return Wait(last.ended_at + timedelta(seconds=delay), action, sentence)
+
+
+def _measure_error_row(attempts: Sequence[Attempt]) -> tuple[int, timedelta]:
+    """How many transport errors there are since the last output, and the time between the calls from first to last.
+
+    Calls that were cut off belong to no such row, and don't end it.
+    """
+    begin = max((attempt.number for attempt in attempts if attempt.counts), default=0)
+    errors = [attempt.number for attempt in attempts[begin:] if attempt.outcome is Outcome.ERRORED]
+    gaps = (
+        later.started_at - earlier.ended_at
+        for earlier, later in pairwise(attempts[errors[0] - 1 : errors[-1]])
+        if earlier.ended_at is not None and later.started_at is not None
+    )
+    # Hosts may differ in their clocks.
+    return len(errors), sum((max(gap, timedelta(0)) for gap in gaps), timedelta(0))
 
 
 def _finish_refused(index: int, step: StepSpec, last: Attempt) -> Finish:
@@ -146,14 +185,10 @@ def _finish_refused(index: int, step: StepSpec, last: Attempt) -> Finish:
     return Finish(EndStatus.ERRORED, EndReason.CALL_REFUSED, sentence, (index, last.number))
 
 
-def _finish_exhausted(index: int, step: StepSpec, last: Attempt, tries: int) -> Finish:
-    blocking = (index, last.number)
-    opening = f"Step {index} “{step.name}” did not pass in {tries} {_plural('attempt', tries)}"
-    if last.outcome is Outcome.ERRORED:
-        message = last.error.message if last.error else ""
-        return Finish(EndStatus.ERRORED, EndReason.PROVIDER_ERROR, f"{opening}. {message}".strip(), blocking)
-    sentence = f"{opening}: {describe_verdict(last)}"
-    return Finish(EndStatus.FAILED, EndReason.STEP_FAILED, sentence, blocking)
+def _finish_unanswered(step: StepSpec, last: Attempt, reason: str) -> Finish:
+    message = last.error.message if last.error else ""
+    sentence = f"Step {last.step} “{step.name}” got no answer {reason}. {message}"
+    return Finish(EndStatus.ERRORED, EndReason.PROVIDER_ERROR, sentence, (last.step, last.number))
 
 
 def _finish_over_budget(spec: FlowSpec, history: History, call: Call) -> Finish | None:

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from flows.engine.errors import OutputError
-from flows.engine.history import Attempt, History
+from flows.engine.history import Attempt, History, find_final
 from flows.engine.issues import Issue, Severity, filter_issues
 from flows.engine.output_schema import build_type
 from flows.engine.planner import EndReason, EndStatus, Finish
@@ -40,8 +40,8 @@ class StepResult:
 
     @property
     def final(self) -> Attempt | None:
-        """The attempt that decides: the last one that was not interrupted."""
-        return next((attempt for attempt in reversed(self.attempts) if attempt.counts), None)
+        """The attempt that decides: the last one that was not interrupted or cancelled."""
+        return find_final(self.attempts)
 
     @property
     def output(self) -> Any:
@@ -173,7 +173,7 @@ class RunResult:
 
     @property
     def retries_used(self) -> int:
-        """Attempts beyond the first of each step; interrupted ones don't count."""
+        """Outputs beyond the first of each step; calls without an answer don't count."""
         return sum(step.retries_used for step in self.steps)
 
     def to_document(self) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from flows.engine.spec_check import find_doubts, prepare_spec
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT
 
 DEFAULT_MODEL = "gpt-5-mini"
+SCRIPT_RETRY_WINDOW = 60
+"""Seconds; the retry window of steps that set none, where a script waits for the result."""
 
 
 async def run_flow(
@@ -48,11 +50,13 @@ async def run_flow(
     ``defaults`` are the model settings where neither step nor flow says otherwise; ``call_timeout`` and
     ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used, by default at OpenAI's list prices.
     Without ``include_all_attempts`` the result carries only each step's final attempt; without
-    ``include_token_usage`` no usage is tracked. Raises ``SpecError`` if the flow can't run as it is defined and
+    ``include_token_usage`` no usage is tracked. Calls without an answer are repeated for 60 seconds, unless a step
+    sets its own ``retry_window``. Raises ``SpecError`` if the flow can't run as it is defined and
     ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result. A ``FlowWarning``
     says what is most likely not meant.
     """
     spec = prepare_spec(flow, registry=registry, defaults=defaults or ModelSettings(model=DEFAULT_MODEL))
+    spec = spec.with_retry_window(SCRIPT_RETRY_WINDOW)
     _warn(find_doubts(spec))
     clock = clock or SystemClock()
     has_budget = spec.token_budget is not None or spec.cost_budget is not None

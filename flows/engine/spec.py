@@ -292,6 +292,14 @@ class FlowSpec(_Document):
         update = {name: value for name, value in own.items() if value is not None}
         return self.model_copy(update=update) if update else self
 
+    def with_retry_window(self, seconds: int) -> FlowSpec:
+        """This flow with that retry window where a step sets none."""
+        steps = (
+            step if step.retry_window is not None else step.model_copy(update={"retry_window": seconds})
+            for step in self.steps
+        )
+        return self.model_copy(update={"steps": tuple(steps)})
+
     def resolve(self, defaults: ModelSettings) -> FlowSpec:
         """This flow with its model settings filled in on every model step: step, flow, defaults."""
 

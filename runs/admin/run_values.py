@@ -8,7 +8,7 @@ from typing import Any
 
 from flows.engine.errors import ExpressionError, SpecError
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
-from flows.engine.history import Outcome
+from flows.engine.history import UNDECIDED, Outcome
 from flows.engine.plugins import PREFIX
 from flows.models import FlowVersion
 from runs.models import Attempt, Issue, Run, Step
@@ -19,7 +19,7 @@ RULE_TIMEOUT = 1.0
 """Seconds that a rule may take here, in a process of its own, if it is no quick one."""
 
 _JUDGED = (Outcome.PASSED.value, Outcome.FAILED.value)
-_NOT_FINAL = ("", Outcome.INTERRUPTED.value)
+_NOT_FINAL = ("", *UNDECIDED)
 
 Reading = tuple[Any, str]
 """A value, and a sentence where there is none or where it is not quite what the variable holds."""

@@ -202,7 +202,9 @@ class RunSummarySerializer(serializers.Serializer[Any]):
     step_count = serializers.IntegerField(min_value=0, help_text="Steps of the flow, without the input.")
     steps_passed = serializers.IntegerField(min_value=0, help_text="Steps that passed.")
     attempt_count = serializers.IntegerField(min_value=0, help_text="Attempts of all steps.")
-    retry_count = serializers.IntegerField(min_value=0, help_text="Attempts beyond the first of each step.")
+    retry_count = serializers.IntegerField(
+        min_value=0, help_text="Attempts with an output, less the first of each step."
+    )
     issue_counts = IssueCountsSerializer(help_text="Issues of all attempts by severity, whatever `min_severity` is.")
     usage = RunTotalsSerializer(required=False, help_text="Of all attempts; left out with `usage=false`.")
     url = serializers.URLField(help_text="Where it is read.")

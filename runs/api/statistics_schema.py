@@ -78,14 +78,14 @@ class RunFiguresSerializer(serializers.Serializer[Any]):
 class StepFiguresSerializer(serializers.Serializer[Any]):
     """Steps that were tried, and their attempts."""
 
-    begun = make_count("First attempts: over all models, the steps that were begun.")
+    begun = make_count("First attempts with an output: over all models, the steps that brought one.")
     passed = make_count("Attempts that passed: over all models, the steps that were passed.")
     attempts = make_count("All attempts, also those that were interrupted.")
-    retries = make_count("Attempts that followed another of their step.")
+    retries = make_count("Attempts with an output that followed another one of their step.")
     pass_rate = make_rate("Steps that were passed in the end; null by model, since several may have worked at a step")
     first_attempt_pass_rate = make_rate("First attempts that passed")
     attempt_pass_rate = make_rate("Attempts that passed")
-    attempts_per_step = make_mean("Tries of a step that was begun; null by model.")
+    attempts_per_step = make_mean("Attempts with an output for each step that brought one; null by model.")
     attempts_per_pass = make_mean("Attempts for each one that passed.")
 
 
@@ -163,10 +163,10 @@ class ModelFiguresSerializer(FiguresSerializer):
 class ModelRunsStepsSerializer(serializers.Serializer[Any]):
     """Steps of runs that ask a model."""
 
-    begun = make_count("Steps that were begun.")
+    begun = make_count("Steps that brought an output.")
     attempts = make_count("All attempts, also those that were interrupted.")
-    retries = make_count("Attempts that followed another of their step.")
-    attempts_per_step = make_mean("Tries of a step that was begun.")
+    retries = make_count("Attempts with an output that followed another one of their step.")
+    attempts_per_step = make_mean("Attempts with an output for each step that brought one.")
 
 
 class ModelRunsTokensSerializer(serializers.Serializer[Any]):

@@ -139,7 +139,7 @@ class StepSums(Spent):
 
     @property
     def attempts_per_step(self) -> float | None:
-        """Tries of a step that was begun, interrupted ones left out; not for one model."""
+        """Attempts with an output for each step that brought one; not for one model."""
         return share_of(self.begun + self.retries, self.begun)
 
     @property

@@ -86,7 +86,7 @@ class Installation(Collector):
         counted = self._days.read()
         ended = _count("toolflow_runs_ended", "Runs that have ended.", "flow", "status")
         attempts = _count("toolflow_attempts", "Attempts of runs that have ended.", "flow", "model")
-        retries = _count("toolflow_retries", "Attempts that followed another of their step.", "flow")
+        retries = _count("toolflow_retries", "Attempts with an output that followed another one of their step.", "flow")
         tokens = _count("toolflow_tokens", "Tokens that runs used.", "flow", "model", "kind")
         cached = _count("toolflow_cached_tokens", "Of the prompt tokens, those that the provider had cached.", "flow")
         reasoning = _count("toolflow_reasoning_tokens", "Of the completion tokens, those of thinking.", "flow")

@@ -74,7 +74,7 @@ class DailyRuns(RunCounts, DailyCounts):
     version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="daily_runs")
 
     attempts = _count("All attempts, also those that were interrupted.")
-    retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
+    retries = _count("Attempts with an output that followed another one of their step.")
     prompt_tokens = _count()
     completion_tokens = _count()
     cached_tokens = _count("The part of the prompt tokens that the provider had cached.")
@@ -107,9 +107,9 @@ class DailyModels(RunCounts, DailyCounts):
     )
     has_several = models.BooleanField(default=False, help_text="The steps of these runs ask for several models.")
 
-    begun = _count("First attempts of steps; an interrupted one is not the first.")
+    begun = _count("First attempts of steps that have an output.")
     attempts = _count("All attempts, also those that were interrupted.")
-    retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
+    retries = _count("Attempts with an output that followed another one of their step.")
 
     class Meta:
         # Nobody sees or changes it by itself.
@@ -131,11 +131,11 @@ class DailySteps(DailyCounts):
     model = models.CharField(
         max_length=200, blank=True, help_text="The one that answered; empty for local steps and where none did."
     )
-    begun = _count("Runs whose first attempt of this step it was; an interrupted one is not the first.")
+    begun = _count("Runs whose first attempt with an output of this step it was.")
     passed = _count("Attempts that passed: runs that got past this step.")
     first_passed = _count("First attempts that passed.")
     attempts = _count("All attempts, also those that were interrupted.")
-    retries = _count("Attempts that followed another of their step; interrupted ones are none and have none.")
+    retries = _count("Attempts with an output that followed another one of their step.")
     prompt_tokens = _count()
     completion_tokens = _count()
     total_tokens = _count()

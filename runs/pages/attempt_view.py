@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from flows.engine.history import COUNTED
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from runs import models
 from runs.models import Run
@@ -121,6 +122,11 @@ class AttemptView:
     @property
     def is_running(self) -> bool:
         return self.state == RUNNING
+
+    @property
+    def is_try(self) -> bool:
+        """Whether it counts as a try of its step. While it runs it is taken for one."""
+        return self.is_running or self.state in COUNTED
 
     @property
     def has_issues(self) -> bool:

@@ -10,7 +10,7 @@ from django.db.models import Count
 
 from flows.engine.differences.spec_pairing import pair_steps
 from flows.engine.errors import SpecError
-from flows.engine.history import Outcome
+from flows.engine.history import UNDECIDED
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.models import Run
@@ -18,9 +18,6 @@ from runs.pages.attempt_rows import list_attempt_rows
 
 ROOM = 600_000
 """Bytes of stored outputs that one page compares; further steps are left to the pages of their attempts."""
-
-_UNDECIDED = (Outcome.INTERRUPTED, Outcome.CANCELLED)
-"""Outcomes that say nothing about an output."""
 
 
 @dataclass(slots=True)
@@ -57,7 +54,7 @@ class RunRows:
 
 def _choose_final(rows: Sequence[models.Attempt]) -> models.Attempt | None:
     ended = [row for row in rows if row.outcome]
-    decided = [row for row in ended if row.outcome not in _UNDECIDED]
+    decided = [row for row in ended if row.outcome not in UNDECIDED]
     return next(reversed(decided or ended), None)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from flows.engine.history import Outcome
 from flows.engine.usage import TokenUsage, sum_usage
 from runs.figures.bill import TITLES, Use, is_by_cost, measure_uses, split_bill
 from runs.pages.attempt_view import RUNNING
@@ -44,8 +43,8 @@ class RetryBill:
     """How many attempts each part has, by its name."""
     is_reported: bool
     """Whether all attempts reported what they used."""
-    interrupted: int
-    """How many of these were interrupted: they are no retries, and count with the try that they were meant to be."""
+    has_unanswered: bool
+    """Whether some of these ended without an output: they belong to the try that they were meant to be."""
     is_open: bool
     """A step that was retried may still pass."""
 
@@ -82,8 +81,10 @@ class RetryBill:
             notes.append("Attempts whose tokens were not reported count as nothing.")
         if self._misses:
             notes.append("Some prices are unknown, so shares are shares of the tokens.")
-        if self.interrupted:
-            notes.append("Interrupted attempts are no retries: they count with the try that they were meant to be.")
+        if self.has_unanswered:
+            notes.append(
+                "Attempts without an output are no retries: they belong to the try that they were meant to be."
+            )
         return tuple(notes)
 
     @property
@@ -120,11 +121,7 @@ def bill_run(steps: Sequence[StepView]) -> RetryBill | None:
     """Split the usage of a run; None if no step that calls a model was retried."""
     calls = [attempt for step in steps if not step.is_local for attempt in step.attempts]
     parts = classify_attempts([(attempt.step, attempt.state) for attempt in calls])
-    retried = {
-        attempt.step
-        for attempt, part in zip(calls, parts, strict=True)
-        if part != FIRST and attempt.state != Outcome.INTERRUPTED
-    }
+    retried = {attempt.step for attempt, part in zip(calls, parts, strict=True) if part != FIRST and attempt.is_try}
     if not retried:
         return None
     usages: dict[str, list[TokenUsage]] = {FIRST: [], USEFUL: [], WASTED: []}
@@ -136,7 +133,7 @@ def bill_run(steps: Sequence[StepView]) -> RetryBill | None:
         used={name: Use(usage.total, usage.cost, usage.unpriced) for name, usage in sums.items()},
         attempts={name: parts.count(name) for name in usages},
         is_reported=all(usage.reported for usage in sums.values()),
-        interrupted=sum(attempt.state == Outcome.INTERRUPTED for attempt in calls),
+        has_unanswered=not all(attempt.is_try for attempt in calls),
         is_open=any(step.state in (RUNNING, "retrying") for step in steps if step.index in retried),
     )
 

@@ -8,6 +8,7 @@ input, the raw output beside a usable one) is not read here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
+from flows.engine.history import UNDECIDED
 from flows.engine.spec import FlowSpec
 from flows.engine.usage import TokenUsage, sum_usage
 from runs import models
@@ -69,12 +71,13 @@ class StepView:
 
     @property
     def counted(self) -> int:
-        """Its attempts as far as they count towards ``max_attempts``: all but those whose worker died."""
-        return len(self.attempts) - self.interrupted
+        """How many of its attempts count towards ``max_attempts``."""
+        return sum(attempt.is_try for attempt in self.attempts)
 
     @property
-    def interrupted(self) -> int:
-        return sum(attempt.state == "interrupted" for attempt in self.attempts)
+    def uncounted(self) -> Mapping[str, int]:
+        """How many of its other attempts there are by state: errored, interrupted or cancelled."""
+        return Counter(attempt.state for attempt in self.attempts if not attempt.is_try)
 
 
 @dataclass(frozen=True)
@@ -286,16 +289,15 @@ def _step_state(attempts: Sequence[AttemptView], step: KnownStep, run: Run, *, i
         return "waiting"
     if attempts[-1].is_running:
         return RUNNING
-    counted = [attempt for attempt in attempts if attempt.state != "interrupted"]
-    if counted and counted[-1].state == "passed":
+    decided = [attempt.state for attempt in attempts if attempt.state not in UNDECIDED]
+    if decided and decided[-1] == "passed":
         return "passed"
+    tries = sum(attempt.is_try for attempt in attempts)
     # Only the step that was begun last can still be open.
-    if is_last_begun and (step.max_attempts is None or len(counted) < step.max_attempts):
+    if is_last_begun and (step.max_attempts is None or tries < step.max_attempts):
         if not run.has_ended:
             return "retrying"
         if run.status == RunStatus.CANCELLED:
             return "cancelled"
-    if not counted:
-        return "interrupted"
-    last = counted[-1].state
+    last = decided[-1] if decided else attempts[-1].state
     return "failed" if last == "invalid" else last

@@ -9,7 +9,7 @@ from decimal import Decimal
 from random import Random
 
 from flows.engine.errors import ModelErrorCode
-from flows.engine.history import Attempt, AttemptError, History, Outcome
+from flows.engine.history import COUNTED, Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.planner import describe_verdict
 from flows.engine.prompt import build_request
@@ -86,13 +86,13 @@ class _Course:
         return self._end(RunStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.", None)
 
     def _try(self, index: int, step: StepSpec) -> tuple[Attempt, int]:
-        """The attempt that decides, and how many counted until then: those that were interrupted don’t."""
+        """The attempt that decides, and how many counted as tries until then."""
         tries = 0
         while True:
             if not step.is_local and self.random.random() < INTERRUPTED:
                 self._add(index, step, Outcome.INTERRUPTED)
             last = self._add(index, step, self._draw_outcome(step, RETRY_FAILS if tries else FIRST_FAILS))
-            tries += 1
+            tries += last.counts
             if last.outcome is Outcome.PASSED or tries == step.max_attempts:
                 return last, tries
 
@@ -110,7 +110,7 @@ class _Course:
         if outcome is Outcome.INTERRUPTED:
             seconds += FOUND_OUT
         begin, self.now = self.now, self.now + timedelta(seconds=seconds)
-        has_answer = outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID)
+        has_answer = outcome in COUNTED
         schema = step.output_schema or {"type": "object", "properties": {"value": {"type": "number"}}}
         output = invent_value(schema, seed=str(self.random.random())) if has_answer else None
         step_input = {"topic": "an invented input", "step": index}

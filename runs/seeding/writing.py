@@ -173,7 +173,6 @@ def _build_run(plan: _Plan) -> Run:
         step_count=len(version.flow_spec.steps),
         steps_passed=passed,
         attempt_count=len(script.attempts),
-        # The first of each step that counts is no retry.
         retry_count=len(counted) - len({attempt.step for attempt in counted}),
         **{f"issues_{name}": issues.count(name) for name in ("low", "medium", "high", "critical")},
         prompt_tokens=usage.prompt,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from flows.engine.history import Outcome
+from flows.engine.history import COUNTED, Outcome
 from runs.models import Attempt, Issue, Run
 from runs.statistics.asked_models import find_asked_models
 
@@ -41,7 +41,7 @@ class EndedAttempt:
     @property
     def counts(self) -> bool:
         """Whether it used up one of the step's tries."""
-        return self.outcome != Outcome.INTERRUPTED
+        return self.outcome in COUNTED
 
     @property
     def has_passed(self) -> bool:

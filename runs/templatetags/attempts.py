@@ -196,10 +196,10 @@ def _draw_facts(attempt: AttemptView) -> str:
 
 
 @register.simple_tag
-def attempts_used(counted: int, most: int | None, interrupted: int) -> str:
+def attempts_used(counted: int, most: int | None, uncounted: Mapping[str, int]) -> str:
     """How many of its attempts, ``most`` if that is known, a step has used: “2 of 4 attempts, 1 interrupted”."""
     words = format_plural(counted, "attempt") if most is None else f"{counted} of {format_plural(most, 'attempt')}"
-    return f"{words}, {interrupted} interrupted" if interrupted else words
+    return ", ".join([words, *(f"{count} {state}" for state, count in uncounted.items())])
 
 
 @register.simple_tag

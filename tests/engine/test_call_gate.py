@@ -90,7 +90,7 @@ class TestPermits:
         self, fault: FaultKind
     ) -> None:
         gate = Gate()
-        end = await execute(make_flow(audited(1, max_retries=0)), simulate(tool_1=[Fault(fault)]), gate=gate)
+        end = await execute(make_flow(audited(1, retry_window=0)), simulate(tool_1=[Fault(fault)]), gate=gate)
         assert (outcomes(end.history), gate.inside, gate.left) == (["errored"], 0, [None])
 
     async def test_what_a_call_used_is_told_also_where_the_run_tracks_no_usage(self) -> None:

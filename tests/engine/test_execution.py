@@ -19,7 +19,7 @@ from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
-from flows.engine.spec import AuditSpec
+from flows.engine.spec import DEFAULT_RETRY_WINDOW, AuditSpec
 from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_attempt, make_flow, make_history, make_step
 from tests.engine.executions import LONG, SHORT, audited, execute, make_execution, outcomes, simulate
 
@@ -277,11 +277,14 @@ class TestErrors:
         with pytest.raises(error):
             await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error()))
 
-    async def test_transport_errors_use_up_the_tries_and_the_run_is_errored_not_failed(self) -> None:
-        end = await execute(make_flow(audited(max_retries=2)), simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]))
+    async def test_a_provider_that_stays_away_is_asked_until_the_retry_window_ends(self) -> None:
+        clock = FakeClock()
+        end = await execute(make_flow(audited()), simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), clock=clock)
         assert end.finish is not None
         assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR)
-        assert outcomes(end.history) == ["errored"] * 3
+        assert set(outcomes(end.history)) == {"errored"}
+        assert (clock.now() - NOON).total_seconds() == DEFAULT_RETRY_WINDOW
+        assert len(clock.slept_until) < 40
 
     async def test_a_failing_input_expression_ends_the_run_errored_and_names_step_and_field(self) -> None:
         recorder, app = MemoryRecorder(), simulate(tool_1=[LONG])

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from flows.engine.execution import ExecutionEnd
 from flows.engine.history import History
-from flows.engine.planner import Wait, next_action
+from flows.engine.planner import EndStatus, Wait, next_action
 from flows.engine.plugins import Registry
+from flows.engine.result import RunResult
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import (
@@ -71,6 +72,12 @@ class TestWaits:
         end = await execute(self.FLOW, app, end.history, clock=FakeClock(wait.until), longest_wait=6.9)
         assert outcomes(end.history) == ["errored", "passed"]
 
+    async def test_a_pause_says_what_the_run_waits_for(self) -> None:
+        end = await execute(self.FLOW, simulate(tool_1=[self.BUSY]), longest_wait=0)
+        assert end.waits_for == (
+            "Waiting 8 seconds before attempt 2 of step 1. The call before it brought no answer: rate limited (429)."
+        )
+
     async def test_a_wait_that_is_not_longer_is_sat_out(self) -> None:
         script = {"tool_1": [self.BUSY, LONG]}
         paused = await execute(self.FLOW, simulate(**script), longest_wait=0)
@@ -90,6 +97,29 @@ class TestWaits:
         flow = make_flow(make_step(compute="{'text': 'Tea.'}", audits=(LENGTH,)))
         end = await execute(flow, clock=clock)
         assert (outcomes(end.history), clock.slept_until) == (["failed"] * 4, [])
+
+
+class TestOutage:
+    async def test_every_run_outlives_half_a_minute_of_errors_and_half_a_minute_of_refusals(self) -> None:
+        for position in range(80):
+            clock = FakeClock(NOON + seconds(position / 4))
+            model = simulate(tool_1=[LONG])
+
+            async def provide(scope: Any, receive: Any, send: Any, *, clock: Any = clock, model: Any = model) -> None:
+                """Answer 500 for 30 seconds, then 429 without Retry-After for 30, then as a model does."""
+                elapsed = clock.now() - NOON
+                if elapsed >= seconds(60):
+                    await model(scope, receive, send)
+                    return
+                status = 500 if elapsed < seconds(30) else 429
+                await send({"type": "http.response.start", "status": status, "headers": []})
+                await send({"type": "http.response.body", "body": b"{}"})
+
+            flow, history = make_flow(audited(1)), make_history(run_id=f"run-{position}")
+            end = await execute(flow, provide, history, clock=clock)
+            assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
+            result = RunResult.of(end.history, end.finish, names=["Step 1"])
+            assert (result.retries_used, len(result.results[1]) > 4) == (0, True)
 
 
 class TestStopping:

@@ -63,7 +63,7 @@ PRINTED = """\
 1 failed {'lines': ['Only one']} ['1 lines; a haiku has three.', 'The audit “On topic” did not pass.']
 2 errored None []
 3 passed {'lines': ['Hot tea', 'cold hands', 'rain']} []
-succeeded 2 True Hot tea
+succeeded 1 True Hot tea
 """
 
 

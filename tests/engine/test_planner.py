@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flows.engine.errors import ModelErrorCode
+from flows.engine.history import Attempt, Outcome
 from flows.engine.planner import (
-    LONGEST_BACKOFF,
-    LONGEST_RETRY_AFTER,
+    MAX_BACKOFF,
     Call,
     Compute,
     EndReason,
@@ -74,12 +78,14 @@ class TestRetries:
         flow = make_flow(make_step(max_retries=0))
         assert finish(next_action(flow, make_history(make_attempt(1, outcome="failed")))).blocking == (1, 1)
 
-    def test_transport_errors_and_bad_outputs_share_the_tries(self) -> None:
-        flow = make_flow(make_step(max_retries=2))
-        history = make_history(
-            make_attempt(1, 1, "errored"), make_attempt(1, 2, "failed"), make_attempt(1, 3, "invalid")
-        )
-        assert finish(next_action(flow, history)).status is EndStatus.FAILED
+    def test_transport_errors_use_up_no_tries(self) -> None:
+        flow = make_flow(make_step(max_retries=1))
+        attempts = [make_attempt(1, number, "errored") for number in (1, 2, 3)]
+        attempts += [make_attempt(1, 4, "failed"), make_attempt(1, 5, "errored")]
+        assert wait(next_action(flow, make_history(*attempts))).then == Call(step=1, number=6)
+        end = finish(next_action(flow, make_history(*attempts, make_attempt(1, 6, "invalid"))))
+        assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, 6))
+        assert "did not pass in 2 attempts" in end.sentence
 
     def test_interrupted_attempts_are_not_counted_as_retries(self) -> None:
         flow = make_flow(make_step(max_retries=1))
@@ -88,10 +94,11 @@ class TestRetries:
         )
         assert next_action(flow, history) == Call(step=1, number=4)
 
-    def test_an_interrupted_attempt_never_decides(self) -> None:
+    @pytest.mark.parametrize("outcome", ["interrupted", "cancelled"])
+    def test_an_attempt_that_was_cut_off_never_decides(self, outcome: str) -> None:
         flow = make_flow(make_step(max_retries=0))
-        history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"))
-        end = finish(next_action(flow, history))
+        assert next_action(flow, make_history(make_attempt(1, 1, outcome))) == Call(step=1, number=2)
+        end = finish(next_action(flow, make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, outcome))))
         assert (end.status, end.blocking) == (EndStatus.FAILED, (1, 1))
 
     def test_a_pass_on_the_last_try_counts(self) -> None:
@@ -129,15 +136,14 @@ class TestVerdicts:
         end = finish(next_action(self.FLOW, make_history(attempt)))
         assert end.sentence.endswith("did not pass in 1 attempt: three colours are too alike.")
 
-    def test_a_step_exhausted_on_transport_errors_is_errored_and_never_failed(self) -> None:
-        end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored"))))
-        assert (end.status, end.reason) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR)
-        assert "The provider failed (500)." in end.sentence
-
-    def test_the_last_attempt_decides_between_failed_and_errored(self) -> None:
-        flow = make_flow(make_step(max_retries=1))
+    def test_a_step_that_ends_on_transport_errors_is_errored_also_after_an_output_that_failed(self) -> None:
+        flow = make_flow(make_step(retry_window=0))
         history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "errored"))
-        assert finish(next_action(flow, history)).status is EndStatus.ERRORED
+        end = finish(next_action(flow, history))
+        assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 2))
+        assert end.sentence == (
+            "Step 1 “Step 1” got no answer within the retry window of 0 seconds. The provider failed (500)."
+        )
 
     @pytest.mark.parametrize(
         "code",
@@ -174,12 +180,15 @@ class TestStopOnFailure:
 
 
 class TestWaits:
-    FLOW = make_flow(make_step(max_retries=20))
+    FLOW = make_flow()
 
-    def test_the_wait_after_a_transport_error_names_an_absolute_time_and_what_follows(self) -> None:
+    def test_the_wait_after_a_transport_error_names_an_absolute_time_what_follows_and_why(self) -> None:
         action = wait(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored"))))
         assert action.then == Call(step=1, number=2)
         assert NOON + seconds(0.5) <= action.until <= NOON + seconds(1)
+        assert action.sentence == (
+            "Waiting 1 second before attempt 2 of step 1. The call before it brought no answer: server error."
+        )
 
     def test_each_further_error_doubles_the_wait_up_to_a_bound(self) -> None:
         attempts = []
@@ -188,7 +197,7 @@ class TestWaits:
             attempts.append(make_attempt(1, number, "errored"))
             longest.append((wait(next_action(self.FLOW, make_history(*attempts))).until - NOON).total_seconds())
         for position, delay in enumerate(longest):
-            bound = min(2.0**position, LONGEST_BACKOFF)
+            bound = min(2.0**position, MAX_BACKOFF)
             assert bound / 2 <= delay <= bound
 
     def test_a_bad_output_in_between_starts_the_waits_over(self) -> None:
@@ -205,10 +214,10 @@ class TestWaits:
         action = wait(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
         assert NOON + seconds(20) <= action.until <= NOON + seconds(22)
 
-    def test_a_provider_that_asks_for_a_year_is_asked_again_after_an_hour(self) -> None:
-        error = make_error(ModelErrorCode.RATE_LIMITED, retry_after=31_536_000)
-        action = wait(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
-        assert action.until <= NOON + seconds(LONGEST_RETRY_AFTER * 1.1)
+    def test_a_provider_that_always_asks_for_a_moment_is_asked_less_and_less_often(self) -> None:
+        error = make_error(ModelErrorCode.RATE_LIMITED, retry_after=0.02)
+        attempts = [make_attempt(1, number, "errored", error=error) for number in range(1, 8)]
+        assert wait(next_action(self.FLOW, make_history(*attempts))).until >= NOON + seconds(MAX_BACKOFF / 2)
 
     def test_runs_that_failed_together_do_not_come_back_together(self) -> None:
         moments = {
@@ -219,3 +228,99 @@ class TestWaits:
 
     def test_an_audit_failure_does_not_wait(self) -> None:
         assert next_action(self.FLOW, make_history(make_attempt(1, outcome="failed"))) == Call(step=1, number=2)
+
+
+def make_course(*course: tuple[str, float, float]) -> list[Attempt]:
+    """Attempts of step 1, each by its outcome, the seconds before its call, and those within it."""
+    now, attempts = NOON, []
+    for number, (outcome, before, within) in enumerate(course, start=1):
+        started_at = now + seconds(before)
+        now = started_at + seconds(within)
+        attempts.append(make_attempt(1, number, outcome, started_at=started_at, ended_at=now))
+    return attempts
+
+
+class TestRetryWindow:
+    FLOW = make_flow(make_step(retry_window=100))
+
+    def test_it_is_15_minutes_unless_the_step_says_otherwise(self) -> None:
+        errors = make_course(("errored", 0, 1), ("errored", 899, 1))
+        assert wait(next_action(make_flow(), make_history(*errors))).until == errors[-1].ended_at + seconds(1)
+        errors = make_course(("errored", 0, 1), ("errored", 900, 1))
+        assert finish(next_action(make_flow(), make_history(*errors))).reason is EndReason.PROVIDER_ERROR
+
+    def test_the_last_call_is_made_when_it_ends(self) -> None:
+        errors = make_course(("errored", 0, 1), *[("errored", 15.0, 1.0)] * 6)
+        action = wait(next_action(self.FLOW, make_history(*errors)))
+        assert errors[-1].ended_at is not None
+        assert action.until == errors[-1].ended_at + seconds(10)
+
+    def test_time_inside_calls_and_before_the_first_error_is_not_part_of_it(self) -> None:
+        errors = make_course(("errored", 500, 120), ("errored", 40, 120), ("errored", 40, 120))
+        assert isinstance(next_action(self.FLOW, make_history(*errors)), Wait)
+
+    def test_an_output_begins_it_anew(self) -> None:
+        errors = make_course(("errored", 0, 1), ("errored", 99, 1), ("failed", 1, 1), ("errored", 0, 1))
+        assert isinstance(next_action(self.FLOW, make_history(*errors)), Wait)
+
+    def test_a_retry_after_beyond_its_end_ends_the_step_at_once_and_says_so(self) -> None:
+        error = make_error(ModelErrorCode.RATE_LIMITED, "The limit is reached (429).", retry_after=3_600)
+        end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
+        assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 1))
+        assert end.sentence == (
+            "Step 1 “Step 1” got no answer and the provider asks to wait 3,600 s, beyond the end of the retry "
+            "window of 100 seconds. The limit is reached (429)."
+        )
+
+    def test_a_flow_that_does_not_stop_on_failure_goes_on(self) -> None:
+        flow = make_flow(make_step(1, retry_window=0, stop_on_failure=False), make_step(2))
+        assert next_action(flow, make_history(make_attempt(1, outcome="errored"))) == Call(step=2, number=1)
+
+    @given(
+        course=st.lists(
+            st.tuples(
+                st.sampled_from(["errored", "errored", "failed", "invalid", "interrupted", "cancelled"]),
+                st.sampled_from([0.0, 0.5, 30.0, 50.0, 100.0]),
+                st.sampled_from([0.0, 1.0, 120.0]),
+            ),
+            max_size=12,
+        ),
+        max_retries=st.integers(min_value=0, max_value=3),
+    )
+    def test_it_decides_as_a_plain_reckoning_does(
+        self, course: list[tuple[str, float, float]], max_retries: int
+    ) -> None:
+        flow = make_flow(make_step(retry_window=100, max_retries=max_retries))
+        attempts = make_course(*course)
+        action = next_action(flow, make_history(*attempts))
+        match reckon(attempts, tries=max_retries + 1, window=seconds(100)):
+            case "call":
+                assert action == Call(1, len(attempts) + 1)
+            case "wait":
+                assert wait(action).then == Call(1, len(attempts) + 1)
+            case verdict:
+                assert finish(action).status == verdict
+
+
+def reckon(attempts: list[Attempt], *, tries: int, window: timedelta) -> str:
+    """What comes after the attempts of a step: time since the first error, without what its later calls took."""
+    last, outputs = None, 0
+    first_error_at, inside, spent = None, timedelta(0), timedelta(0)
+    for attempt in attempts:
+        assert attempt.started_at is not None and attempt.ended_at is not None
+        if attempt.outcome in (Outcome.INTERRUPTED, Outcome.CANCELLED):
+            inside += attempt.ended_at - attempt.started_at
+            continue
+        last = attempt.outcome
+        if last is not Outcome.ERRORED:
+            outputs, first_error_at = outputs + 1, None
+        elif first_error_at is None:
+            first_error_at, inside, spent = attempt.ended_at, timedelta(0), timedelta(0)
+        else:
+            inside += attempt.ended_at - attempt.started_at
+            spent = attempt.ended_at - first_error_at - inside
+    if last is None:
+        return "call"
+    if last is Outcome.ERRORED:
+        return "wait" if spent < window else "errored"
+    return "call" if outputs < tries else "failed"

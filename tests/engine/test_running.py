@@ -23,7 +23,7 @@ from flows.engine.running import DEFAULT_MODEL, run_flow, run_flow_sync
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.usage import TokenUsage
-from tests.engine.builders import FakeClock, MemoryRecorder, make_flow, make_step, seconds
+from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_step, seconds
 
 SHORT, LONG = {"text": "Tea."}, {"text": "Tea is a drink."}
 LENGTH = AuditSpec(name="Length", rule="size(output.text) > 5")
@@ -357,6 +357,16 @@ class TestSpec:
 
 
 class TestParts:
+    @pytest.mark.parametrize(("window", "waited"), [(None, 60), (5, 5), (0, 0)])
+    async def test_calls_are_repeated_for_a_minute_unless_the_step_says_otherwise(
+        self, window: int | None, waited: int
+    ) -> None:
+        clock = FakeClock()
+        flow = make_flow(make_step(1, retry_window=window))
+        result = await run(flow, app=simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), clock=clock)
+        assert result.reason is EndReason.PROVIDER_ERROR
+        assert (clock.now() - NOON).total_seconds() == waited
+
     async def test_recorder_and_clock_are_used_where_they_are_given(self) -> None:
         recorder, clock = MemoryRecorder(), FakeClock()
         start = clock.now()

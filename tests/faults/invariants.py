@@ -16,8 +16,8 @@ PLANNED = frozenset(
     {"all_steps_passed", "step_failed", "provider_error", "call_refused", "missing_input", "expression_error"}
 )
 """Ends that the history alone decides. Cancels, deadlines, crashes and budgets of whole flows come from outside."""
-TRIES = frozenset({"passed", "failed", "invalid", "errored", "cancelled"})
-"""Outcomes that count as a try of the step; an interrupted attempt does not."""
+TRIES = frozenset({"passed", "failed", "invalid"})
+"""Outcomes that count as a try of the step: an attempt without an output does not."""
 
 Place = tuple[int, int, int]
 """Run, step, attempt."""

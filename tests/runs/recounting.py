@@ -24,6 +24,8 @@ ABOUT = {
 }
 HOURS_KEPT = 15
 """Days back to which hours are kept."""
+TRIES = ("passed", "failed", "invalid")
+"""Outcomes of attempts that count as tries."""
 Statistics = dict[type, dict[tuple[Any, ...], dict[str, Any]]]
 
 
@@ -77,8 +79,8 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
     for attempt in history:
         own = [other for other in history if other.step_id == attempt.step_id]
         kind = _name_kind(attempt, own)
-        is_first = kind == "first" and attempt.outcome != "interrupted"
-        is_retry = kind != "first" and attempt.outcome != "interrupted"
+        is_first = kind == "first" and attempt.outcome in TRIES
+        is_retry = kind != "first" and attempt.outcome in TRIES
         usage = attempt.usage
         cost = usage.cost or Decimal(0)
         retries += is_retry
@@ -131,10 +133,9 @@ def _name_model(run: Run) -> tuple[str, bool]:
 
 
 def _name_kind(attempt: Attempt, own: list[Attempt]) -> str:
-    counted = [other for other in own if other.outcome != "interrupted"]
-    if not any(other.number < attempt.number for other in counted):
+    if not any(other.number < attempt.number for other in own if other.outcome in TRIES):
         return "first"
-    return "useful_retry" if counted[-1].outcome == "passed" else "wasted_retry"
+    return "useful_retry" if any(other.outcome == "passed" for other in own) else "wasted_retry"
 
 
 def _recount_audits(attempt: Attempt, own: list[Attempt], head: tuple[Any, ...], sums: dict[type, Any]) -> None:

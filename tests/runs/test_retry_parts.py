@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.history import Outcome
+from flows.engine.history import COUNTED, Outcome
 from runs.retry_parts import classify_attempts
 
 
@@ -22,8 +22,6 @@ def classify(*outcomes: str) -> str:
         (["failed", "passed"], "first useful"),
         (["failed", "invalid", "passed"], "first useful useful"),
         (["failed", "failed"], "first wasted"),
-        (["errored", "passed"], "first useful"),
-        (["failed", "cancelled"], "first wasted"),
     ],
 )
 def test_every_try_after_the_first_is_a_retry_and_the_end_of_the_step_says_whether_it_was_of_use(
@@ -40,9 +38,15 @@ def test_every_try_after_the_first_is_a_retry_and_the_end_of_the_step_says_wheth
         (["interrupted", "failed", "passed"], "first first useful"),
         (["failed", "interrupted", "passed"], "first useful useful"),
         (["failed", "interrupted"], "first wasted"),
+        (["failed", "cancelled"], "first wasted"),
+        (["errored", "errored", "passed"], "first first first"),
+        (["failed", "errored", "passed"], "first useful useful"),
+        (["failed", "errored"], "first wasted"),
     ],
 )
-def test_an_interrupted_attempt_counts_with_the_try_that_it_was_meant_to_be(outcomes: list[str], parts: str) -> None:
+def test_an_attempt_without_an_output_belongs_to_the_try_that_it_was_meant_to_be(
+    outcomes: list[str], parts: str
+) -> None:
     assert classify(*outcomes) == parts
 
 
@@ -68,7 +72,7 @@ def test_each_attempt_is_in_one_part_and_each_step_has_one_first_try_at_most(
     assert len(parts) == len(attempts)
     for step in {step for step, _ in attempts}:
         own = [(outcome, part) for (at, outcome), part in zip(attempts, parts, strict=True) if at == step]
-        tries = [part for outcome, part in own if outcome is not Outcome.INTERRUPTED]
+        tries = [part for outcome, part in own if outcome in COUNTED]
         assert tries.count("first") == min(len(tries), 1)
         assert own[0][1] == "first"
         assert not {"useful", "wasted"} <= {part for _, part in own}

@@ -258,9 +258,9 @@ class TestSteps:
                 "step", "name", "model", "begun", "passed", "first_passed", "attempts", "retries", "total_tokens"
             )
         ) == [
-            (1, "Step 1", "", 1, 0, 0, 1, 0, 0),
+            (1, "Step 1", "", 0, 0, 0, 1, 0, 0),
             (1, "Step 1", "gpt-5", 0, 1, 0, 1, 1, 30),
-            (1, "Step 1", "gpt-5-mini", 0, 0, 0, 1, 1, 20),
+            (1, "Step 1", "gpt-5-mini", 1, 0, 0, 1, 0, 20),
             (2, "Step 2", "gpt-5", 1, 1, 1, 1, 0, 40),
         ]
 

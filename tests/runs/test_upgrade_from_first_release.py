@@ -117,7 +117,7 @@ def test_statistics_and_search_know_them_once_a_worker_has_looked(client: Client
     tally()
     (row,) = DailyRuns.objects.all()
     assert (row.runs, row.succeeded, row.failed, row.errored, row.cancelled) == (4, 1, 1, 1, 1)
-    assert row.prompt_tokens > 0 and row.retries == 3
+    assert row.prompt_tokens > 0 and row.retries == 2
     assert read_statistics() == recount(Run.objects.filter(pk__in=ENDED))
     page = read(client, "/runs/?q=jelly")
     assert 'href="/runs/1/"' in page and 'href="/runs/2/"' not in page

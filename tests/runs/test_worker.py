@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import DataError, connection
+from django.utils import timezone
 
 from flows.engine.execution import Execution, ExecutionEnd, Progress, Received, Start
 from flows.engine.history import History, Outcome
@@ -132,7 +134,26 @@ class TestWhatGoesWrong:
         run = run_flow(make_flow(make_step()))
         first, second = attempts_of(run)
         assert (first.outcome, first.issues.count(), first.usage.reported) == ("errored", 0, False)
-        assert (second.outcome, run.status) == ("passed", RunStatus.SUCCEEDED)
+        assert (second.outcome, run.status, run.retry_count) == ("passed", RunStatus.SUCCEEDED, 0)
+
+    def test_a_long_wait_for_the_provider_costs_no_slot_and_the_run_says_what_it_waits_for(
+        self, provider: ModelServer
+    ) -> None:
+        script(provider, tool_1=[Fault(FaultKind.RATE_LIMITED, retry_after=100)])
+        run = run_flow(make_flow(make_step()))
+        assert (run.status, run.attempt_count, run.crashes) == (RunStatus.QUEUED, 1, 0)
+        assert run.available_at - timezone.now() > timedelta(seconds=90)
+        assert (
+            "before attempt 2 of step 1. The call before it brought no answer: rate limited (429)." in run.waiting_for
+        )
+        script(provider, tool_1=[{"text": "Tea is a warm drink."}])
+        Run.objects.update(available_at=timezone.now())
+        error = Attempt.objects.get(step__run=run)
+        Attempt.objects.update(ended_at=error.ended_at - timedelta(seconds=120))
+        drain()
+        run.refresh_from_db()
+        assert (run.status, run.attempt_count, run.retry_count) == (RunStatus.SUCCEEDED, 2, 0)
+        assert run.waiting_for == ""
 
     @pytest.mark.parametrize(
         ("kind", "code"),
@@ -253,6 +274,7 @@ class TestResume:
             "failed",
             "passed",
         ]
+        assert run.retry_count == 2, "the call without an answer was no try"
 
     def test_a_worker_that_lost_its_run_writes_nothing_more(self, provider: ModelServer) -> None:
         run = make_run(make_version(make_flow(make_step())))

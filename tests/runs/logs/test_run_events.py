@@ -103,7 +103,7 @@ class TestEndsWithoutAWorker:
 
 def test_errors_of_the_provider_have_a_code_and_not_its_words(provider: ModelServer, lines: Any) -> None:
     script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR)])
-    make_run(make_version(make_flow(make_step(1, max_retries=0))))
+    make_run(make_version(make_flow(make_step(1, retry_window=0))))
     drain()
     (error,) = (line for line in lines() if line.get("event") == "provider.error")
     assert (error["level"], error["code"], error["status"]) == ("warning", "server_error", 500)

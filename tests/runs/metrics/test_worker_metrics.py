@@ -31,7 +31,7 @@ class TestWorkers:
     ) -> None:
         settings.TOOLFLOW_WORKER_METRICS_PORT = 9464
         script(provider, tool_1=[TEA], tool_2=[Fault(FaultKind.SERVER_ERROR)])
-        make_run(make_version(make_flow(make_step(1), make_step(2, max_retries=0))))
+        make_run(make_version(make_flow(make_step(1), make_step(2, retry_window=0))))
         drain()
         meter = measuring.find_worker_meter()
         assert meter is not None

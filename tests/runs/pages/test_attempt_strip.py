@@ -43,6 +43,11 @@ class TestStrip:
         assert "1 2 2 of 4 attempts" in words
         assert "1 1 of 2 attempts" in words
 
+    def test_calls_without_an_answer_count_for_themselves(self, viewer: Client) -> None:
+        attempts = [make_attempt(1, 1, "errored"), make_attempt(1, 2, "failed"), make_attempt(1, 3, "errored")]
+        page = get_page(viewer, run_address(make_stored_run(*attempts, make_attempt(1, 4))))
+        assert "2 of 4 attempts, 2 errored" in read_words(page)
+
     def test_interrupted_attempts_count_for_themselves(self, viewer: Client) -> None:
         attempts = [make_attempt(1, number, "interrupted") for number in range(1, 61)]
         page = get_page(viewer, run_address(make_stored_run(*attempts, make_attempt(1, 61))))

@@ -90,7 +90,7 @@ class TestByTokens:
 
     def test_attempts_that_reported_nothing_are_told_of(self, viewer: Client) -> None:
         attempts = (
-            make_attempt(1, 1, "errored", usage=UNREPORTED_USAGE),
+            make_attempt(1, 1, "invalid", usage=UNREPORTED_USAGE),
             make_attempt(1, 2, usage=usage(300, "0.03")),
         )
         words = read_bill(viewer, *attempts)
@@ -98,15 +98,18 @@ class TestByTokens:
         assert "Attempts whose tokens were not reported count as nothing." in words
 
     def test_a_run_that_reported_nothing_at_all_says_so(self, viewer: Client) -> None:
-        attempts = [make_attempt(1, number, "errored", usage=UNREPORTED_USAGE) for number in (1, 2)]
-        words = read_bill(viewer, *attempts, status=RunStatus.ERRORED)
+        attempts = [make_attempt(1, number, "invalid", usage=UNREPORTED_USAGE) for number in (1, 2)]
+        words = read_bill(viewer, *attempts, status=RunStatus.FAILED)
         assert "No tokens were reported." in words
         assert "First attempts 1 0 — —" in words
 
 
 class TestWhatCounts:
-    def test_interrupted_attempts_are_no_retries_and_the_bill_says_where_they_count(self, viewer: Client) -> None:
-        interrupted = make_attempt(1, 1, "interrupted", usage=usage(50, "0.01"))
+    @pytest.mark.parametrize("outcome", ["interrupted", "errored"])
+    def test_attempts_without_an_output_are_no_retries_and_the_bill_says_where_they_belong(
+        self, viewer: Client, outcome: str
+    ) -> None:
+        interrupted = make_attempt(1, 1, outcome, usage=usage(50, "0.01"))
         assert read_bill(viewer, interrupted, make_attempt(1, 2, usage=usage(100, "0.01"))) == ""
         words = read_bill(
             viewer,
@@ -115,7 +118,7 @@ class TestWhatCounts:
             make_attempt(1, 3, usage=usage(100, "0.02")),
         )
         assert "Retries cost 50 % of this run: $0.0200 of $0.0400" in words
-        assert "they count with the try that they were meant to be." in words
+        assert "they belong to the try that they were meant to be." in words
 
     def test_local_steps_cost_nothing(self, viewer: Client) -> None:
         spec = make_page_flow(make_step(1), make_step(2, compute="{'n': 1}"))

@@ -170,7 +170,7 @@ def test_an_attempt_tells_in_the_words_of_the_conventions_what_was_asked_and_use
 
 def test_a_call_that_brought_no_answer_says_what_went_wrong(provider: ModelServer, collector: Collector) -> None:
     script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR)])
-    run = make_run(make_version(make_flow(make_step(1, max_retries=0))))
+    run = make_run(make_version(make_flow(make_step(1, retry_window=0))))
     run_to_its_end(run)
     assert run.status == RunStatus.ERRORED
     (call,) = collector.find("chat gpt-4.1")
