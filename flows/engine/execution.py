@@ -91,7 +91,7 @@ class ExecutionEnd:
     """Where an execution stopped: finished, or paused at the boundary of an attempt.
 
     ``resume_at`` is set on a pause that should last until a moment (a wait longer than the shell sits out), and
-    ``waits_for`` says in a sentence what the gate before the next call waits for.
+    ``waits_for`` says in a sentence what the run waits for until then.
     """
 
     history: History
@@ -216,16 +216,19 @@ class Execution:
         action = self._check_time(next_action(self.spec, history), history)
         if isinstance(action, Finish):
             return action
+        pause = ExecutionEnd(history, None)
+        if isinstance(action, Wait):
+            pause = ExecutionEnd(history, None, action.until, action.sentence)
         if self.should_stop():
             await journal.flush()
-            return ExecutionEnd(history, None, action.until if isinstance(action, Wait) else None)
+            return pause
         if isinstance(action, Wait):
             await journal.flush()
             if self._is_too_long(action):
-                return ExecutionEnd(history, None, action.until)
+                return pause
             await self.clock.sleep_until(action.until)
             if self.should_stop():
-                return ExecutionEnd(history, None, action.until)
+                return pause
             action = self._check_time(action.then, history)
         if isinstance(action, Call):
             action = self.veto() or action

@@ -43,10 +43,7 @@ def view_waiting(run: Run, now: datetime) -> Waiting | None:
         return Waiting(show_invisible(run.waiting_for), until, gives_up_at)
     if until is None:
         return None
-    sentence = show_invisible(run.waiting_for) or (
-        "Waits for the time of its next try." if run.attempt_count else "Waits for the time that it was put off to."
-    )
-    return Waiting(sentence, until, None)
+    return Waiting(show_invisible(run.waiting_for) or "Waits for the time that it was put off to.", until, None)
 
 
 def list_limits(run: Run) -> tuple[Limit, ...]:

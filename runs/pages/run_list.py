@@ -217,6 +217,7 @@ _COLUMNS = (
     "priority",
     "status",
     "cancel_requested",
+    "waiting_for",
     "created_at",
     "started_at",
     "ended_at",

@@ -70,11 +70,12 @@ def _draw_row(row: RunRow, url: str, now: datetime, zone: tzinfo, *, can_choose:
         else ""
     )
     user = escape(show_invisible(run.user_name)) if run.user_name else _NOTHING
+    waiting = f'<div class="quiet" title="{escape(show_invisible(run.waiting_for))}">waiting</div>'
     return (
         f'<tr>{box}<th scope="row"><a class="run-name" href="{url}"><span class="run-title">{escape(row.flow_title)}'
         f'</span> <span class="quiet">#{run.pk}, v{run.version_number}</span></a>{priority(run.priority)}'
         f"{_draw_labels(tuple(run.labels))}</th>"
-        f"<td>{_draw_state(row.state)}</td>"
+        f"<td>{_draw_state(row.state)}{waiting if run.waiting_for else ''}</td>"
         f"<td>{_draw_segments(row.segments, run.steps_passed, run.step_count)}</td>"
         f'<td class="number">{figures.format_count(run.attempt_count)}</td>'
         f"<td>{_draw_counts(row.counts)}</td>"

@@ -44,7 +44,7 @@ from runs.worker.wordless_errors import leave_out_words
 
 logger = logging.getLogger(__name__)
 
-LONGEST_WAIT = 30.0
+LONGEST_WAIT = 5.0
 """Seconds; a run that waits longer is handed back and costs no slot."""
 
 

@@ -40,9 +40,16 @@ class TestWaiting:
         words = read_words(get_page(viewer, run_address(run)))
         assert "Waits for the limit of 60 requests a minute. It goes on at" in words
 
-    def test_a_run_between_two_tries_says_so(self, viewer: Client) -> None:
-        run = make_stored_run(make_attempt(1, 1, "errored"), status=RunStatus.QUEUED, available_at=in_future(MINUTE))
-        assert "Waits for the time of its next try. It goes on at" in read_words(get_page(viewer, run_address(run)))
+    def test_a_run_that_waits_to_repeat_a_call_says_why_on_its_page_and_in_the_list(self, viewer: Client) -> None:
+        sentence = "Waiting 40 seconds before attempt 2 of step 1. The call before it brought no answer: timeout."
+        run = make_stored_run(
+            make_attempt(1, 1, "errored"),
+            status=RunStatus.QUEUED,
+            available_at=in_future(MINUTE),
+            waiting_for=sentence,
+        )
+        assert f"{sentence} It goes on at" in read_words(get_page(viewer, run_address(run)))
+        assert f'title="{sentence}"' in get_page(viewer, "/runs/")
 
     def test_a_wait_that_is_over_is_not_told_any_more(self, viewer: Client) -> None:
         run = make_run(available_at=Now(), waiting_for="Waits for the limit of 60 requests a minute.")
