@@ -75,7 +75,7 @@ class StepView:
         return sum(attempt.is_try for attempt in self.attempts)
 
     @property
-    def uncounted(self) -> Mapping[str, int]:
+    def uncounted(self) -> Counter[str]:
         """How many of its other attempts there are by state: errored, interrupted or cancelled."""
         return Counter(attempt.state for attempt in self.attempts if not attempt.is_try)
 
@@ -104,7 +104,7 @@ class RunPage:
     @property
     def interrupted(self) -> int:
         """How many of its attempts were interrupted."""
-        return sum(step.interrupted for step in self.steps)
+        return sum(step.uncounted["interrupted"] for step in self.steps)
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
