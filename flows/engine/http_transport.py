@@ -20,6 +20,7 @@ from flows.engine.metadata_services import MetadataAddressError, is_metadata_ser
 
 _KEEP_ALIVE = 30.0
 """Seconds that an idle connection is kept."""
+_PROBE_INTERVAL_SECONDS = 60
 _MADE_BY_HTTPX = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _LARGE_BODY = 2**20
 """Bytes; aiohttp writes what is larger in one piece only under protest."""
@@ -69,6 +70,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=0,
+                    socket_factory=_open_socket,
                     ssl=_make_ssl_context(),
                     keepalive_timeout=_KEEP_ALIVE,
                     # A proxy finds out by itself where names lead; where it stands is for the environment to say.
@@ -120,6 +122,16 @@ async def _let_connections_close() -> None:
     # Without them a call that follows a pause of the loop would go out on a dead connection.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
+
+
+def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that shows signs of life while an answer is awaited: routers forget connections that are silent."""
+    opened = socket.socket(*address[:3])
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not on every system
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_INTERVAL_SECONDS)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_INTERVAL_SECONDS)
+    return opened
 
 
 @contextmanager

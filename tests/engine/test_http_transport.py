@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.http_transport import _open_socket
 from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import OpenAIClient
 from flows.engine.simulated_model import Faults, SimulatedModel
@@ -163,6 +165,12 @@ async def test_a_user_name_in_the_address_is_sent_as_a_header_in_place_of_the_ke
     async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY) as wire:
         await send(f"http://me:pass@127.0.0.1:{wire.port}/v1")
     assert b"authorization: basic bwu6cgfzcw==\r\n" in wire.requests[0].lower()
+
+
+def test_a_connection_shows_signs_of_life_while_an_answer_is_awaited() -> None:
+    with _open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 9))) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
 
 
 async def test_a_request_of_megabytes_arrives_whole(model_server: ModelServer) -> None:
