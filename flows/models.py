@@ -18,6 +18,7 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from flows.engine.issues import Severity
+from flows.engine.model_families import ReasoningEffort
 from flows.engine.spec import (
     COST_PLACES,
     LEAST_COST_BUDGET,
@@ -29,7 +30,6 @@ from flows.engine.spec import (
     TOOL_NAME_PATTERN,
     FailAt,
     FlowSpec,
-    ReasoningEffort,
     ServiceTier,
 )
 from flows.json_field import OrderedJSONField

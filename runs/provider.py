@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
+from flows.engine.providers import OPENAI_BASE_URL, Provider
+
 if TYPE_CHECKING:
     from flows.engine.execution import Pricing
     from flows.engine.model_client import ModelClient
@@ -28,9 +30,7 @@ def find_provider_problem() -> str | None:
     """What keeps every call from being made, in a sentence that says what to mend; None where nothing does."""
     if is_simulated():
         return None
-    from flows.engine.openai_client import find_problem
-
-    return find_problem(settings.TOOLFLOW_OPENAI_API_KEY, settings.TOOLFLOW_OPENAI_BASE_URL)
+    return _default_provider().find_problem()
 
 
 def load_client() -> None:
@@ -47,15 +47,17 @@ def create_client() -> ModelClient:
         from flows.examples.scripts import example_script
 
         return simulated_client(SimulatedModel(script=example_script(), latency=SIMULATED_LATENCY, keep_calls=0))
-    return OpenAIClient(api_key=settings.TOOLFLOW_OPENAI_API_KEY, base_url=settings.TOOLFLOW_OPENAI_BASE_URL)
+    return OpenAIClient.for_provider(_default_provider())
+
+
+def _default_provider() -> Provider:
+    return Provider(
+        base_url=settings.TOOLFLOW_OPENAI_BASE_URL or OPENAI_BASE_URL, api_key=settings.TOOLFLOW_OPENAI_API_KEY or ""
+    )
 
 
 def choose_pricing() -> Pricing:
-    """How calls of this installation are priced: OpenAI's own by its list, others not at all."""
-    from flows.engine.openai_client import OPENAI_BASE_URL
-    from flows.engine.pricing import leave_free, leave_unpriced, price_usage
+    """How calls of this installation are priced: by the list, unless they are simulated."""
+    from flows.engine.pricing import leave_free, price_usage
 
-    if is_simulated():
-        return leave_free
-    base_url = settings.TOOLFLOW_OPENAI_BASE_URL
-    return price_usage if not base_url or base_url.rstrip("/") == OPENAI_BASE_URL else leave_unpriced
+    return leave_free if is_simulated() else price_usage

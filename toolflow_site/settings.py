@@ -12,7 +12,8 @@ from pathlib import Path
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from flows.engine.spec import ReasoningEffort, ServiceTier
+from flows.engine.model_families import ReasoningEffort
+from flows.engine.spec import ServiceTier
 from runs.logs.configuration import FORMATS, LEVELS, build_logging
 from toolflow_site import api_description, environment, production
 from toolflow_site.caches import build_caches

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from flows.engine.issues import filter_issues as filter_issues
     from flows.engine.model_client import ModelClient as ModelClient
     from flows.engine.model_client import ModelReply as ModelReply
+    from flows.engine.model_families import ReasoningEffort as ReasoningEffort
     from flows.engine.openai_client import OpenAIClient as OpenAIClient
     from flows.engine.openai_client import simulated_client as simulated_client
     from flows.engine.planner import Call as Call
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from flows.engine.plugins import load_plugins as load_plugins
     from flows.engine.plugins import output_type as output_type
     from flows.engine.plugins import registry as registry
+    from flows.engine.providers import Api as Api
+    from flows.engine.providers import Provider as Provider
     from flows.engine.result import FoundIssue as FoundIssue
     from flows.engine.result import RunResult as RunResult
     from flows.engine.result import StepResult as StepResult
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from flows.engine.spec import AuditSpec as AuditSpec
     from flows.engine.spec import FlowSpec as FlowSpec
     from flows.engine.spec import ModelSettings as ModelSettings
+    from flows.engine.spec import ServiceTier as ServiceTier
     from flows.engine.spec import StepSpec as StepSpec
     from flows.engine.spec_check import check_spec as check_spec
     from flows.engine.spec_check import find_doubts as find_doubts
@@ -84,13 +88,15 @@ _HOMES = {
     "history": ("Attempt", "AttemptError", "History", "Outcome"),
     "issues": ("Issue", "Severity", "filter_issues"),
     "model_client": ("ModelClient", "ModelReply"),
+    "model_families": ("ReasoningEffort",),
     "openai_client": ("OpenAIClient", "simulated_client"),
     "planner": ("Call", "Compute", "EndReason", "EndStatus", "Finish", "Wait", "next_action"),
     "plugins": ("Registry", "audit", "function", "load_plugins", "output_type", "registry"),
+    "providers": ("Api", "Provider"),
     "result": ("FoundIssue", "RunResult", "StepResult"),
     "running": ("run_flow", "run_flow_sync"),
     "simulated_model": ("Script", "SimulatedModel"),
-    "spec": ("AuditSpec", "FlowSpec", "ModelSettings", "StepSpec"),
+    "spec": ("AuditSpec", "FlowSpec", "ModelSettings", "ServiceTier", "StepSpec"),
     "spec_check": ("check_spec", "find_doubts", "prepare_spec"),
     "usage": ("TokenUsage",),
 }

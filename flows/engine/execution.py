@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from flows.engine.call_gate import CallGate, Closed, OpenGate, Permit
@@ -19,14 +20,16 @@ from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value
 from flows.engine.judgement import clean_output, is_judged_in_python, judge_output
-from flows.engine.model_client import ModelClient, make_idempotency_key
+from flows.engine.model_client import ModelClient, find_providers, make_idempotency_key
+from flows.engine.model_request import find_api
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
 from flows.engine.prompt import build_request
+from flows.engine.providers import Provider, Providers
 from flows.engine.redaction import Redactor
 from flows.engine.reply import ToolReply, read_reply
-from flows.engine.spec import FlowSpec
+from flows.engine.spec import FlowSpec, ServiceTier
 from flows.engine.step_input import MissingInputError, prepare_input
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, Deadline, Patience, find_deadline
 from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage
@@ -35,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CALL_TIMEOUT = 120.0
 """Seconds that one model call may take."""
+FLEX_CALL_TIMEOUT = 900.0
+"""Seconds that a call of the tier flex may take at least, as OpenAI advises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +105,13 @@ class ExecutionEnd:
     waits_for: str = ""
 
 
-Pricing = Callable[[str, TokenUsage], TokenUsage]
-"""Given the model that answered and what it reports, the usage with its cost."""
+class Pricing(Protocol):
+    """Puts a cost to what a call used."""
+
+    def __call__(
+        self, model: str, usage: TokenUsage, *, provider: Provider, service_tier: str | None
+    ) -> TokenUsage:  # fmt: skip
+        """``usage`` with its cost, given the model and the tier that answered."""
 
 
 def never() -> bool:
@@ -157,6 +167,7 @@ class _Ready:
 class Execution:
     """Runs one spec, which is frozen and resolved, from wherever a history stands to its end.
 
+    ``client`` makes the calls at the default provider, ``clients`` those at others, by the provider's name.
     ``call_timeout``, ``plugin_timeout`` and ``longest_wait`` are in seconds; a wait longer than ``longest_wait`` pauses
     the execution instead. ``deadline`` is when the run's time is up; steps may have limits of their own.
     ``should_stop`` is asked at each boundary between attempts, ``veto`` before each attempt that calls the model: what
@@ -166,6 +177,7 @@ class Execution:
     spec: FlowSpec
     client: ModelClient
     registry: Registry
+    clients: Mapping[str, ModelClient] = field(default_factory=dict)
     recorder: Recorder = field(default_factory=NullRecorder)
     clock: Clock = field(default_factory=SystemClock)
     gate: CallGate = field(default_factory=OpenGate)
@@ -177,6 +189,11 @@ class Execution:
     should_stop: Callable[[], bool] = never
     track_usage: bool = True
     price: Pricing = price_usage
+
+    @cached_property
+    def providers(self) -> Providers:
+        """Where the clients ask."""
+        return find_providers(self.client, self.clients)
 
     async def execute(self, history: History, received: Received | None = None) -> ExecutionEnd:
         """Do what comes next until the run ends or pauses. Raises what the recorder and the gate raise.
@@ -276,7 +293,9 @@ class Execution:
             reason = EndReason.MISSING_INPUT if missing else EndReason.EXPRESSION_ERROR
             # No attempt began, so none is to blame: the sentence names the step.
             return Finish(EndStatus.ERRORED, reason, str(error))
-        request = build_request(self.spec, history, action.step, step_input) if isinstance(action, Call) else None
+        request = None
+        if isinstance(action, Call):
+            request = build_request(self.spec, history, action.step, step_input, providers=self.providers)
         start = Start(action.step, action.number, step_input, request, now, plugins)
         return _Ready(start, None, patience)
 
@@ -284,11 +303,13 @@ class Execution:
         """The attempt with the permit of its call. What waits at the gate has not begun."""
         start = ready.start
         assert start.request is not None
-        permit = self.gate.try_enter(start.request)
+        # Limits go by the name that flows use, with that of the provider.
+        request = {**start.request, "model": self.spec.step(start.step).model}
+        permit = self.gate.try_enter(request)
         if permit is not None:
             return _Ready(start, permit, ready.patience)
         await journal.flush()
-        entered = await self.gate.enter(start.request)
+        entered = await self.gate.enter(request)
         now = self.clock.now()
         deadline = self._find_deadline(history, start.step, now)
         until = entered.until if isinstance(entered, Closed) else now
@@ -319,7 +340,12 @@ class Execution:
             usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
             return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
         assert start.request is not None
-        reply = replace(answer, usage=self._price(answer.model or start.request["model"], answer.usage))
+        provider = self._find_provider(start.step)
+        reply = replace(
+            answer,
+            usage=self._price(answer, answer.model or start.request["model"], provider),
+            model=answer.model and provider.qualify(answer.model),
+        )
         if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
             await journal.receive(Received(start, reply))
         return await self._judge_reply(start, reply, history, ready.patience)
@@ -340,6 +366,10 @@ class Execution:
     async def _call(self, ready: _Ready, permit: Permit, run_id: str, journal: _Journal) -> ToolReply | AttemptError:
         """Make the call of an attempt, and leave the gate whatever becomes of it."""
         start, patience = ready.start, ready.patience
+        step = self.spec.step(start.step)
+        call_timeout = self.call_timeout
+        if step.service_tier is ServiceTier.FLEX:
+            call_timeout = max(call_timeout, FLEX_CALL_TIMEOUT)
         used: TokenUsage | None = NO_USAGE
         try:
             await journal.record(begun=start)
@@ -347,13 +377,14 @@ class Execution:
             if left is not None and left <= 0:
                 return _break_off(patience)
             used = None
-            body = await self._send(start, run_id, self.call_timeout if left is None else min(self.call_timeout, left))
+            body = await self._send(start, run_id, call_timeout if left is None else min(call_timeout, left))
             if isinstance(body, AttemptError):
                 is_ours = body.code is ModelErrorCode.TIMEOUT and body.status is None
-                if is_ours and left is not None and left <= self.call_timeout:
+                if is_ours and left is not None and left <= call_timeout:
                     return _break_off(patience)
                 return body
-            answer = read_reply(body, tool_name=self.spec.step(start.step).tool_name or "")
+            assert start.request is not None
+            answer = read_reply(body, tool_name=step.tool_name or "", api=find_api(start.request))
             used = answer.usage if answer.usage.reported else None
             return answer
         finally:
@@ -363,8 +394,9 @@ class Execution:
         """The body of the response, or why there is none, whatever the client raises."""
         assert start.request is not None
         key = make_idempotency_key(start.request, run_id=run_id, step=start.step, number=start.number)
+        client = self.clients.get(self._find_provider(start.step).name, self.client)
         try:
-            return (await self.client.complete(start.request, idempotency_key=key, timeout=timeout)).body
+            return (await client.complete(start.request, idempotency_key=key, timeout=timeout)).body
         except ModelError as error:
             return AttemptError(
                 code=error.code,
@@ -435,11 +467,15 @@ class Execution:
             **fields,
         )
 
-    def _price(self, model: str, usage: TokenUsage) -> TokenUsage:
+    def _find_provider(self, step: int) -> Provider:
+        return self.providers.split(self.spec.step(step).model or "")[0]
+
+    def _price(self, answer: ToolReply, model: str, provider: Provider) -> TokenUsage:
+        usage = answer.usage
         if not self.track_usage:
             return NO_USAGE
         try:
-            return self.price(model, usage)
+            return self.price(model, usage, provider=provider, service_tier=answer.service_tier)
         except Exception:  # whatever a price list does wrong, the attempt is paid for and kept
             logger.exception("The price of a call of “%s” could not be found; its cost is unknown.", model)
             return leave_unpriced(model, usage)

@@ -69,7 +69,7 @@ class Attempt(BaseModel):
     request: dict[str, Any] | None = None
     """The exact body that was sent; None for a local step."""
     model: str | None = None
-    """The model that answered, as the provider named it."""
+    """The model that answered, as its provider named it; after the provider's name if that is not the default one."""
     response_id: str | None = None
     finish_reason: str | None = None
     error: AttemptError | None = None

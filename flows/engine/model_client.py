@@ -1,12 +1,14 @@
-"""The seam to the model: what the engine needs of a client, and nothing more."""
+"""The seam to the model: what the engine needs of a client."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from flows.engine.providers import Api, Provider, Providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,11 @@ class ModelReply:
 
 
 class ModelClient(Protocol):
-    """Sends one request of the chat completions API and returns what came back."""
+    """Sends one request and returns what came back.
+
+    A client with an attribute ``provider`` (a ``Provider``) is sent what models take there, chat completions or
+    Responses as the provider's ``api`` says; one without is sent chat completions.
+    """
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
         """Send ``request`` (the exact JSON body) once, without retries of its own.
@@ -32,6 +38,20 @@ class ModelClient(Protocol):
     async def close(self) -> None:
         """Give back connections. The client can't be used afterwards."""
         ...
+
+
+CUSTOM_PROVIDER = Provider(api=Api.CHAT, api_key="its-own")
+"""What is known of a client that names no provider."""
+
+
+def find_providers(client: ModelClient, clients: Mapping[str, ModelClient]) -> Providers:
+    """The providers that these clients ask: the default one, and others by name."""
+    named = {name: replace(_find_provider(other), name=name) for name, other in clients.items()}
+    return Providers(_find_provider(client), named)
+
+
+def _find_provider(client: ModelClient) -> Provider:
+    return getattr(client, "provider", None) or CUSTOM_PROVIDER
 
 
 def make_idempotency_key(request: Mapping[str, Any], *, run_id: str, step: int, number: int) -> str:

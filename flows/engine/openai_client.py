@@ -1,4 +1,4 @@
-"""The model client that talks to OpenAI and to everything that speaks its chat completions API."""
+"""The model client that talks to OpenAI, and to every server that speaks one of its APIs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
-from flows.engine.metadata_services import MetadataAddressError, is_metadata_service
+from flows.engine.metadata_services import MetadataAddressError
 from flows.engine.model_client import ModelReply
+from flows.engine.model_request import find_api
 from flows.engine.provider_errors import explain_status, quote_provider, strike_key
+from flows.engine.providers import OPENAI_BASE_URL, SIMULATED_BASE_URL, Api, Provider
 
-OPENAI_BASE_URL = "https://api.openai.com/v1"
-
-_PATH = "/chat/completions"
+_PATHS = {Api.CHAT: "/chat/completions", Api.RESPONSES: "/responses"}
 _NO_KEY = "none"
 """Sent to compatible servers that want no key: the ``openai`` client insists on one."""
 _SIMULATED_KEY = "key-of-the-simulated-model"
@@ -28,13 +28,14 @@ _LEAST_SECRET = 12
 """Characters of a key that is struck from answers: compatible servers are given keys such as “ollama”, no secrets, and
 their models may well write that."""
 
-_OTHER_PLACE = "set OPENAI_BASE_URL to the address of a provider and restart the worker."
-
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 _LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
 """What the ``openai`` client tells of itself and of this machine. No provider needs it, and it takes time."""
 _LONGEST_PAGE = 16_000
 """Bytes of a page that is no JSON that are looked at."""
+
+_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "invalid_prompt": 400}
+"""What the codes of a failed response would be as the status of HTTP; others may pass if tried again."""
 
 ASGIApp = Callable[
     [
@@ -54,20 +55,36 @@ class OpenAIClient:
     """
 
     def __init__(
-        self, *, api_key: str | None, base_url: str | None = None, http_client: httpx2.AsyncClient | None = None
+        self,
+        *,
+        api_key: str | None,
+        base_url: str | None = None,
+        api: Api | str = Api.AUTO,
+        headers: Mapping[str, str] | None = None,
+        http_client: httpx2.AsyncClient | None = None,
     ) -> None:
         """``base_url`` is OpenAI's own by default; a compatible server's may do without ``api_key``.
 
-        What is wrong with them is said by ``complete``, so that the client can be made without. ``http_client``
-        replaces the HTTP layer on all event loops.
+        ``api`` is “auto”, “chat” or “responses”; ``headers`` are sent with every call. What is wrong with these is said
+        by ``complete``, so that the client can be made without. ``http_client`` replaces the HTTP layer on all event
+        loops.
         """
-        self._api_key = (api_key or "").strip()
-        self._base_url = (base_url or OPENAI_BASE_URL).strip()
+        self.provider = Provider(
+            base_url=(base_url or OPENAI_BASE_URL).strip(),
+            api_key=(api_key or "").strip(),
+            api=Api(api),
+            headers=headers or {},
+        )
         self._http_client = http_client
-        self._problem = find_problem(api_key, base_url)
-        self._place = _name_place(self._base_url)
         self._clients: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[AsyncOpenAI]]] = {}
         self._is_closed = False
+
+    @classmethod
+    def for_provider(cls, provider: Provider) -> OpenAIClient:
+        """A client that asks ``provider``."""
+        client = cls(api_key=None)
+        client.provider = provider
+        return client
 
     async def complete(
         self,
@@ -76,11 +93,9 @@ class OpenAIClient:
         idempotency_key: str,
         timeout: float,
     ) -> ModelReply:
-        """Send ``request`` once; see ``ModelClient.complete``. Raises ``ModelError`` that says what to mend."""
+        """Send ``request`` once; see ``ModelClient.complete``. Raises ``ModelError`` that says what to change."""
         if self._is_closed:
             raise RuntimeError("This client is closed.")
-        if self._problem is not None:
-            raise ModelError(ModelErrorCode.NOT_CONFIGURED, self._problem)
         content = _encode_request(request)
         client = await self._find_client()
         try:
@@ -88,7 +103,7 @@ class OpenAIClient:
                 # The raw response of a request that is encoded already: building and reading the client's typed
                 # objects would take longer than everything else together, and would let HTML pass for an answer.
                 response = await client.post(
-                    _PATH,
+                    _PATHS[find_api(request)],
                     cast_to=httpx2.Response,
                     content=content,
                     options={
@@ -113,8 +128,8 @@ class OpenAIClient:
         return self._read_reply(response, request)
 
     def _explain_unreadable(self, error: Exception) -> ModelError:
-        reason = quote_provider(str(error) or type(error).__name__, self._api_key)
-        return ModelError(ModelErrorCode.UNREADABLE, f"The answer of {self._place} could not be read: {reason}")
+        reason = quote_provider(str(error) or type(error).__name__, self.provider.api_key)
+        return ModelError(ModelErrorCode.UNREADABLE, f"The answer of {self.provider.place} could not be read: {reason}")
 
     async def close(self) -> None:
         """Close the connections of the running event loop, and the client for all; other loops may call it as well."""
@@ -140,6 +155,8 @@ class OpenAIClient:
         """The client of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
+            if problem := self.provider.find_problem():
+                raise ModelError(ModelErrorCode.NOT_CONFIGURED, problem)
             holder = self._hold_client()
             self._clients[loop] = await anext(holder), holder
         return self._clients[loop][0]
@@ -147,8 +164,9 @@ class OpenAIClient:
     async def _hold_client(self) -> AsyncGenerator[AsyncOpenAI]:
         # A generator, since an event loop closes its async generators as it ends and has no other hook for that.
         client = AsyncOpenAI(
-            api_key=self._api_key or _NO_KEY,
-            base_url=self._base_url,
+            api_key=self.provider.api_key or _NO_KEY,
+            base_url=self.provider.base_url,
+            default_headers=self.provider.headers,
             max_retries=0,
             http_client=self._http_client or self._make_http_client(),
         )
@@ -161,7 +179,7 @@ class OpenAIClient:
 
     def _make_http_client(self) -> httpx2.AsyncClient:
         try:
-            proxy = find_proxy(httpx2.URL(self._base_url))
+            proxy = find_proxy(httpx2.URL(self.provider.base_url))
         except UnsupportedProxyError as error:
             raise ModelError(ModelErrorCode.NOT_CONFIGURED, str(error)) from None
         # A redirected POST comes out as a GET or takes the key elsewhere: the operator is told instead.
@@ -169,7 +187,7 @@ class OpenAIClient:
 
     def _read_reply(self, response: httpx2.Response, request: Mapping[str, Any]) -> ModelReply:
         # Whatever repeats the key, a tool call too, goes without it into the history.
-        key = self._api_key if len(self._api_key) >= _LEAST_SECRET else ""
+        key = self.provider.api_key if len(self.provider.api_key) >= _LEAST_SECRET else ""
         request_id = response.headers.get("x-request-id")
         if request_id is not None:
             request_id = strike_key(request_id, key)
@@ -179,12 +197,13 @@ class OpenAIClient:
             body = None
         if not isinstance(body, dict):
             kind = response.headers.get("content-type", "no content type").partition(";")[0]
-            kind = quote_provider(kind, self._api_key)
+            kind = quote_provider(kind, self.provider.api_key)
             message = (
-                f"{self._place} answered {response.status_code} with something that is no JSON object ({kind}). "
-                "Check OPENAI_BASE_URL: it usually ends with /v1."
+                f"{self.provider.place} answered {response.status_code} with something that is no JSON object "
+                f"({kind}). "
+                f"Check {self.provider.variable('BASE_URL')}: it usually ends with /v1."
             )
-            if quote := quote_provider(_read_page(response), self._api_key):
+            if quote := quote_provider(_read_page(response), self.provider.api_key):
                 message = f"{message} It said: “{quote}”"
             raise ModelError(ModelErrorCode.UNREADABLE, message, status=response.status_code, request_id=request_id)
         if body.get("error") and not body.get("choices"):
@@ -197,23 +216,18 @@ class OpenAIClient:
             body = json.loads(response.content)
         except (ValueError, RecursionError):
             body = _read_page(response)
-        return explain_status(
-            status,
-            body,
-            response.headers,
-            model=str(request.get("model", "")),
-            place=self._place,
-            api_key=self._api_key,
-        )
+        return explain_status(status, body, response.headers, request=request, provider=self.provider)
 
     def _explain_timeout(self, error: Exception, timeout: float) -> ModelError:
         if isinstance(error.__cause__, httpx2.ConnectTimeout):
             return ModelError(
                 ModelErrorCode.CONNECTION,
-                f"No connection to {self._place} within {min(timeout, _CONNECT_TIMEOUT):g} seconds. "
-                "Check OPENAI_BASE_URL and the network.",
+                f"No connection to {self.provider.place} within {min(timeout, _CONNECT_TIMEOUT):g} seconds. "
+                f"Check {self.provider.variable('BASE_URL')} and the network.",
             )
-        return ModelError(ModelErrorCode.TIMEOUT, f"{self._place} gave no complete answer within {timeout:g} seconds.")
+        return ModelError(
+            ModelErrorCode.TIMEOUT, f"{self.provider.place} gave no complete answer within {timeout:g} seconds."
+        )
 
     def _explain_connection(self, error: Exception) -> ModelError:
         cause = error.__cause__ or error
@@ -221,54 +235,22 @@ class OpenAIClient:
             if isinstance(origin, MetadataAddressError):
                 return ModelError(
                     ModelErrorCode.NOT_CONFIGURED,
-                    f"{self._place} leads to {origin.address}, where clouds keep secrets of a machine; {_OTHER_PLACE}",
+                    f"{self.provider.place} leads to {origin.address}, where clouds keep secrets of a machine; "
+                    f"set {self.provider.variable('BASE_URL')} to the address of a provider and restart the worker.",
                 )
-        detail = quote_provider(_find_words(cause), self._api_key)
+        url = self.provider.variable("BASE_URL")
+        detail = quote_provider(_find_words(cause), self.provider.api_key)
         if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
-            message = f"No connection to {self._place}: {detail}. Check OPENAI_BASE_URL and the network."
+            message = f"No connection to {self.provider.place}: {detail}. Check {url} and the network."
         else:
-            message = f"The connection to {self._place} broke before the answer was complete: {detail}."
+            message = f"The connection to {self.provider.place} broke before the answer was complete: {detail}."
         return ModelError(ModelErrorCode.CONNECTION, message)
 
 
-def simulated_client(app: ASGIApp) -> OpenAIClient:
+def simulated_client(app: ASGIApp, *, api: Api | str = Api.AUTO) -> OpenAIClient:
     """A client whose requests go to ``app`` in this process, through the ``openai`` client's own HTTP layer."""
     http_client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), trust_env=False)
-    return OpenAIClient(api_key=_SIMULATED_KEY, base_url="http://simulated-model/v1", http_client=http_client)
-
-
-def find_problem(api_key: str | None, base_url: str | None) -> str | None:
-    """What keeps any call from being made, in a sentence; None where nothing does."""
-    api_key = (api_key or "").strip()
-    base_url = (base_url or OPENAI_BASE_URL).strip()
-    try:
-        url = httpx2.URL(base_url)
-    except (httpx2.InvalidURL, ValueError):
-        url = httpx2.URL("")
-    if url.scheme not in ("http", "https") or not url.host:
-        return (
-            "OPENAI_BASE_URL is no web address. Give one that begins with http:// or https://, "
-            f"such as {OPENAI_BASE_URL}, and restart the worker."
-        )
-    if is_metadata_service(url.host):
-        return f"OPENAI_BASE_URL names “{url.host}”, where clouds keep secrets of a machine; {_OTHER_PLACE}"
-    if not api_key and url.host == httpx2.URL(OPENAI_BASE_URL).host:
-        return "There is no API key. Set OPENAI_API_KEY and restart the worker."
-    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        return (
-            "The API key holds a character that no key has (a space, a line break, a typographic sign). "
-            "Copy OPENAI_API_KEY anew and restart the worker."
-        )
-    return None
-
-
-def _name_place(base_url: str) -> str:
-    """Host and port, without any user name or password that the address holds."""
-    try:
-        url = httpx2.URL(base_url)
-    except (httpx2.InvalidURL, ValueError):
-        return "the provider"
-    return f"{url.host}:{url.port}" if url.port else url.host
+    return OpenAIClient(api_key=_SIMULATED_KEY, base_url=SIMULATED_BASE_URL, api=api, http_client=http_client)
 
 
 def _find_words(error: BaseException) -> str:
@@ -303,7 +285,9 @@ def _encode_request(request: Mapping[str, Any]) -> bytes:
 
 def _find_wrapped_status(error: Any) -> int:
     code = error.get("code") if isinstance(error, Mapping) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else 502
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    return _STATUS_OF_CODE.get(str(code), 502)
 
 
 def _read_page(response: httpx2.Response) -> str:

@@ -11,33 +11,45 @@ from typing import Any
 
 from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
-from genai_prices.types import ModelPrice, TieredPrices, TimeOfDateConstraint
+from genai_prices.types import ModelInfo, ModelPrice, TieredPrices, TimeOfDateConstraint
 
+from flows.engine.providers import OPENAI_BASE_URL, Provider
 from flows.engine.usage import TokenUsage
 
+_OPENAI = Provider()
 
-def price_usage(model: str, usage: TokenUsage, *, provider: str = "openai") -> TokenUsage:
+
+_STANDARD_TIERS = (None, "", "auto", "default")
+
+
+def price_usage(
+    model: str, usage: TokenUsage, *, provider: Provider = _OPENAI, service_tier: str | None = None
+) -> TokenUsage:
     """``usage`` with its ``cost`` in USD, or with ``unpriced`` 1 where tokens were used at an unknown price.
 
-    ``model`` is the name that the provider answered with, ``provider`` its id in the price list. Cached prompt tokens
-    cost what the list says for them, reasoning tokens are part of the completion. A usage without tokens comes back
-    as it is. Nothing is sent anywhere: the list is installed with the package and as old as it is.
+    ``model`` is the name that the provider answered with, ``service_tier`` the tier that served the call. The price
+    list knows providers by their address. Cached prompt tokens cost what the list says for them, reasoning tokens are
+    part of the completion. A usage without tokens comes back as it is. Nothing is sent anywhere: the list is installed
+    with the package and as old as it is.
     """
     if not (usage.prompt or usage.completion):
         return usage
-    cost = _find_cost(model, usage, provider)
+    cost = _find_cost(model, usage, provider, service_tier)
     return usage.model_copy(update={"cost": cost, "unpriced": int(cost is None)})
 
 
-def has_price(model: str, *, provider: str = "openai") -> bool:
+def has_price(model: str, *, provider: Provider = _OPENAI) -> bool:
     """Whether the price list knows what prompts and completions of a model cost."""
-    return _find_cost(model, TokenUsage(prompt=1, completion=1, total=2), provider) is not None
+    return _find_cost(model, TokenUsage(prompt=1, completion=1, total=2), provider, None) is not None
 
 
-def _find_cost(model: str, usage: TokenUsage, provider: str) -> Decimal | None:
-    table = _read_prices(model, provider, datetime.now(UTC).date())
+def _find_cost(model: str, usage: TokenUsage, provider: Provider, service_tier: str | None) -> Decimal | None:
+    # A script that tries its flow on the simulated model sees what it would cost at OpenAI.
+    base_url = OPENAI_BASE_URL if provider.is_simulated else provider.base_url
+    tier = None if service_tier in _STANDARD_TIERS else service_tier
+    table = _read_prices(model, base_url, tier, datetime.now(UTC).date())
     if table is None:
-        return _ask_for_cost(model, usage, provider)
+        return _ask_for_cost(model, usage, base_url, tier)
     rates = table.rates[bisect_left(table.starts, usage.prompt)]
     if (usage.prompt and rates.prompt is None) or (usage.completion and rates.completion is None):
         return None
@@ -68,19 +80,25 @@ class _PriceTable:
     rates: tuple[_Rates, ...]
 
 
+_UNKNOWN = _PriceTable((), (_Rates(),))
+
+
 @lru_cache(maxsize=1024)
-def _read_prices(model: str, provider: str, day: date) -> _PriceTable | None:
+def _read_prices(model: str, base_url: str, tier: str | None, day: date) -> _PriceTable | None:
     """The prices of a model on a day (UTC), read once: to ask the list takes as long as the rest of an attempt.
 
     None where they depend on the time of the day as well, or on more than the counts of tokens.
     """
     try:
-        found = get_snapshot().find_provider_model(model, None, provider, None)[1]
+        found = get_snapshot().find_provider_model(model, None, None, base_url)[1]
     except LookupError:
-        return _PriceTable((), (_Rates(),))
+        return _UNKNOWN
+    noon, context = datetime.combine(day, time(12), UTC), _make_context(tier)
+    if tier is not None and not _knows_tier(found, context, noon):
+        return _UNKNOWN
     if isinstance(found.prices, list) and any(isinstance(p.constraint, TimeOfDateConstraint) for p in found.prices):
         return None
-    prices = vars(found.get_prices(datetime.combine(day, time(), UTC)))
+    prices = vars(found.get_prices(noon, context))
     tiers = [tier for price in prices.values() if isinstance(price, TieredPrices) for tier in price.tiers]
     starts = tuple(sorted({tier.start for tier in tiers}))
     try:
@@ -88,6 +106,18 @@ def _read_prices(model: str, provider: str, day: date) -> _PriceTable | None:
     except ValueError:
         return None
     return _PriceTable(starts, tuple(rates))
+
+
+def _make_context(tier: str | None) -> dict[str, str]:
+    return {} if tier is None else {"service_tier": tier}
+
+
+def _knows_tier(found: ModelInfo, context: dict[str, str], moment: datetime) -> bool:
+    """Whether the list has own prices for a tier: those of the standard tier don't hold there."""
+    return any(
+        variant.when == context and (variant.constraint is None or variant.constraint.active(moment))
+        for variant in found.price_variants or ()
+    )
 
 
 def _read_rates(prices: dict[str, Any], prompt: int) -> _Rates:
@@ -114,14 +144,14 @@ def _choose_tier(price: Any, prompt: int) -> Any:
     return next((tier.price for tier in reversed(price.tiers) if prompt > tier.start), price.base)
 
 
-def _ask_for_cost(model: str, usage: TokenUsage, provider: str) -> Decimal | None:
+def _ask_for_cost(model: str, usage: TokenUsage, base_url: str, tier: str | None) -> Decimal | None:
     tokens = Usage(
         input_tokens=usage.prompt,
         cache_read_tokens=min(usage.cached, usage.prompt),
         output_tokens=usage.completion,
     )
     try:
-        price = calc_price(tokens, model, provider_id=provider)
+        price = calc_price(tokens, model, provider_api_url=base_url, price_context=_make_context(tier))
     except (LookupError, ValueError):
         # Not listed, or listed with prices that these counts don't suffice for.
         return None
@@ -132,11 +162,11 @@ def _ask_for_cost(model: str, usage: TokenUsage, provider: str) -> Decimal | Non
     return price.total_price
 
 
-def leave_unpriced(model: str, usage: TokenUsage) -> TokenUsage:
-    """``usage`` as used at an unknown price: for servers whose prices no list knows."""
+def leave_unpriced(model: str, usage: TokenUsage, **_: object) -> TokenUsage:
+    """``usage`` as used at an unknown price."""
     return usage.model_copy(update={"unpriced": 1}) if usage.prompt or usage.completion else usage
 
 
-def leave_free(model: str, usage: TokenUsage) -> TokenUsage:
+def leave_free(model: str, usage: TokenUsage, **_: object) -> TokenUsage:
     """``usage`` as it is: for the simulated model, where nothing is billed and nothing has a price."""
     return usage

@@ -14,7 +14,9 @@ from typing import Any, Protocol, TypeVar
 from flows.engine.history import Attempt, History, Outcome
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import dump_line
-from flows.engine.model_families import find_family
+from flows.engine.model_calls import plan_call
+from flows.engine.model_request import ModelRequest
+from flows.engine.providers import Providers
 from flows.engine.spec import FlowSpec, StepSpec
 
 PREVIOUS_STEPS_HEADING = "## Previous step results"
@@ -62,42 +64,31 @@ class PromptSection:
         return join_parts([self.heading, self.note, *(told.text for told in self.attempts)])
 
 
-def build_request(spec: FlowSpec, history: History, index: int, input: Any) -> dict[str, Any]:
+def build_request(
+    spec: FlowSpec, history: History, index: int, input: Any, *, providers: Providers | None = None
+) -> dict[str, Any]:
     """The exact body of the next call of step ``index``, given the step's ``input``.
 
-    ``spec`` is resolved: its model steps name their model. JSON appears here and nowhere earlier.
+    ``spec`` is checked and resolved: its model steps name their model. JSON appears here and nowhere earlier. Raises
+    ``UnsupportedCallError`` if the model can't be asked at its provider.
     """
     step = spec.step(index)
     if step.model is None or step.tool_name is None or step.output_schema is None:
         raise ValueError(f"Step {index} is not ready to be called: resolve and freeze the spec first.")
-    messages = []
-    if system_message := build_system_message(spec, history, index):
-        messages.append({"role": "system", "content": system_message})
-    messages.append({"role": "user", "content": dump_visible(input)})
-    request: dict[str, Any] = {
-        "model": step.model,
-        "messages": messages,
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": step.tool_name,
-                    "description": step.description,
-                    "strict": True,
-                    "parameters": step.output_schema,
-                },
-            }
-        ],
-        "tool_choice": {"type": "function", "function": {"name": step.tool_name}},
-    }
-    family = find_family(step.model)
-    if family.takes_parallel_tool_calls:
-        request["parallel_tool_calls"] = False
-    if step.temperature is not None and family.takes_temperature:
-        request["temperature"] = step.temperature
-    if step.max_tokens is not None:
-        request[family.max_tokens_field] = step.max_tokens
-    return request
+    plan = plan_call(step.model, step.reasoning_effort, providers or Providers())
+    request = ModelRequest(
+        model=plan.model,
+        system_message=build_system_message(spec, history, index),
+        user_message=dump_visible(input),
+        tool_name=step.tool_name,
+        tool_description=step.description,
+        parameters=step.output_schema,
+        temperature=step.temperature,
+        max_tokens=step.max_tokens,
+        reasoning_effort=plan.effort,
+        service_tier=step.service_tier,
+    )
+    return request.render(plan.api, plan.family)
 
 
 def build_system_message(spec: FlowSpec, history: History, index: int) -> str:

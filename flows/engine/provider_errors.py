@@ -1,4 +1,4 @@
-"""What a provider's refusals and broken connections mean, told to the operator who has to mend them."""
+"""What a provider's refusals and broken connections mean, explained to the operator who has to fix them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
 from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.model_request import find_api
+from flows.engine.providers import Api, Provider
 
 LONGEST_QUOTE = 500
 """Characters of the provider's own message that are passed on."""
@@ -19,10 +22,6 @@ LONGEST_RETRY_AFTER = 24 * 3600.0
 
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 _MEANINGS = {
-    401: (
-        ModelErrorCode.UNAUTHORIZED,
-        "The provider refused the API key (401). Check OPENAI_API_KEY and restart the worker.",
-    ),
     403: (
         ModelErrorCode.FORBIDDEN,
         "The provider does not let this API key make the call (403). Check what its project may use or change it.",
@@ -36,6 +35,14 @@ _MEANINGS = {
     425: (ModelErrorCode.SERVER_ERROR, "The provider could not take the request at the moment (425)."),
     429: (ModelErrorCode.RATE_LIMITED, "The provider's rate limit is reached (429)."),
 }
+_SETTINGS = (
+    (re.compile(r"reasoning[._ ]effort"), "reasoning effort", "TOOLFLOW_REASONING_EFFORT"),
+    (re.compile(r"temperature"), "temperature", "TOOLFLOW_TEMPERATURE"),
+    (re.compile(r"max_(?:completion_|output_)?tokens"), "token limit", "TOOLFLOW_MAX_TOKENS"),
+    (re.compile(r"service[_ ]tier"), "service tier", "TOOLFLOW_SERVICE_TIER"),
+)
+"""The settings that some models refuse, by how providers call them."""
+_WANTS_RESPONSES = re.compile(r"v1/responses|responses api")
 _SECRET = re.compile(r"(?i)\bsk-[\w*.…-]+|\bbearer\s+\S+")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(r"\\u00[2-7]")
@@ -45,55 +52,108 @@ _TAG = re.compile(r"(?s)<[a-z!/][^>]*>")
 
 
 def explain_status(
-    status: int, body: Any, headers: Mapping[str, str], *, model: str, place: str, api_key: str
+    status: int, body: Any, headers: Mapping[str, str], *, request: Mapping[str, Any], provider: Provider
 ) -> ModelError:
     """The error that an HTTP status and its body stand for.
 
-    ``body`` is parsed JSON, or text where it was none; ``place`` is the host that answered. The error's message never
-    contains ``api_key`` nor anything that looks like one.
+    ``body`` is parsed JSON, or text where it was none. The error's message never contains the provider's key nor
+    anything that looks like one.
     """
-    code_name, message = _read_error(body)
-    # Whoever redirects may repeat the key in the address: in its query, or in front.
-    target = quote_provider(headers.get("location", "another address").partition("?")[0], api_key)
-    code, sentence = _find_meaning(status, code_name, message, model=model, place=place, target=target)
-    if quote := quote_provider(message, api_key):
+    found = _read_error(body)
+    code, sentence = _find_meaning(status, found, headers, request, provider)
+    if quote := quote_provider(found.message, provider.api_key):
         sentence = f"{sentence} It said: “{quote}”"
     return ModelError(
         code,
         sentence,
         status=status,
         retry_after=read_retry_after(headers) if code.is_retryable else None,
-        request_id=strike_key(headers["x-request-id"], api_key) if "x-request-id" in headers else None,
+        request_id=strike_key(headers["x-request-id"], provider.api_key) if "x-request-id" in headers else None,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _ProviderError:
+    """What a provider says of an error; empty where it says nothing."""
+
+    code: str = ""
+    message: str = ""
+    param: str = ""
+
+
 def _find_meaning(
-    status: int, code_name: str, message: str, *, model: str, place: str, target: str
+    status: int,
+    error: _ProviderError,
+    headers: Mapping[str, str],
+    request: Mapping[str, Any],
+    provider: Provider,
 ) -> tuple[ModelErrorCode, str]:
+    if status in (400, 404, 422) and (sentence := _explain_settings(status, error, request, provider)):
+        return ModelErrorCode.BAD_REQUEST, sentence
+    if status == 401:
+        key = provider.variable("API_KEY")
+        return (
+            ModelErrorCode.UNAUTHORIZED,
+            f"The provider refused the API key (401). Check {key} and restart the worker.",
+        )
     # Proxies such as LiteLLM answer 400 to a model that they don't know.
-    is_unknown_model = code_name == "model_not_found" or "invalid model name" in message.lower()
-    if (status in (400, 404) and is_unknown_model) or (status == 404 and "model" in message.lower()):
+    is_unknown_model = error.code == "model_not_found" or "invalid model name" in error.message.lower()
+    if (status == 400 and is_unknown_model) or (
+        status == 404 and (is_unknown_model or "model" in error.message.lower())
+    ):
         sentence = (
-            f"The model “{model}” does not exist or this key may not use it ({status}). "
+            f"The model “{request.get('model')}” does not exist or this key may not use it ({status}). "
             "Change the model of the step, the flow, or TOOLFLOW_MODEL."
         )
         return ModelErrorCode.NOT_FOUND, sentence
     if status == 404:
-        sentence = (
-            f"There is no chat completions API at {place} (404). Check OPENAI_BASE_URL: it usually ends with /v1."
-        )
-        return ModelErrorCode.NOT_FOUND, sentence
-    if status == 429 and code_name in _NO_CREDIT:
+        return ModelErrorCode.NOT_FOUND, _explain_missing(request, provider)
+    if status == 429 and error.code in _NO_CREDIT:
         # Waiting brings no credit, so that this one must not be retryable.
         sentence = (
-            f"The account of this API key has no credit left (429 {code_name}). "
+            f"The account of this API key has no credit left (429 {error.code}). "
             "Add credit or raise its limit with the provider."
         )
         return ModelErrorCode.FORBIDDEN, sentence
     if 300 <= status < 400:
-        sentence = f"{place} redirects to {target} ({status}). Set OPENAI_BASE_URL to the address that it redirects to."
+        # The address may repeat the key: in its query, or in front.
+        target = quote_provider(headers.get("location", "another address").partition("?")[0], provider.api_key)
+        sentence = (
+            f"{provider.place} redirects to {target} ({status}). "
+            f"Set {provider.variable('BASE_URL')} to the address that it redirects to."
+        )
         return ModelErrorCode.NOT_CONFIGURED, sentence
     return _MEANINGS.get(status) or _find_class_meaning(status)
+
+
+def _explain_settings(status: int, error: _ProviderError, request: Mapping[str, Any], provider: Provider) -> str | None:
+    """The sentence for a request that was refused because of one of its settings or its API; None for others."""
+    words = f"{error.param} {error.message}".lower()
+    if find_api(request) is Api.CHAT and _WANTS_RESPONSES.search(words):
+        return (
+            f"“{request.get('model')}” takes this call only on the Responses API ({status}). "
+            f"Set {provider.variable('API')} to “responses”, set the reasoning effort to “none” if the model takes "
+            "that, or name another model."
+        )
+    if status == 404:
+        return None
+    for pattern, name, variable in _SETTINGS:
+        if pattern.search(error.param.lower() or words):
+            return (
+                f"The provider refused the {name} ({status}). "
+                f"Change or remove the {name} of the step, the flow, or {variable}."
+            )
+    return None
+
+
+def _explain_missing(request: Mapping[str, Any], provider: Provider) -> str:
+    url = provider.variable("BASE_URL")
+    if find_api(request) is Api.RESPONSES:
+        return (
+            f"There is no Responses API at {provider.place} (404). Set {provider.variable('API')} to “chat”, "
+            f"or check {url}: it usually ends with /v1."
+        )
+    return f"There is no chat completions API at {provider.place} (404). Check {url}: it usually ends with /v1."
 
 
 def _find_class_meaning(status: int) -> tuple[ModelErrorCode, str]:
@@ -105,17 +165,20 @@ def _find_class_meaning(status: int) -> tuple[ModelErrorCode, str]:
     return ModelErrorCode.SERVER_ERROR, f"The provider had an error of its own ({status})."
 
 
-def _read_error(body: Any) -> tuple[str, str]:
-    """The provider's error code and message, each empty where there is none."""
+def _read_error(body: Any) -> _ProviderError:
     if isinstance(body, str):
-        return "", body
+        return _ProviderError(message=body)
     error = body.get("error", body) if isinstance(body, Mapping) else None
     if isinstance(error, str):
-        return "", error
+        return _ProviderError(message=error)
     if not isinstance(error, Mapping):
-        return "", ""
+        return _ProviderError()
     message = error.get("message") or error.get("detail") or ""
-    return str(error.get("code") or error.get("type") or ""), message if isinstance(message, str) else str(message)
+    return _ProviderError(
+        code=str(error.get("code") or error.get("type") or ""),
+        message=str(message),
+        param=str(error.get("param") or ""),
+    )
 
 
 def quote_provider(text: str, api_key: str) -> str:

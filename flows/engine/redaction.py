@@ -15,6 +15,7 @@ from flows.engine.errors import Problem
 from flows.engine.history import Attempt, History, initial_attempt
 from flows.engine.issues import LONGEST_CODE, Issue
 from flows.engine.json_value import format_pointer, parse_pointer
+from flows.engine.model_request import replace_texts
 from flows.engine.planner import Finish
 from flows.engine.prompt import dump_visible
 from flows.engine.redaction_patterns import PATTERNS, TextPattern
@@ -93,12 +94,11 @@ class Redactor:
             return request
         plain, redacted = dump_visible(input), self._redact(input, self.paths)
 
-        def clean(message: dict[str, Any]) -> dict[str, Any]:
+        def clean(text: str) -> str:
             # The user's message is the input as JSON: in there pointers find also what is too short to be looked for.
-            text = message["content"]
-            return {**message, "content": dump_visible(redacted) if text == plain else self._scrub(text)}
+            return dump_visible(redacted) if text == plain else self._scrub(text)
 
-        return {**request, "messages": [clean(message) for message in request["messages"]]}
+        return replace_texts(request, clean)
 
     def redact_attempt(self, attempt: Attempt) -> Attempt:
         """The attempt as it joins the history: output and issues, and what was sent."""

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flows.engine.chat_api import read_completion
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value, describe_type, parse_object
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
+from flows.engine.model_answer import ModelAnswer
+from flows.engine.providers import Api
+from flows.engine.responses_api import read_response
+from flows.engine.usage import TokenUsage
 
 LONGEST_RAW = 64 * 1024
 """Characters of an unusable answer that are kept."""
@@ -19,7 +23,6 @@ _LONGEST_NAME = 200
 _LONGEST_QUOTE = 300
 _NEAR = 30
 """Characters shown before and after the place where JSON is broken."""
-_MOST_TOKENS = 2**31 - 1
 _PLACE = re.compile(r"^Line (\d+), column (\d+): ")
 
 
@@ -39,6 +42,8 @@ class ToolReply:
     model: str | None
     response_id: str | None
     finish_reason: str | None
+    service_tier: str | None = None
+    """The tier that served the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,13 @@ class _Unusable:
     raw: str | None = None
 
 
-def read_reply(body: Any, *, tool_name: str) -> ToolReply:
-    """Read the response ``body`` to a request that forced a call of the tool ``tool_name``.
+def read_reply(body: Any, *, tool_name: str, api: Api = Api.CHAT) -> ToolReply:
+    """Read the response ``body`` to a request by ``api`` that forced a call of the tool ``tool_name``.
 
     Never raises, whatever ``body`` is: what can't be used becomes a critical issue.
     """
-    found = _as_mapping(body)
-    usage = read_usage(found.get("usage"))
-    choice = _first_mapping(found.get("choices"))
-    finish_reason = _read_name(choice.get("finish_reason"))
-    outcome = _read_body(body, tool_name, finish_reason, usage)
+    answer = read_response(body) if api is Api.RESPONSES else read_completion(body)
+    outcome = _judge_answer(answer, tool_name)
     arguments: dict[str, Any] | None = None
     raw: str | None = None
     issues: tuple[Issue, ...] = ()
@@ -70,75 +72,43 @@ def read_reply(body: Any, *, tool_name: str) -> ToolReply:
         arguments=arguments,
         raw=raw,
         issues=issues,
-        usage=usage,
-        model=_read_name(found.get("model")),
-        response_id=_read_name(found.get("id")),
-        finish_reason=finish_reason,
+        usage=answer.usage,
+        model=_read_name(answer.model),
+        response_id=_read_name(answer.response_id),
+        finish_reason=_read_name(answer.finish_reason),
+        service_tier=_read_name(answer.service_tier),
     )
 
 
-def read_usage(usage: Any) -> TokenUsage:
-    """The tokens that a response reports; ``UNREPORTED_USAGE`` where it reports none or what can't be true.
-
-    Cached and reasoning tokens are parts: more than the whole is taken to mean the whole.
-    """
-    found = _as_mapping(usage)
-    prompt = _read_count(found.get("prompt_tokens"))
-    completion = _read_count(found.get("completion_tokens"))
-    if prompt is None or completion is None:
-        return UNREPORTED_USAGE
-    total = _read_count(found.get("total_tokens"))
-    cached = _read_count(_as_mapping(found.get("prompt_tokens_details")).get("cached_tokens"))
-    reasoning = _read_count(_as_mapping(found.get("completion_tokens_details")).get("reasoning_tokens"))
-    return TokenUsage(
-        prompt=prompt,
-        completion=completion,
-        total=max(total or 0, prompt + completion),
-        cached=min(cached or 0, prompt),
-        reasoning=min(reasoning or 0, completion),
-    )
-
-
-def _read_body(body: Any, tool_name: str, finish_reason: str | None, usage: TokenUsage) -> dict[str, Any] | _Unusable:
+def _judge_answer(answer: ModelAnswer, tool_name: str) -> dict[str, Any] | _Unusable:
     """The arguments of the call, or why there are none: first what the provider says about it, then what is there."""
-    choices = body.get("choices") if isinstance(body, Mapping) else None
-    if not isinstance(choices, list):
-        return _Unusable("unreadable_reply", "The response is no chat completion: it has no list of choices.")
-    if not choices:
-        return _Unusable("empty_choices", "The response has no choices: the model gave no answer at all.")
-    message = _as_mapping(choices[0]).get("message")
-    if not isinstance(message, Mapping):
-        return _Unusable("unreadable_reply", "The response is no chat completion: its first choice has no message.")
-    calls = message.get("tool_calls") or []
-    content = message.get("content")
-    raw = _find_text(calls, content)
-    if finish_reason == "length":
-        return _Unusable("truncated", _describe_cut(usage), raw)
-    if finish_reason == "content_filter":
+    raw = _find_text(answer)
+    if answer.finish_reason == "length":
+        return _Unusable("truncated", _describe_cut(answer.usage), raw)
+    if answer.finish_reason == "content_filter":
         return _Unusable(
             "content_filter",
             "The provider's content filter withheld the answer (finish_reason “content_filter”). "
             "Keep to wording that is beyond doubt.",
             raw,
         )
-    refusal = message.get("refusal")
-    if isinstance(refusal, str) and refusal.strip():
-        return _Unusable("refusal", f"The model refused to answer: “{_quote(refusal)}”", refusal)
-    if not isinstance(calls, list):
-        return _Unusable("unreadable_reply", "The response is no chat completion: “tool_calls” is no list.", raw)
-    return _read_calls(calls, content, raw, tool_name)
+    if isinstance(answer.refusal, str) and answer.refusal.strip():
+        return _Unusable("refusal", f"The model refused to answer: “{_quote(answer.refusal)}”", answer.refusal)
+    if answer.fault is not None:
+        return _Unusable(*answer.fault, raw)
+    return _read_calls(answer, raw, tool_name)
 
 
-def _read_calls(calls: list[Any], content: Any, raw: str | None, tool_name: str) -> dict[str, Any] | _Unusable:
-    if not calls:
+def _read_calls(answer: ModelAnswer, raw: str | None, tool_name: str) -> dict[str, Any] | _Unusable:
+    functions, content = answer.functions, answer.content
+    if not functions:
         said = f", got text: “{_quote(content)}”" if isinstance(content, str) and content.strip() else ", got nothing."
         return _Unusable("no_tool_call", f"Expected a call of the tool `{tool_name}`{said}", raw)
-    functions = [_as_mapping(_as_mapping(call).get("function")) for call in calls]
     names = [_read_name(function.get("name")) for function in functions]
-    if len(calls) > 1:
+    if len(functions) > 1:
         return _Unusable(
             "several_tool_calls",
-            f"Expected one call of the tool `{tool_name}`, got {len(calls)} calls: "
+            f"Expected one call of the tool `{tool_name}`, got {len(functions)} calls: "
             f"{_quote(', '.join(f'`{name}`' for name in names))}. Put everything into one call.",
             raw,
         )
@@ -199,15 +169,13 @@ def _describe_cut(usage: TokenUsage) -> str:
     )
 
 
-def _find_text(calls: Any, content: Any) -> str | None:
+def _find_text(answer: ModelAnswer) -> str | None:
     """The text that came, for the record: the arguments of the only call, all calls as JSON, else the content."""
-    if isinstance(calls, list) and len(calls) == 1:
-        arguments = _as_mapping(_as_mapping(calls[0]).get("function")).get("arguments")
-        if isinstance(arguments, str):
-            return arguments
-    if calls:
-        return _write_json(calls)
-    return content if isinstance(content, str) and content else None
+    if len(answer.functions) == 1 and isinstance(arguments := answer.functions[0].get("arguments"), str):
+        return arguments
+    if answer.calls:
+        return _write_json(answer.calls)
+    return answer.content if isinstance(answer.content, str) and answer.content else None
 
 
 def _cut_raw(raw: str | None) -> str | None:
@@ -228,17 +196,3 @@ def _quote(text: str) -> str:
 
 def _read_name(value: Any) -> str | None:
     return _quote(value)[:_LONGEST_NAME] if isinstance(value, str) and value.strip() else None
-
-
-def _read_count(value: Any) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
-    return value if is_count else None
-
-
-def _as_mapping(value: Any) -> Mapping[str, Any]:
-    # What JSON gives is a dict; asking for that first is far cheaper.
-    return value if type(value) is dict or isinstance(value, Mapping) else {}
-
-
-def _first_mapping(value: Any) -> Mapping[str, Any]:
-    return _as_mapping(value[0]) if isinstance(value, list) and value else {}

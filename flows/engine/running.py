@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import uuid
 import warnings
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from flows.engine.errors import FlowWarning, InputError, Problem
 from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
 from flows.engine.history import History
 from flows.engine.json_value import clean_value, describe_type
-from flows.engine.model_client import ModelClient
+from flows.engine.model_client import ModelClient, find_providers
 from flows.engine.output_schema import coerce_numbers, validate_input
 from flows.engine.plugins import Registry, copy_json
 from flows.engine.plugins import registry as default_registry
@@ -35,6 +36,7 @@ async def run_flow(
     input: dict[str, Any],
     *,
     client: ModelClient,
+    clients: Mapping[str, ModelClient] | None = None,
     defaults: ModelSettings | None = None,
     registry: Registry = default_registry,
     recorder: Recorder | None = None,
@@ -47,22 +49,28 @@ async def run_flow(
 ) -> RunResult:
     """Run ``flow`` on ``input`` to its end and give its result.
 
+    Models are asked by ``client``, those named ``provider:model`` by the one of that name in ``clients``.
     ``defaults`` are the model settings where neither step nor flow says otherwise; ``call_timeout`` and
-    ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used, by default at OpenAI's list prices.
+    ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used, by default at the list prices of
+    its provider.
     Without ``include_all_attempts`` the result carries only each step's final attempt; without
     ``include_token_usage`` no usage is tracked. Calls without an answer are repeated for 60 seconds, unless a step
     sets its own ``retry_window``. Raises ``SpecError`` if the flow can't run as it is defined and
     ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result. A ``FlowWarning``
     says what is most likely not meant.
     """
-    spec = prepare_spec(flow, registry=registry, defaults=defaults or ModelSettings(model=DEFAULT_MODEL))
+    clients = clients or {}
+    defaults = defaults or ModelSettings(model=DEFAULT_MODEL)
+    providers = find_providers(client, clients)
+    spec = prepare_spec(flow, registry=registry, defaults=defaults, providers=providers)
     spec = spec.with_retry_window(SCRIPT_RETRY_WINDOW)
-    _warn(find_doubts(spec))
+    _warn(find_doubts(spec, default_model=defaults.model, providers=providers))
     clock = clock or SystemClock()
     has_budget = spec.token_budget is not None or spec.cost_budget is not None
     execution = Execution(
         spec=spec,
         client=client,
+        clients=clients,
         registry=registry,
         recorder=recorder or NullRecorder(),
         clock=clock,

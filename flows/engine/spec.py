@@ -26,7 +26,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from flows.engine.issues import Issue, Severity
+from flows.engine.model_families import ReasoningEffort
 from flows.engine.plugins import derive_name, name_function, name_type
+from flows.engine.providers import Providers
 
 TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 """What the chat completions API accepts as the name of a function."""
@@ -59,18 +61,6 @@ RedactionRule = Annotated[str, Field(min_length=1, max_length=500)]
 
 MessageTemplate = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION_LENGTH)]
 """Text with paths in braces: ``Clause {item.number} is missing.``"""
-
-
-class ReasoningEffort(StrEnum):
-    """How much a model reasons before it answers; each family of models takes some of these."""
-
-    NONE = "none"
-    MINIMAL = "minimal"
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    XHIGH = "xhigh"
-    MAX = "max"
 
 
 class ServiceTier(StrEnum):
@@ -300,23 +290,15 @@ class FlowSpec(_Document):
         )
         return self.model_copy(update={"steps": tuple(steps)})
 
-    def resolve(self, defaults: ModelSettings) -> FlowSpec:
-        """This flow with its model settings filled in on every model step: step, flow, defaults."""
+    def resolve(self, defaults: ModelSettings, providers: Providers | None = None) -> FlowSpec:
+        """This flow with its model settings filled in on every model step: step, flow, defaults.
 
-        def fill(step: StepSpec) -> StepSpec:
-            if step.is_local:
-                return step
-            filled = {
-                name: next(
-                    (
-                        value
-                        for value in (getattr(step, name), getattr(self, name), getattr(defaults, name))
-                        if value is not None
-                    ),
-                    None,
-                )
-                for name in ModelSettings.model_fields
-            }
-            return step.model_copy(update=filled)
+        A default temperature or effort that a model does not take at its provider is left out.
+        """
+        from flows.engine.model_calls import resolve_step
 
-        return self.model_copy(update={"steps": tuple(fill(step) for step in self.steps)})
+        steps = tuple(
+            step if step.is_local else resolve_step(step, self, defaults, providers or Providers())
+            for step in self.steps
+        )
+        return self.model_copy(update={"steps": steps})

@@ -15,8 +15,10 @@ from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.field_paths import find_field_doubts, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.message_template import parse_template
+from flows.engine.model_calls import check_model_calls
 from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, PluginName, Registry
+from flows.engine.providers import Providers, UnsupportedCallError
 from flows.engine.redaction import find_rule_problems
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.strict_schema import check_strict
@@ -65,15 +67,17 @@ def _explain(details: dict[str, Any]) -> str:
             return f"“{name}”: {details['msg']}, got {str(details['input'])[:80]!r}."
 
 
-def prepare_spec(spec: FlowSpec, *, registry: Registry, defaults: ModelSettings) -> FlowSpec:
+def prepare_spec(
+    spec: FlowSpec, *, registry: Registry, defaults: ModelSettings, providers: Providers | None = None
+) -> FlowSpec:
     """The spec that can be executed: checked, its schemas frozen, its model settings resolved.
 
     Raises ``SpecError`` with all problems.
     """
     frozen = freeze_schemas(spec, registry)
-    if problems := check_spec(frozen, registry):
+    if problems := check_spec(frozen, registry, defaults=defaults, providers=providers):
         raise SpecError(problems)
-    return frozen.resolve(defaults)
+    return frozen.resolve(defaults, providers)
 
 
 def freeze_schemas(spec: FlowSpec, registry: Registry) -> FlowSpec:
@@ -94,8 +98,18 @@ def freeze_schemas(spec: FlowSpec, registry: Registry) -> FlowSpec:
     return spec.model_copy(update={"steps": tuple(freeze(step) for step in spec.steps)})
 
 
-def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
-    """Everything that keeps a flow from running as it is defined, with JSON pointers into its document."""
+def check_spec(
+    spec: FlowSpec,
+    registry: Registry,
+    *,
+    defaults: ModelSettings | None = None,
+    providers: Providers | None = None,
+) -> list[Problem]:
+    """Everything that keeps a flow from running as it is defined, with JSON pointers into its document.
+
+    ``defaults`` are the model settings where neither step nor flow names any. Without ``providers`` it is not checked
+    whether the models can be asked where they are.
+    """
     problems = [
         Problem(f"/input_schema{problem.path}", problem.message)
         for problem in (check_input_schema(spec.input_schema) if spec.input_schema is not None else [])
@@ -112,7 +126,7 @@ def check_spec(spec: FlowSpec, registry: Registry) -> list[Problem]:
         problems += [
             Problem(f"{place}{problem.path}", problem.message) for problem in _check_step(index, step, registry)
         ]
-    return problems
+    return problems + check_model_calls(spec, defaults, providers)
 
 
 def leave_out_surplus(spec: FlowSpec) -> FlowSpec:
@@ -276,14 +290,16 @@ def _check_audit_names(audits: tuple[AuditSpec, ...]) -> Iterator[Problem]:
             )
 
 
-def find_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[Problem]:
+def find_doubts(
+    spec: FlowSpec, *, default_model: str | None = None, providers: Providers | None = None
+) -> list[Problem]:
     """What is allowed and yet most likely not meant; to be shown as warnings when a flow is saved.
 
     ``default_model`` is called by steps whose flow names no model either.
     """
     doubts = []
     if spec.cost_budget is not None:
-        doubts += [Problem("/cost_budget", doubt) for doubt in find_price_doubts(spec, default_model=default_model)]
+        doubts += [Problem("/cost_budget", doubt) for doubt in find_price_doubts(spec, default_model, providers)]
     for index, step in enumerate(spec.steps):
         if 0 in step.include_results:
             doubts.append(
@@ -311,16 +327,27 @@ def _find_path_doubts(spec: FlowSpec) -> Iterator[Problem]:
                     yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {doubt.message}")
 
 
-def find_price_doubts(spec: FlowSpec, *, default_model: str | None = None) -> list[str]:
+def find_price_doubts(
+    spec: FlowSpec, default_model: str | None = None, providers: Providers | None = None
+) -> list[str]:
     """A sentence where a budget in money would not count all calls of a flow, since a model has no known price."""
-    # What reads the price list takes long to import, and few flows ask.
-    from flows.engine.pricing import has_price
-
     models = {step.model or spec.model or default_model for step in spec.steps if not step.is_local}
-    unpriced = sorted(model for model in models if model is not None and not has_price(model))
+    known = providers or Providers()
+    unpriced = sorted(model for model in models if model is not None and not _has_price(model, known))
     if not unpriced:
         return []
     names = ", ".join(f"“{model}”" for model in unpriced)
     return [
         f"The price of {names} is not known: such calls count as nothing in a budget in USD. Set a budget in tokens."
     ]
+
+
+def _has_price(model: str, providers: Providers) -> bool:
+    # What reads the price list takes long to import, and few flows ask.
+    from flows.engine.pricing import has_price
+
+    try:
+        provider, name = providers.split(model)
+    except UnsupportedCallError:
+        return False
+    return has_price(name, provider=provider)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.engine.json_value import dump_json
+from flows.engine.model_request import find_max_tokens
 from flows.engine.usage import TokenUsage
 
 CHARACTERS_PER_TOKEN = 4
@@ -25,7 +26,7 @@ class Estimates:
     def estimate(self, request: Mapping[str, Any]) -> int:
         """Tokens that the call of ``request`` will use in all: its text, and a completion as they have been."""
         completion = self._completions.get(request["model"])
-        most = request.get("max_completion_tokens") or request.get("max_tokens")
+        most = find_max_tokens(request)
         if completion is None:
             completion = most or FIRST_COMPLETION
         elif most:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.engine.json_value import parse_object
+from flows.engine.model_request import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, ToldAttempt, join_parts, render_issue
 from runs.pages.issue_links import IssueLink
 from runs.pages.json_lines import Listing, list_json, list_text, show_invisible
@@ -90,14 +91,14 @@ class ModelRequest:
 
 
 def read_model_request(request: Mapping[str, Any], told: Told | None = None) -> ModelRequest:
-    """Take apart the stored body of a chat completions request.
+    """Take apart the stored body of a request, of either API.
 
     A system message is taken apart only if it is, to the letter, what ``told`` makes: headings alone prove nothing,
     since the step's own text may hold the same.
     """
-    messages = tuple(_read_message(message, told) for message in request.get("messages", []))
+    messages = tuple(_read_message(message, told) for message in list_messages(request))
     tools = request.get("tools")
-    settings = {name: value for name, value in request.items() if name not in ("messages", "tools")}
+    settings = {name: value for name, value in request.items() if name not in (*MESSAGE_FIELDS, "tools")}
     return ModelRequest(messages, list_json(tools) if tools else None, list_json(settings), list_json(dict(request)))
 
 

@@ -13,6 +13,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes
 
 from flows.engine.history import Attempt
+from flows.engine.model_request import find_max_tokens, find_tool, list_messages
 from runs.provider import is_simulated
 
 OPENAI, SIMULATED = gen_ai.GenAiProviderNameValues.OPENAI.value, "simulated"
@@ -52,7 +53,7 @@ def describe_call(attempt: Attempt, server: Attributes) -> Attributes:
     optional: dict[str, Any] = {
         gen_ai.GEN_AI_REQUEST_MODEL: request.get("model"),
         gen_ai.GEN_AI_REQUEST_TEMPERATURE: request.get("temperature"),
-        gen_ai.GEN_AI_REQUEST_MAX_TOKENS: request.get("max_completion_tokens") or request.get("max_tokens"),
+        gen_ai.GEN_AI_REQUEST_MAX_TOKENS: find_max_tokens(request),
         gen_ai.GEN_AI_RESPONSE_MODEL: attempt.model,
         gen_ai.GEN_AI_RESPONSE_ID: attempt.response_id,
         gen_ai.GEN_AI_RESPONSE_FINISH_REASONS: [attempt.finish_reason] if attempt.finish_reason else None,
@@ -75,11 +76,12 @@ def describe_content(attempt: Attempt) -> Attributes:
     """What was sent to the model and what came back, as the history keeps it."""
     request = attempt.request or {}
     found: Attributes = {
-        gen_ai.GEN_AI_INPUT_MESSAGES: _write([_describe_message(message) for message in request.get("messages", ())]),
+        gen_ai.GEN_AI_INPUT_MESSAGES: _write([_describe_message(message) for message in list_messages(request)]),
         gen_ai.GEN_AI_TOOL_DEFINITIONS: _write(request.get("tools", [])),
     }
     if attempt.output is not None or attempt.raw_output is not None:
-        part = {"type": "tool_call", "name": _find_tool(request), "arguments": attempt.output or attempt.raw_output}
+        tool = find_tool(request).get("name", "")
+        part = {"type": "tool_call", "name": tool, "arguments": attempt.output or attempt.raw_output}
         message = {"role": "assistant", "parts": [part], "finish_reason": attempt.finish_reason or ""}
         found[gen_ai.GEN_AI_OUTPUT_MESSAGES] = _write([message])
     return found
@@ -94,12 +96,6 @@ def count_issues(attempt: Attempt) -> Attributes:
 
 def _describe_message(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": message.get("role", ""), "parts": [{"type": "text", "content": message.get("content")}]}
-
-
-def _find_tool(request: Mapping[str, Any]) -> str:
-    tools = request.get("tools") or [{}]
-    name: str = tools[0].get("function", {}).get("name", "")
-    return name
 
 
 def _write(value: Any) -> str:

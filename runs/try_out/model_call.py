@@ -17,6 +17,8 @@ from django.conf import settings
 from flows.engine.call_gate import Closed
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ModelError
+from flows.engine.model_client import find_providers
+from flows.engine.model_request import find_api
 from flows.engine.reply import ToolReply, read_reply
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from runs.limits import create_gate
@@ -71,9 +73,14 @@ async def _send(request: dict[str, Any], tool_name: str, timeout: float) -> Call
         client = create_client()
         try:
             found = await client.complete(request, idempotency_key=f"try-{uuid4().hex}", timeout=timeout)
-            reply = read_reply(found.body, tool_name=tool_name)
+            reply = read_reply(found.body, tool_name=tool_name, api=find_api(request))
             used = reply.usage if reply.usage.reported else None
-            priced = choose_pricing()(reply.model or request["model"], reply.usage)
+            priced = choose_pricing()(
+                reply.model or request["model"],
+                reply.usage,
+                provider=find_providers(client, {}).default,
+                service_tier=reply.service_tier,
+            )
             return CallResult(reply, None, priced, time.monotonic() - began)
         except ModelError as error:
             return CallResult(None, error, UNREPORTED_USAGE, time.monotonic() - began)

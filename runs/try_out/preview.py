@@ -11,6 +11,7 @@ from flows.engine.issues import Issue
 from flows.engine.judgement import clean_output
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
+from flows.engine.providers import UnsupportedCallError
 from flows.engine.spec import FlowSpec
 from flows.engine.step_input import prepare_input
 from runs.try_out.basis import Basis
@@ -51,4 +52,7 @@ async def preview_attempt(spec: FlowSpec, basis: Basis, index: int, registry: Re
         return Preview(output=output, notes=notes)
     if step.tool_name is None or step.output_schema is None:
         return Preview(problem="The request can't be built yet: it needs a tool name and an output schema.")
-    return Preview(request=build_request(spec, basis.history, index, value))
+    try:
+        return Preview(request=build_request(spec, basis.history, index, value))
+    except UnsupportedCallError as error:
+        return Preview(problem=f"The request can't be built: {error}")

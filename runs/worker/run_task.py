@@ -21,6 +21,7 @@ from flows.engine.history import History, Outcome
 from flows.engine.model_client import ModelClient
 from flows.engine.planner import Call, Finish, Wait, next_action
 from flows.engine.plugins import registry
+from flows.engine.providers import Provider
 from flows.engine.spec import FlowSpec
 from flows.engine.usage import TokenUsage
 from runs.group_commit import LeaseLostError
@@ -138,9 +139,9 @@ class RunTask:
         if progress.ended is not None or progress.received is not None:
             self._settle(stored.commits)
 
-    def _price(self, model: str, usage: TokenUsage) -> TokenUsage:
+    def _price(self, model: str, usage: TokenUsage, *, provider: Provider, service_tier: str | None) -> TokenUsage:
         """Price what a call used, and count it on the flow's budget before anybody asks for that again."""
-        priced = self._place.price(model, usage)
+        priced = self._place.price(model, usage, provider=provider, service_tier=service_tier)
         if (budget := self._place.budgets.get(self.run.flow_id)) is not None:
             self._unsettled = priced
             budget.expect(priced)

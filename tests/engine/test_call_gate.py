@@ -208,7 +208,7 @@ class TestVeto:
 
 class TestPrices:
     async def test_a_price_list_that_breaks_loses_no_attempt(self, caplog: pytest.LogCaptureFixture) -> None:
-        def price(model: str, usage: TokenUsage) -> TokenUsage:
+        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
             raise ZeroDivisionError("no such unit")
 
         end = await execute(make_flow(), simulate(tool_1=[LONG]), price=price)

@@ -38,7 +38,7 @@ class _OtherServer:
         await send({**messages[1], "body": content})
 
 
-def _never_asked(model: str, usage: TokenUsage) -> TokenUsage:
+def _never_asked(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
     raise AssertionError("nothing is tracked, so nothing is priced")
 
 
@@ -99,7 +99,7 @@ class TestUsage:
     ) -> None:
         asked: list[str] = []
 
-        def price(model: str, usage: TokenUsage) -> TokenUsage:
+        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
             asked.append(model)
             return usage
 
@@ -109,7 +109,7 @@ class TestUsage:
     async def test_each_answer_is_priced_by_the_model_that_gave_it(self) -> None:
         asked: list[str] = []
 
-        def price(model: str, usage: TokenUsage) -> TokenUsage:
+        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
             asked.append(model)
             return usage.model_copy(update={"cost": Decimal(usage.total) / 1000})
 

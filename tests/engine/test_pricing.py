@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.engine.pricing import _read_prices, has_price, price_usage
+from flows.engine.providers import Provider
 from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage, sum_usage
 
 
@@ -103,11 +104,28 @@ def test_a_unit_without_a_listed_price_makes_the_call_unpriced() -> None:
 
 
 def test_an_unknown_provider_is_unpriced() -> None:
-    assert price_usage("gpt-4o-mini", make_usage(1_000), provider="no-such-provider").unpriced == 1
+    provider = Provider(base_url="https://models.example.com/v1")
+    assert price_usage("gpt-4o-mini", make_usage(1_000), provider=provider).unpriced == 1
 
 
-def test_another_provider_s_prices_are_found_by_its_id() -> None:
-    assert price_usage("gpt-4o-mini", make_usage(1_000_000), provider="azure").cost == Decimal("0.15")
+def test_another_provider_s_prices_are_found_by_its_address() -> None:
+    provider = Provider(base_url="https://here.openai.azure.com/openai/v1")
+    assert price_usage("gpt-4o-mini", make_usage(1_000_000), provider=provider).cost == Decimal("0.15")
+
+
+@pytest.mark.parametrize("tier", [None, "default", "auto"])
+def test_the_standard_tier_has_the_listed_prices(tier: str | None) -> None:
+    usage = make_usage(1_000_000, 1_000_000, 100_000)
+    assert price_usage("gpt-5-mini", usage, service_tier=tier) == price_usage("gpt-5-mini", usage)
+
+
+def test_other_tiers_have_prices_of_their_own_or_none_that_are_known() -> None:
+    usage = make_usage(1_000_000, 1_000_000, 100_000)
+    standard = price_usage("gpt-5-mini", usage).cost
+    flex = price_usage("gpt-5-mini", usage, service_tier="flex").cost
+    assert standard is not None and flex == standard / 2
+    assert price_usage("gpt-4.1", usage, service_tier="flex").unpriced == 1
+    assert price_usage("gpt-5-mini", usage, service_tier="scale").unpriced == 1
 
 
 @pytest.mark.parametrize("usage", [NO_USAGE, UNREPORTED_USAGE])

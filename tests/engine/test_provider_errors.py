@@ -32,9 +32,9 @@ def answer_with(status: int, body: Any = None, *, api_key: str = KEY, **headers:
     return OpenAIClient(api_key=api_key, http_client=httpx2.AsyncClient(transport=transport))
 
 
-async def fail(client: ModelClient) -> ModelError:
+async def fail(client: ModelClient, request: dict[str, Any] | None = None) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        await client.complete(make_request(), idempotency_key="run-1-1", timeout=30)
+        await client.complete(request or make_request(), idempotency_key="run-1-1", timeout=30)
     return caught.value
 
 
@@ -68,6 +68,59 @@ async def test_each_status_has_its_own_meaning(status: int, body: Any, code: Mod
     assert error.code is code
     assert words in error.message
     assert error.request_id == "req-7"
+
+
+FORCED_TOOLS = (
+    "Function tools with reasoning_effort are not supported for gpt-6-sol in /v1/chat/completions. "
+    "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+)
+ONLY_RESPONSES = "This model is only supported in v1/responses and not in v1/chat/completions."
+CHAT, RESPONSES = {"messages": []}, {"input": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("request_body", "status", "error", "remedies"),
+    [
+        (CHAT, 400, {"param": "reasoning_effort", "message": FORCED_TOOLS}, ["TOOLFLOW_API", "effort to “none”"]),
+        (CHAT, 400, {"message": f"litellm.BadRequestError: {FORCED_TOOLS}"}, ["TOOLFLOW_API", "effort to “none”"]),
+        (CHAT, 404, {"message": ONLY_RESPONSES}, ["TOOLFLOW_API"]),
+        (
+            CHAT,
+            400,
+            {"param": "reasoning_effort", "message": "No."},
+            ["effort of the step", "TOOLFLOW_REASONING_EFFORT"],
+        ),
+        (RESPONSES, 400, {"param": "reasoning.effort", "message": "No."}, ["TOOLFLOW_REASONING_EFFORT"]),
+        (CHAT, 400, {"param": "temperature", "message": "No."}, ["temperature of the step", "TOOLFLOW_TEMPERATURE"]),
+        (CHAT, 400, {"message": "temperature is not supported"}, ["TOOLFLOW_TEMPERATURE"]),
+        (CHAT, 400, {"param": "max_tokens", "message": "No."}, ["token limit of the step", "TOOLFLOW_MAX_TOKENS"]),
+        (CHAT, 400, {"param": "service_tier", "message": "No."}, ["service tier of the step", "TOOLFLOW_SERVICE_TIER"]),
+        (CHAT, 400, {"param": "tools[0]", "message": "'temperature' is no type"}, ["Change the step's schema"]),
+        (RESPONSES, 404, {"message": "Not Found"}, ["no Responses API at api.openai.com", "TOOLFLOW_API"]),
+        (CHAT, 404, {"message": "Not Found"}, ["no chat completions API at api.openai.com", "OPENAI_BASE_URL"]),
+    ],
+)
+async def test_what_a_setting_or_an_api_is_refused_for_names_the_remedy(
+    request_body: dict[str, Any], status: int, error: dict[str, Any], remedies: list[str]
+) -> None:
+    said = await fail(answer_with(status, {"error": error}), {"model": "gpt-6-sol", **request_body})
+    assert [remedy for remedy in remedies if remedy not in said.message] == []
+    assert not said.code.is_retryable
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("server_error", ModelErrorCode.SERVER_ERROR),
+        ("rate_limit_exceeded", ModelErrorCode.RATE_LIMITED),
+        ("invalid_prompt", ModelErrorCode.BAD_REQUEST),
+    ],
+)
+async def test_a_failed_response_is_an_error_of_the_provider(code: str, expected: ModelErrorCode) -> None:
+    body = {"object": "response", "status": "failed", "output": [], "error": {"code": code, "message": "It broke."}}
+    error = await fail(answer_with(200, body), {"model": "gpt-6-sol", **RESPONSES})
+    assert error.code is expected
+    assert "It said: “It broke.”" in error.message
 
 
 @pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached"])

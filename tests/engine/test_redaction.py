@@ -13,6 +13,7 @@ from flows.engine.execution import Progress
 from flows.engine.history import Attempt, History, Outcome
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
+from flows.engine.providers import Api
 from flows.engine.redaction import MARK, Redactor, redact_input
 from flows.engine.redaction_patterns import PATTERNS
 from flows.engine.running import run_flow
@@ -208,9 +209,11 @@ class TestAttempts:
         "tool_2": [{"text": f"{SECRET} again"}],
     }
 
-    async def test_nothing_that_is_recorded_holds_it(self) -> None:
+    @pytest.mark.parametrize("api", [Api.CHAT, Api.RESPONSES])
+    async def test_nothing_that_is_recorded_holds_it(self, api: Api) -> None:
         recorder = MemoryRecorder()
-        await execute(self.FLOW, simulate(**self.REPLIES), make_history(input=INPUT), recorder=recorder)
+        client = simulated_client(simulate(**self.REPLIES), api=api)
+        await execute(self.FLOW, client=client, history=make_history(input=INPUT), recorder=recorder)
         kept = dump_records(recorder.records)
         assert "Ännchen" not in kept
         assert json.dumps(SECRET)[1:-1] not in kept

@@ -241,7 +241,7 @@ class TestPrices:
         assert (usage.cost, usage.unpriced) == (None, 1)
 
     async def test_other_prices_can_be_given(self) -> None:
-        def price(model: str, usage: TokenUsage) -> TokenUsage:
+        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
             return usage.model_copy(update={"cost": Decimal("0.25")})
 
         usage = (await run(price=price)).usage

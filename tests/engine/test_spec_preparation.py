@@ -84,11 +84,13 @@ class TestFreezing:
 
     def test_a_prepared_flow_is_frozen_and_every_model_step_knows_its_model(self) -> None:
         flow = make_flow(
-            make_step(1, output_type="report", output_schema=None, model=None), make_step(2, compute="{}"), model="flow"
+            make_step(1, output_type="report", output_schema=None, model=None),
+            make_step(2, compute="{}"),
+            model="gpt-4.1",
         )
         prepared = prepare_spec(
             flow, registry=self.make_registry(), defaults=ModelSettings(model="default", temperature=0.5)
         )
         assert prepared.step(1).output_schema == schema_of_type(Report)
-        assert (prepared.step(1).model, prepared.step(1).temperature) == ("flow", 0.5)
+        assert (prepared.step(1).model, prepared.step(1).temperature) == ("gpt-4.1", 0.5)
         assert prepared.step(2).model is None

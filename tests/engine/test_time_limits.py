@@ -20,7 +20,7 @@ from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.plugins import Registry
 from flows.engine.running import run_flow
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
-from flows.engine.spec import AuditSpec, ModelSettings
+from flows.engine.spec import AuditSpec, ModelSettings, ServiceTier
 from tests.engine.builders import (
     NOON,
     FakeClock,
@@ -108,6 +108,12 @@ class TestSteps:
         assert (client.timeouts, the_finish(end).status) == ([1], EndStatus.SUCCEEDED)
         end, client = await run_timed(self.FLOW, [LONG], history=history, clock=FakeClock(NOON + seconds(1)))
         assert (client.timeouts, the_finish(end).blocking) == ([], (1, 1))
+
+    async def test_a_call_of_the_tier_flex_may_take_15_minutes_within_the_limits_of_its_step(self) -> None:
+        for limit, timeout in ((None, 900), (300, 300)):
+            flow = make_flow(audited(1, model="gpt-5-mini", service_tier=ServiceTier.FLEX, time_limit=limit))
+            _, client = await run_timed(flow, [LONG])
+            assert client.timeouts == [timeout]
 
     async def test_each_step_has_its_own_time(self) -> None:
         flow = make_flow(audited(1, time_limit=30), audited(2, time_limit=30))

@@ -15,6 +15,7 @@ from django.utils import timezone
 from flows.engine.execution import Execution, ExecutionEnd, Progress, Received, Start
 from flows.engine.history import History, Outcome
 from flows.engine.prompt import CURRENT_STEP_HEADING
+from flows.engine.providers import Provider
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec
 from runs.group_commit import LeaseLostError, RunWrite, commit_writes
@@ -69,11 +70,16 @@ class TestTheMainJob:
         assert run.prompt_tokens == sum(usage.prompt for usage in usages)
         assert run.issues_critical == 1
 
-    def test_the_exact_request_is_stored_with_the_attempt(self, provider: ModelServer) -> None:
+    @pytest.mark.parametrize(("model", "field"), [("gpt-4.1", "messages"), ("gpt-6-sol", "input")])
+    def test_the_exact_request_is_stored_with_the_attempt_by_either_api(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, model: str, field: str
+    ) -> None:
+        monkeypatch.setattr(Provider, "is_openai", True)
         script(provider, tool_1=[{"text": "Tea is a warm drink."}])
-        run = run_flow(make_flow(make_step()))
+        run = run_flow(make_flow(make_step(model=model)))
         (attempt,) = attempts_of(run)
-        assert attempt.request == provider.app.calls[0].body
+        assert run.status == RunStatus.SUCCEEDED and run.total_tokens > 0
+        assert field in attempt.request and attempt.request == provider.app.calls[0].body
 
     def test_a_step_that_never_passes_fails_the_run_which_names_the_blocking_attempt(
         self, provider: ModelServer

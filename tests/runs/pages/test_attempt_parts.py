@@ -32,8 +32,10 @@ def part_address(run: Run, number: int, part: str = "request") -> str:
 
 
 class TestWhatTheModelSaw:
-    def test_its_sections_stand_apart_and_each_line_names_where_it_came_from(self, viewer: Client) -> None:
-        words = read_words(get_page(viewer, part_address(make_told_run(), 2)))
+    @pytest.mark.parametrize("model", ["gpt-4.1", "gpt-6-sol"])
+    def test_its_sections_stand_apart_and_each_line_names_where_it_came_from(self, viewer: Client, model: str) -> None:
+        step = SPEC.step(1).model_copy(update={"model": model})
+        words = read_words(get_page(viewer, part_address(make_told_run(make_page_flow(step)), 2)))
         assert "The step’s own text You write about tea." in words
         assert "## Current step attempts 1 attempt Your earlier outputs for this step" in words
         assert '### Attempt 1 1 issue Attempt 1 with its output Output: {"text":"s1a1"} Issues:' in words

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flows.engine.history import History
 from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_sections
+from flows.engine.providers import Api, Provider, Providers
 from flows.engine.spec import FlowSpec
 from runs.pages.issue_links import IssueLink
 from runs.pages.model_request import LONGEST_OUTPUT, ModelMessage, Told, read_model_request
@@ -94,6 +95,19 @@ class TestDoubt:
         message = read(TestSections.FLOW, history, content=older)
         assert message.sections == () and message.own is None and message.is_unexpected
         assert "Problems:" in [line.text for line in message.content.lines]
+
+
+def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions() -> None:
+    history = make_history(make_attempt(outcome="failed", issues=(ISSUE,)))
+    requests = []
+    for api in (Api.CHAT, Api.RESPONSES):
+        body = build_request(TestSections.FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
+        requests.append(read_model_request(body, tell(TestSections.FLOW, history)))
+    chat, responses = requests
+    assert responses.messages == chat.messages
+    assert responses.messages[0].sections and responses.messages[1].is_json
+    assert responses.tools is not None
+    assert "instructions" not in str(responses.settings)
 
 
 TEXT = st.text(st.sampled_from("ab \n#:-“”"), max_size=30)

@@ -19,15 +19,18 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from flows.engine.execution import Progress, Start
 from flows.engine.history import History
+from flows.engine.prompt import build_request
+from flows.engine.providers import Api, Provider, Providers
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Run, RunStatus
 from runs.recorder import RunRecorder
 from runs.stored_history import make_run_id
 from runs.tally import tally_ended_runs
 from runs.tracing import create_tracer
+from runs.tracing.attributes import describe_call, describe_content
 from runs.tracing.ids import make_trace_id
 from runs.tracing.run_tracer import RunTracer
-from tests.engine.builders import make_flow, make_step
+from tests.engine.builders import make_attempt, make_flow, make_history, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, expire_lease, make_run, make_version
 from tests.runs.executing import drain, script
@@ -190,6 +193,18 @@ def test_issues_are_counted_by_severity(provider: ModelServer, collector: Collec
     assert event.name == "toolflow.issues"
     assert read_attributes(event.attributes) == {"toolflow.issues.critical": 1}
     assert not passed.events
+
+
+def test_a_call_by_the_responses_api_is_described_like_any_other() -> None:
+    request = build_request(
+        make_flow(make_step(max_tokens=500)), make_history(), 1, {"topic": "tea"},
+        providers=Providers(Provider(api=Api.RESPONSES)),
+    )  # fmt: skip
+    attempt = make_attempt(output={"text": "Tea."}, request=request)
+    assert describe_call(attempt, {})["gen_ai.request.max_tokens"] == 500
+    content = {name: json.loads(str(value)) for name, value in describe_content(attempt).items()}
+    assert [part["content"] for part in content["gen_ai.input.messages"][-1]["parts"]] == ['{"topic":"tea"}']
+    assert content["gen_ai.output.messages"][0]["parts"][0]["name"] == "tool_1"
 
 
 @pytest.mark.parametrize("with_content", [False, True])

@@ -1,0 +1,197 @@
+"""Providers: the servers that models are asked at, each under a name, with its address, key and API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import SplitResult, urlsplit
+
+from flows.engine.metadata_services import is_metadata_service
+from flows.engine.model_families import (
+    COMPATIBLE_FAMILY,
+    NEWER_FAMILY,
+    ForcedTools,
+    ModelFamily,
+    ReasoningEffort,
+    find_family,
+)
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+SIMULATED_BASE_URL = "http://simulated-model/v1"
+"""What stands for the simulated model of this process."""
+
+_OPENAI_HOST = "api.openai.com"
+_OPENAI_DOMAINS = (
+    f".{_OPENAI_HOST}",
+    ".openai.azure.com",
+    ".services.ai.azure.com",
+    ".cognitiveservices.azure.com",
+)
+_FINE_TUNED = "ft"
+"""What stands before the first colon in the name of a fine-tuned model of OpenAI's."""
+
+
+class Api(StrEnum):
+    """The API by which a provider is asked."""
+
+    AUTO = "auto"
+    """Responses where the model needs it and the server is OpenAI's own, else chat completions."""
+    CHAT = "chat"
+    RESPONSES = "responses"
+
+
+class UnsupportedCallError(ValueError):
+    """A model can't be asked at its provider in this way. The message says what would be right.
+
+    ``is_about_effort`` says that another reasoning effort would do as well.
+    """
+
+    def __init__(self, message: str, *, is_about_effort: bool = False) -> None:
+        super().__init__(message)
+        self.is_about_effort = is_about_effort
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A server that models are asked at. The default one has no name."""
+
+    name: str = ""
+    base_url: str = OPENAI_BASE_URL
+    api_key: str = field(default="", repr=False)
+    api: Api = Api.AUTO
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request, beside those of the client."""
+
+    @property
+    def is_openai(self) -> bool:
+        """Whether this is a server of OpenAI's or Azure's own; the simulated model counts as one."""
+        host = (self._address.hostname or "").lower()
+        return host == _OPENAI_HOST or host.endswith(_OPENAI_DOMAINS) or self.is_simulated
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the simulated model of this process answers."""
+        return self.base_url == SIMULATED_BASE_URL
+
+    @property
+    def place(self) -> str:
+        """Host and port, without any user name or password that the address holds."""
+        host = self._address.hostname
+        if not host:
+            return "the provider"
+        return f"{host}:{self._address.port}" if self._address.port else host
+
+    def variable(self, field: str) -> str:
+        """The name of the environment variable that sets ``API_KEY``, ``BASE_URL``, ``API`` or ``HEADERS``."""
+        if self.name:
+            return f"TOOLFLOW_PROVIDER_{self.name.upper().replace('-', '_')}_{field}"
+        return f"OPENAI_{field}" if field in ("API_KEY", "BASE_URL") else f"TOOLFLOW_{field}"
+
+    def qualify(self, model: str) -> str:
+        """The name by which flows call a model of this provider."""
+        return f"{self.name}:{model}" if self.name else model
+
+    def find_family(self, model: str) -> ModelFamily:
+        """The family of a model by the name that it has here."""
+        is_newer = self.is_openai and self.api is not Api.CHAT
+        return find_family(model, unknown=NEWER_FAMILY if is_newer else COMPATIBLE_FAMILY)
+
+    def find_problem(self) -> str | None:
+        """What keeps any call from being made, in a sentence; None where nothing does."""
+        url, address = self.variable("BASE_URL"), self._address
+        if address.scheme not in ("http", "https") or not address.hostname:
+            return (
+                f"{url} is no web address. Give one that begins with http:// or https://, "
+                f"such as {OPENAI_BASE_URL}, and restart the worker."
+            )
+        if is_metadata_service(address.hostname):
+            return (
+                f"{url} names “{address.hostname}”, where clouds keep secrets of a machine; "
+                f"set {url} to the address of a provider and restart the worker."
+            )
+        key = self.variable("API_KEY")
+        if not self.api_key and self.is_openai and not self.is_simulated:
+            return f"There is no API key{self._whose}. Set {key} and restart the worker."
+        if not self.api_key.isascii() or not self.api_key.isprintable() or " " in self.api_key:
+            return (
+                f"The API key{self._whose} holds a character that no key has (a space, a line break, a typographic "
+                f"sign). Copy {key} again and restart the worker."
+            )
+        return None
+
+    @property
+    def _whose(self) -> str:
+        return f" for the provider “{self.name}”" if self.name else ""
+
+    @property
+    def _address(self) -> SplitResult:
+        try:
+            address = urlsplit(self.base_url)
+            address.port  # noqa: B018  # raises ValueError for one that is no number
+        except ValueError:
+            return urlsplit("")
+        return address
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """The providers of an installation: the default one, and others by name."""
+
+    default: Provider = Provider()
+    named: Mapping[str, Provider] = field(default_factory=dict)
+
+    def split(self, model: str) -> tuple[Provider, str]:
+        """The provider that a flow's ``model`` or ``provider:model`` is asked at, and the model's name there.
+
+        Raises ``UnsupportedCallError`` for a provider that is not known.
+        """
+        prefix, colon, name = model.partition(":")
+        if not colon or prefix == _FINE_TUNED:
+            return self.default, model
+        provider = self.named.get(prefix)
+        if provider is not None and name:
+            return provider, name
+        # Elsewhere colons are part of names, as in Ollama's “llama3:8b”.
+        if provider is None and not self.default.is_openai:
+            return self.default, model
+        if provider is not None:
+            raise UnsupportedCallError(f"“{model}” names a provider and no model, such as “{prefix}:name-of-model”.")
+        known = ", ".join(f"“{name}”" for name in sorted(self.named)) or "none"
+        raise UnsupportedCallError(
+            f"No provider is called “{prefix}”. Configured: {known}. Name one of these, or add it to "
+            "TOOLFLOW_PROVIDERS."
+        )
+
+
+def choose_api(
+    provider: Provider, family: ModelFamily, effort: ReasoningEffort | None
+) -> tuple[Api, ReasoningEffort | None]:
+    """The API for a forced tool call with this effort, chat completions or Responses, and the effort to send.
+
+    Raises ``UnsupportedCallError`` if the call needs an API that the provider is not asked by.
+    """
+    if provider.api is Api.RESPONSES:
+        return Api.RESPONSES, effort
+    has_responses = provider.api is Api.AUTO and provider.is_openai
+    match family.chat_tools:
+        case ForcedTools.ALWAYS:
+            return Api.CHAT, effort
+        case ForcedTools.WITHOUT_EFFORT if effort in (None, ReasoningEffort.NONE):
+            # Unset means “none” here.
+            return Api.CHAT, None
+        case ForcedTools.WITH_EFFORT_NONE if effort == ReasoningEffort.NONE or (effort is None and not has_responses):
+            return Api.CHAT, ReasoningEffort.NONE
+    if has_responses:
+        return Api.RESPONSES, effort
+    remedy = f"Set {provider.variable('API')} to “responses” if {provider.place} has that API"
+    if family.chat_tools is ForcedTools.NEVER:
+        raise UnsupportedCallError(
+            f"Models of the family {family.name} take tool calls only on the Responses API. "
+            f"{remedy}, or name another model."
+        )
+    raise UnsupportedCallError(
+        f"Models of the family {family.name} take tool calls with the reasoning effort “{effort}” only on the "
+        f"Responses API. {remedy}, or set the effort to “none”.",
+        is_about_effort=True,
+    )
