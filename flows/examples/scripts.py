@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flows.engine.model_request import find_tool
 from flows.engine.simulated_model import Script, invent_value
 from flows.engine.simulated_model.script import ReplyFunction
 
@@ -153,7 +154,7 @@ def _make_reply(answer: _Answer) -> ReplyFunction:
     def reply(body: dict[str, Any], input: Any) -> Mapping[str, Any]:
         known = input if isinstance(input, dict) else {}
         arguments = answer(defaultdict(str, known)) if callable(answer) else answer
-        schema = body["tools"][0]["function"]["parameters"]
+        schema = find_tool(body)["parameters"]
         if schema.get("properties", {}).keys() == arguments.keys():
             return arguments
         invented: Mapping[str, Any] = invent_value(schema, seed=json.dumps(body))

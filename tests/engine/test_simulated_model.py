@@ -84,8 +84,18 @@ OTHER_TOOL = {"type": "function", "function": {"name": "other"}}
         ({"stream": True}, 400, "unsupported_value", "does not stream"),
         ({"max_token": 5}, 400, None, "Unrecognized request argument supplied: max_token"),
         ({"model": "gpt-5-mini", "temperature": 0.2}, 400, "unsupported_value", "'temperature' does not support 0.2"),
-        ({"model": "o3", "max_tokens": 9}, 400, "unsupported_parameter", "Use 'max_completion_tokens' instead"),
+        (
+            {"model": "o3", "max_tokens": 9, "parallel_tool_calls": None},
+            400,
+            "unsupported_parameter",
+            "Use 'max_completion_tokens' instead",
+        ),
         ({"model": "gpt-5-chat-latest", "max_tokens": 9}, 400, "unsupported_parameter", "max_completion_tokens"),
+        ({"model": "o3", "parallel_tool_calls": False}, 400, "unsupported_parameter", "'parallel_tool_calls'"),
+        ({"reasoning_effort": "low"}, 400, "unsupported_value", "does not support 'low'"),
+        ({"model": "gpt-5.4", "reasoning_effort": "low"}, 400, None, "use /v1/responses"),
+        ({"model": "gpt-6-sol"}, 400, None, "use /v1/responses"),
+        ({"model": "gpt-6-astra"}, 400, None, "use /v1/responses"),
         ({"schema": OPEN_SCHEMA}, 400, "invalid_function_parameters", "'additionalProperties' is required"),
         ({"schema": LOOSE_SCHEMA}, 400, "invalid_function_parameters", "Missing 'color'"),
         ({"schema": LIST_SCHEMA}, 400, "invalid_function_parameters", "got 'type: \"array\"'"),
@@ -115,6 +125,29 @@ async def test_what_the_real_api_refuses_is_refused(
 )
 async def test_what_the_real_api_takes_is_taken(changes: dict[str, Any]) -> None:
     assert (await ask(SimulatedModel(), make_request(**changes))).issues == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({}, None),
+        ({"reasoning": {"effort": "none"}}, "reasoning.effort"),
+        ({"temperature": 0.2}, "temperature"),
+        ({"max_tokens": 9}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"input": None}, "input"),
+        ({"tools": make_request()["tools"]}, "tools[0].name"),
+        ({"tool_choice": {"type": "function", "function": {"name": "make"}}}, "tool_choice"),
+    ],
+)
+async def test_the_responses_api_refuses_what_belongs_to_the_other_one_or_to_other_models(
+    changes: dict[str, Any], param: str | None
+) -> None:
+    tool = {"type": "function", **make_request()["tools"][0]["function"]}
+    choice = {"type": "function", "name": "make"}
+    request = {"model": "gpt-6-astra", "input": "{}", "tools": [tool], "tool_choice": choice, **changes}
+    response = await post(SimulatedModel(), path="/v1/responses", json=request)
+    assert (response.status_code, (response.json()["error"] or {}).get("param")) == (400 if param else 200, param)
 
 
 async def test_a_body_that_is_no_json_object_is_refused() -> None:

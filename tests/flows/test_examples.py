@@ -29,8 +29,8 @@ NAMES = ["colour-theme", "invoice-extraction", "support-ticket-triage"]
 load_plugins(["flows.examples.plugins"])
 
 
-async def run_example(name: str, input: Mapping[str, Any] | None = None) -> RunResult:
-    client = simulated_client(SimulatedModel(script=example_script()))
+async def run_example(name: str, input: Mapping[str, Any] | None = None, *, api: str = "auto") -> RunResult:
+    client = simulated_client(SimulatedModel(script=example_script()), api=api)
     try:
         return await run_flow(
             FlowSpec.from_document(load_documents()[name]), dict(input or load_sample_input(name)), client=client
@@ -61,11 +61,14 @@ def test_the_examples_are_these_three() -> None:
     assert list(load_documents()) == NAMES
 
 
+@pytest.mark.parametrize("api", ["auto", "responses"])
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_example_succeeds_and_needs_one_retry(name: str) -> None:
-    result = await run_example(name)
+async def test_an_example_succeeds_and_needs_one_retry_by_either_api(name: str, api: str) -> None:
+    result = await run_example(name, api=api)
     assert result.sentence == "All steps passed."
     assert result.retries_used == 1
+    requests = [attempt.request for step in result.results for attempt in step if attempt.request is not None]
+    assert all(("input" in request) == (api == "responses") for request in requests)
 
 
 @pytest.mark.parametrize("name", NAMES)

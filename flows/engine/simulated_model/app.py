@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from dataclasses import dataclass
 from typing import Any
 
+from flows.engine.providers import Api
 from flows.engine.simulated_model.chance import NO_FAULTS, Faults, Latency, check_latency, draw_latency
-from flows.engine.simulated_model.completion import build_completion
+from flows.engine.simulated_model.completion import build_answer
 from flows.engine.simulated_model.invention import invent_value
 from flows.engine.simulated_model.request_check import Refusal, check_request
 from flows.engine.simulated_model.request_view import RequestView
@@ -24,6 +25,7 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 RESET_EXTENSION = "toolflow.reset"
 """The ASGI extension under which a server offers to break the connection."""
 
+_APIS = {("POST", "/v1/chat/completions"): Api.CHAT, ("POST", "/v1/responses"): Api.RESPONSES}
 _HTML = b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works</h1></body></html>"
 _KEYS_REMEMBERED = 10_000
 
@@ -40,7 +42,9 @@ class CallRecord:
 
 
 class SimulatedModel:
-    """An OpenAI-compatible server that invents what it answers: ``POST /v1/chat/completions``, ``GET /v1/models``.
+    """An OpenAI-compatible server that invents what it answers.
+
+    It serves ``POST /v1/chat/completions``, ``POST /v1/responses`` and ``GET /v1/models``.
 
     It refuses what the real API refuses and answers with a strict tool call whose arguments fit the tool's schema,
     scripted or invented. The same request gets the same answer.
@@ -90,8 +94,8 @@ class SimulatedModel:
         content = await _read_body(receive)
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         route = (scope["method"], scope["path"])
-        if route == ("POST", "/v1/chat/completions"):
-            await self._serve_completion(scope, headers, content, receive, send)
+        if (api := _APIS.get(route)) is not None:
+            await self._serve_answer(scope, headers, content, receive, send, api)
             return
         refusal = self._check_key(headers)
         if refusal is None and route != ("GET", "/v1/models"):
@@ -103,12 +107,12 @@ class SimulatedModel:
             models = [{"id": name, "object": "model", "created": 0, "owned_by": "toolflow"} for name in names]
             await _send_json(send, 200, {"object": "list", "data": models})
 
-    async def _serve_completion(
-        self, scope: _Scope, headers: Mapping[bytes, str], content: bytes, receive: _Receive, send: _Send
+    async def _serve_answer(
+        self, scope: _Scope, headers: Mapping[bytes, str], content: bytes, receive: _Receive, send: _Send, api: Api
     ) -> None:
         key = headers.get(b"idempotency-key")
         body, refusal = _parse_body(content)
-        refusal = self._check_key(headers) or refusal or check_request(body) or self._check_model(body["model"])
+        refusal = self._check_key(headers) or refusal or check_request(body, api) or self._check_model(body["model"])
         self.call_count += 1
         number = self.call_count
         request_id = (b"x-request-id", f"req-sim-{number}".encode())
@@ -129,7 +133,7 @@ class SimulatedModel:
             await _break(fault, scope, receive, send, request_id)
             return
         arguments = answer if isinstance(answer, Mapping) else _invent(view, digest)
-        await _send_json(send, 200, build_completion(view, arguments, fault=kind, digest=digest), request_id)
+        await _send_json(send, 200, build_answer(view, arguments, fault=kind, digest=digest), request_id)
 
     def _find_answer(self, view: RequestView, digest: str, time: int) -> Mapping[str, Any] | Fault | Refusal:
         """The arguments of the answer, scripted or invented, or what the script wants in their place."""

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from flows.engine.model_families import ReasoningEffort
+from flows.engine.model_request import find_api, find_effort, find_max_tokens, list_messages
 from flows.engine.prompt import ATTEMPT_HEADING, CURRENT_STEP_HEADING
+from flows.engine.providers import Api
 
 _SECTION = re.compile(f"^{re.escape(CURRENT_STEP_HEADING)}$", re.MULTILINE)
 _ATTEMPT = re.compile("^" + r"(\d{1,9})".join(map(re.escape, ATTEMPT_HEADING.split("{number}"))) + "$", re.MULTILINE)
@@ -27,17 +30,43 @@ class RequestView:
     def model(self) -> str:
         return str(self.body["model"])
 
+    @property
+    def api(self) -> Api:
+        """The API that the request is written for."""
+        return find_api(self.body)
+
+    @cached_property
+    def messages(self) -> list[Mapping[str, Any]]:
+        """All messages, the system message first."""
+        return list_messages(self.body)
+
+    @property
+    def effort(self) -> ReasoningEffort | None:
+        """The reasoning effort that is asked for."""
+        effort = find_effort(self.body)
+        return None if effort is None else ReasoningEffort(effort)
+
+    @property
+    def service_tier(self) -> str:
+        """The tier that serves the call: the one that is asked for."""
+        tier = self.body.get("service_tier")
+        return tier if tier in ("flex", "priority") else "default"
+
     @cached_property
     def function(self) -> Mapping[str, Any] | None:
         """The function that the answer calls: the forced one, else the first; None where text is asked for."""
         choice = self.body.get("tool_choice")
-        functions: list[Mapping[str, Any]] = [tool["function"] for tool in self.body.get("tools") or ()]
-        if not functions or choice == "none":
+        if not self.functions or choice == "none":
             return None
         if isinstance(choice, dict):
-            wanted = choice["function"]["name"]
-            return next(function for function in functions if function["name"] == wanted)
-        return functions[0]
+            wanted = choice.get("function", choice)["name"]
+            return next(function for function in self.functions if function["name"] == wanted)
+        return self.functions[0]
+
+    @cached_property
+    def functions(self) -> list[Mapping[str, Any]]:
+        """The functions of all tools."""
+        return [tool.get("function", tool) for tool in self.body.get("tools") or ()]
 
     @property
     def is_forced(self) -> bool:
@@ -50,13 +79,13 @@ class RequestView:
 
     @cached_property
     def system_message(self) -> str:
-        parts = [_read_text(m) for m in self.body["messages"] if m["role"] in ("system", "developer")]
+        parts = [_read_text(m) for m in self.messages if m["role"] in ("system", "developer")]
         return "\n\n".join(parts)
 
     @cached_property
     def input(self) -> Any:
         """The last user message, as JSON where it is JSON."""
-        text = next((_read_text(m) for m in reversed(self.body["messages"]) if m["role"] == "user"), "")
+        text = next((_read_text(m) for m in reversed(self.messages) if m["role"] == "user"), "")
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -84,7 +113,7 @@ class RequestView:
     @cached_property
     def prompt_characters(self) -> int:
         """The length of all that the model has to read."""
-        messages = sum(len(_read_text(message)) for message in self.body["messages"])
+        messages = sum(len(_read_text(message)) for message in self.messages)
         return messages + self._tools_characters
 
     @cached_property
@@ -98,8 +127,7 @@ class RequestView:
 
     @property
     def max_tokens(self) -> int | None:
-        limit = self.body.get("max_completion_tokens") or self.body.get("max_tokens")
-        return limit if isinstance(limit, int) else None
+        return find_max_tokens(self.body)
 
 
 def _read_text(message: Mapping[str, Any]) -> str:
