@@ -118,7 +118,8 @@ def _check_step(
 def _explain_effort(model: str, family: ModelFamily) -> str:
     if not family.efforts:
         return f"“{model}” takes no reasoning effort. Remove it."
-    return f"“{model}” takes these reasoning efforts: {', '.join(family.efforts)}. Choose one of them, or leave it unset."
+    efforts = ", ".join(family.efforts)
+    return f"“{model}” takes these reasoning efforts: {efforts}. Choose one of them, or leave it unset."
 
 
 def _explain_temperature(model: str, family: ModelFamily) -> str:
