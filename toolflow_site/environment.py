@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import math
 import os
 import re
 import secrets
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +27,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
 from flows.engine.metadata_services import is_metadata_network, is_metadata_service
+from flows.engine.providers import FINE_TUNED, Api, Provider
 from flows.webhook_allowance import Target
 from toolflow_site.servers import build_broker, build_database
 
@@ -236,6 +239,64 @@ def read_base_url(name: str) -> str:
     if is_metadata_service(host):
         raise ImproperlyConfigured(f"{name} names “{host}”, where clouds keep secrets of a machine; name another.")
     return text
+
+
+def read_headers(name: str) -> dict[str, str]:
+    """HTTP headers as a JSON object, also from a file: they may hold keys."""
+    text = read_secret(name)
+    try:
+        headers = json.loads(text) if text else {}
+    except ValueError:
+        headers = None
+    is_valid = isinstance(headers, dict) and all(
+        re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", header) and isinstance(value, str) and _is_header_value(value)
+        for header, value in headers.items()
+    )
+    if not is_valid:
+        raise ImproperlyConfigured(
+            f'{name} must be a JSON object of HTTP headers and their values, such as {{"X-Team": "research"}}.'
+        )
+    return dict(headers or {})
+
+
+def _is_header_value(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def read_providers(name: str) -> dict[str, Provider]:
+    """Model providers by name, each with its own variables: ``TOOLFLOW_PROVIDER_<NAME>_BASE_URL`` and so on."""
+    providers: dict[str, Provider] = {}
+    for provider in read_list(name, []):
+        if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", provider):
+            raise ImproperlyConfigured(
+                f"{name} names “{provider}”; it must list names of lower-case letters, digits and single hyphens, "
+                "between commas."
+            )
+        if provider == FINE_TUNED:
+            raise ImproperlyConfigured(
+                f"{name} names “{provider}”, with which names of fine-tuned models begin; choose another name."
+            )
+        if provider in providers:
+            raise ImproperlyConfigured(f"{name} names “{provider}” twice; name it once.")
+        providers[provider] = _read_provider(Provider(name=provider), listed_in=name)
+    return providers
+
+
+def _read_provider(named: Provider, *, listed_in: str) -> Provider:
+    variable = named.variable("BASE_URL")
+    base_url = read_base_url(variable)
+    if not base_url:
+        raise ImproperlyConfigured(
+            f"{listed_in} names “{named.name}”, but {variable} is not set; set it to the address of its API, "
+            "such as https://api.example.com/v1."
+        )
+    return replace(
+        named,
+        base_url=base_url,
+        api_key=read_secret(named.variable("API_KEY")),
+        api=Api(read_choice(named.variable("API"), Api.AUTO, tuple(Api))),
+        headers=read_headers(named.variable("HEADERS")),
+    )
 
 
 def read_path(name: str, default: Path, *, base: Path) -> Path:

@@ -79,7 +79,9 @@ def find_unsafe(settings: Mapping[str, Any]) -> Iterator[str]:
 
 def _look_at_addresses(settings: Mapping[str, Any]) -> Iterator[str]:
     """What is sent in the clear to the internet."""
-    sent = {"OPENAI_BASE_URL": (settings["TOOLFLOW_OPENAI_BASE_URL"], "the key and everything that models read")}
+    addresses = {"OPENAI_BASE_URL": settings["TOOLFLOW_OPENAI_BASE_URL"]}
+    addresses |= {one.variable("BASE_URL"): one.base_url for one in settings["TOOLFLOW_PROVIDERS"].values()}
+    sent = {name: (address, "the key and everything that models read") for name, address in addresses.items()}
     if settings["TOOLFLOW_TRACE_CONTENT"]:
         sent["TOOLFLOW_TRACES"] = (settings["TOOLFLOW_TRACES"], "what models read and wrote (TOOLFLOW_TRACE_CONTENT)")
     for name, (address, what) in sent.items():

@@ -13,6 +13,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from flows.engine.model_families import ReasoningEffort
+from flows.engine.providers import Api
 from flows.engine.spec import ServiceTier
 from runs.logs.configuration import FORMATS, LEVELS, build_logging
 from toolflow_site import api_description, environment, production
@@ -50,6 +51,14 @@ if TOOLFLOW_PROVIDER == "openai" and not (TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OP
         "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them."
     )
 
+TOOLFLOW_API = environment.read_choice("TOOLFLOW_API", "auto", tuple(Api))
+"""The API by which the default provider is asked."""
+# By this name Django's page of an error in development leaves the values out.
+TOOLFLOW_API_HEADERS = environment.read_headers("TOOLFLOW_HEADERS")
+"""Sent to the default provider with every call."""
+TOOLFLOW_PROVIDERS = environment.read_providers("TOOLFLOW_PROVIDERS")
+"""Other providers by name: flows name their models as ``provider:model``."""
+
 # What calls fall back to where neither step nor flow says otherwise.
 TOOLFLOW_MODEL = environment.read_text("TOOLFLOW_MODEL", "gpt-5-mini")
 TOOLFLOW_TEMPERATURE = environment.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2)
@@ -58,7 +67,7 @@ TOOLFLOW_REASONING_EFFORT = environment.read_choice("TOOLFLOW_REASONING_EFFORT",
 TOOLFLOW_SERVICE_TIER = environment.read_choice("TOOLFLOW_SERVICE_TIER", "", tuple(ServiceTier)) or None
 
 TOOLFLOW_CALL_TIMEOUT = environment.read_integer("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1)
-"""Seconds that one model call may take."""
+"""Seconds that one model call may take; calls of the service tier flex have 15 minutes at least."""
 TOOLFLOW_STOP_SECONDS = environment.read_integer("TOOLFLOW_STOP_SECONDS", 150, minimum=0)
 """Seconds that a stopping worker waits for calls in flight before it interrupts them."""
 TOOLFLOW_RUNS_IN_FLIGHT = environment.read_integer("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)

@@ -28,7 +28,7 @@ _OPENAI_DOMAINS = (
     ".services.ai.azure.com",
     ".cognitiveservices.azure.com",
 )
-_FINE_TUNED = "ft"
+FINE_TUNED = "ft"
 """What stands before the first colon in the name of a fine-tuned model of OpenAI's."""
 
 
@@ -147,7 +147,7 @@ class Providers:
         Raises ``UnsupportedCallError`` for a provider that is not known.
         """
         prefix, colon, name = model.partition(":")
-        if not colon or prefix == _FINE_TUNED:
+        if not colon or prefix == FINE_TUNED:
             return self.default, model
         provider = self.named.get(prefix)
         if provider is not None and name:

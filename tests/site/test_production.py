@@ -120,6 +120,13 @@ def test_a_server_that_is_started_by_hand_says_the_same_and_ends(
         ({"OPENAI_BASE_URL": "http://models.example.com/v1"}, "OPENAI_BASE_URL begins with http://"),
         ({"OPENAI_BASE_URL": "http://8.8.8.8:8080/v1"}, "on the way to “8.8.8.8” reads the key"),
         (
+            {
+                "TOOLFLOW_PROVIDERS": "groq",
+                "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "http://models.example.com/v1",
+            },
+            "TOOLFLOW_PROVIDER_GROQ_BASE_URL begins with http://",
+        ),
+        (
             {"TOOLFLOW_TRACES": "http://collector.example.com:4318", "TOOLFLOW_TRACE_CONTENT": "true"},
             "reads what models read and wrote (TOOLFLOW_TRACE_CONTENT)",
         ),
@@ -199,6 +206,7 @@ def test_django_s_own_checks_of_deployments_find_nothing(data_dir: Path, collect
             f"{KEY[::-1]} {KEY[5:]}{KEY[:5]}",
             lambda found: found["SECRET_KEY_FALLBACKS"] == [KEY[::-1], KEY[5:] + KEY[:5]],
         ),
+        ("TOOLFLOW_HEADERS", '{"X-Key": "k"}', lambda found: found["TOOLFLOW_API_HEADERS"] == {"X-Key": "k"}),
         ("OPENAI_API_KEY", "sk-file", lambda found: found["TOOLFLOW_OPENAI_API_KEY"] == "sk-file"),
         (
             "DATABASE_URL",

@@ -187,6 +187,73 @@ def test_a_wrong_variable_gets_one_sentence_that_names_it(
     assert str(raised.value) == sentence
 
 
+GROQ = {"TOOLFLOW_PROVIDERS": "groq", "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "https://api.groq.example/openai/v1"}
+
+
+def test_each_provider_has_variables_of_its_own(data_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(f"{KEY}\n")
+    found = read_settings(
+        data_dir,
+        OPENAI_API_KEY="sk-default",
+        TOOLFLOW_API="chat",
+        TOOLFLOW_HEADERS='{"X-Team": "research"}',
+        TOOLFLOW_PROVIDERS="groq, my-vllm",
+        TOOLFLOW_PROVIDER_GROQ_BASE_URL="https://api.groq.example/openai/v1",
+        TOOLFLOW_PROVIDER_GROQ_API_KEY_FILE=str(file),
+        TOOLFLOW_PROVIDER_MY_VLLM_BASE_URL="http://localhost:8000/v1",
+        TOOLFLOW_PROVIDER_MY_VLLM_API="responses",
+        TOOLFLOW_PROVIDER_MY_VLLM_HEADERS='{"X-Tenant": "7"}',
+    )
+    groq, vllm = found["TOOLFLOW_PROVIDERS"].values()
+    assert (groq.name, groq.base_url, groq.api_key, groq.api, groq.headers) == (
+        *("groq", "https://api.groq.example/openai/v1", KEY, "auto", {}),
+    )
+    assert (vllm.name, vllm.place, vllm.api_key, vllm.api, vllm.headers) == (
+        *("my-vllm", "localhost:8000", "", "responses", {"X-Tenant": "7"}),
+    )
+    assert (found["TOOLFLOW_API"], found["TOOLFLOW_API_HEADERS"]) == ("chat", {"X-Team": "research"})
+    assert KEY not in repr(found["TOOLFLOW_PROVIDERS"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "part"),
+    [
+        ({"TOOLFLOW_PROVIDERS": "Groq"}, "TOOLFLOW_PROVIDERS names “Groq”; it must list names of lower-case letters"),
+        ({"TOOLFLOW_PROVIDERS": "my_groq"}, "TOOLFLOW_PROVIDERS names “my_groq”; it must list names"),
+        ({"TOOLFLOW_PROVIDERS": "ft"}, "TOOLFLOW_PROVIDERS names “ft”, with which names of fine-tuned models begin"),
+        ({**GROQ, "TOOLFLOW_PROVIDERS": "groq,groq"}, "TOOLFLOW_PROVIDERS names “groq” twice"),
+        ({"TOOLFLOW_PROVIDERS": "a-b"}, "names “a-b”, but TOOLFLOW_PROVIDER_A_B_BASE_URL is not set; set it to"),
+        (
+            {**GROQ, "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "groq"},
+            "TOOLFLOW_PROVIDER_GROQ_BASE_URL must be an address such as http",
+        ),
+        (
+            {**GROQ, "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "http://169.254.169.254/v1"},
+            "TOOLFLOW_PROVIDER_GROQ_BASE_URL names “169.254.169.254”, where clouds keep secrets",
+        ),
+        (
+            {**GROQ, "TOOLFLOW_PROVIDER_GROQ_API": "completions"},
+            "TOOLFLOW_PROVIDER_GROQ_API is “completions”; it must be auto or chat or responses.",
+        ),
+        *(
+            ({**GROQ, "TOOLFLOW_PROVIDER_GROQ_HEADERS": text}, "TOOLFLOW_PROVIDER_GROQ_HEADERS must be a JSON object")
+            for text in ("X-Key: secret", '["secret"]', '{"X-Key": 7}', '{"X Key": "secret"}', '{"X-Key": "a\\nb"}')
+        ),
+        ({"TOOLFLOW_HEADERS": "secret"}, "TOOLFLOW_HEADERS must be a JSON object of HTTP headers"),
+        ({"TOOLFLOW_API": "both"}, "TOOLFLOW_API is “both”; it must be auto or chat or responses."),
+    ],
+    ids=lambda value: "-".join(value.values()).replace("/", ".") if isinstance(value, dict) else "",
+)
+def test_a_wrong_variable_of_a_provider_is_named_without_its_secrets(
+    data_dir: Path, variables: dict[str, str], part: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        read_settings(**{"data_dir": data_dir, **variables})
+    assert part in str(raised.value)
+    assert "secret" not in str(raised.value).replace("keep secrets", "")
+
+
 @pytest.mark.parametrize("command", ["check", "run_flow"])
 def test_a_command_says_what_is_wrong_in_one_sentence_and_exits_with_2(data_dir: Path, command: str) -> None:
     done = start_command(command, data_dir=data_dir, TOOLFLOW_DEBUG="maybe")
@@ -212,6 +279,11 @@ def test_keys_and_passwords_are_on_no_debug_page(data_dir: Path) -> None:
     found = read_settings(
         data_dir,
         OPENAI_API_KEY=KEY,
+        TOOLFLOW_HEADERS=f'{{"X-Secret": "{KEY}"}}',
+        TOOLFLOW_PROVIDERS="groq",
+        TOOLFLOW_PROVIDER_GROQ_BASE_URL="https://api.groq.example/v1",
+        TOOLFLOW_PROVIDER_GROQ_API_KEY=KEY,
+        TOOLFLOW_PROVIDER_GROQ_HEADERS=f'{{"X-Secret": "{KEY}"}}',
         DATABASE_URL="postgres://me:hidden-1@db.example.com/toolflow",
         TOOLFLOW_REDIS_URL="redis://:hidden-2@redis.example.com/0",
     )
