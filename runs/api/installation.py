@@ -31,8 +31,8 @@ class WorkersView(ApiView):
         operation_id="listWorkers",
         tags=TAGS,
         summary="List worker processes",
-        description="Those that are at work, those that were not heard of lately, and the queue: as on the page of the "
-        "workers.",
+        description="Those that are at work, those that were not heard of lately, the queue, and the model providers: "
+        "as on the page of the workers.",
         responses={200: OpenApiResponse(WorkersSerializer, "The workers.")},
     )
     def get(self, request: Request) -> Response:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from flows.engine.providers import Api
 from flows.plugin_use import KINDS
 from runs.api.overview_schema import QueueFiguresSerializer
 from runs.api.statistics_schema import make_count
@@ -34,11 +35,26 @@ class WorkerSerializer(serializers.Serializer[Any]):
     silent_for = _make_length("Seconds since it was last heard of.")
 
 
+class ProviderSerializer(serializers.Serializer[Any]):
+    """A server that models are asked at, as this web server is configured."""
+
+    name = serializers.CharField(
+        allow_null=True, help_text="What stands before the colon in `provider:model`; null for the default provider."
+    )
+    host = serializers.CharField(allow_null=True, help_text="Its host and port; null for the simulated model.")
+    api = serializers.ChoiceField(
+        [api.value for api in Api], help_text="`auto` takes the Responses API only for models at OpenAI that need it."
+    )
+    is_simulated = serializers.BooleanField(help_text="Whether the simulated model answers; nothing is billed.")
+    problem = serializers.CharField(allow_null=True, help_text="Why it can’t be called, if it can’t: no usable key.")
+
+
 class WorkersSerializer(serializers.Serializer[Any]):
-    """The workers and the queue."""
+    """The workers, the queue and the model providers."""
 
     items = serializers.ListField(child=WorkerSerializer(), help_text="The worker processes.")
     queue = QueueFiguresSerializer(help_text="Runs that are queued.")
+    providers = serializers.ListField(child=ProviderSerializer(), help_text="The default one first.")
 
 
 class PluginFunctionSerializer(serializers.Serializer[Any]):

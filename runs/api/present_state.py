@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runs.models import Run
+from runs.provider import describe_providers
 from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
 
 MOST_RUNNING = 20
@@ -18,9 +19,13 @@ def describe_now() -> dict[str, Any]:
 
 
 def describe_workers() -> dict[str, Any]:
-    """The worker processes one by one, and the queue. Takes four queries."""
+    """The worker processes one by one, the queue and the model providers. Takes four queries."""
     found = read_queue_figures()
-    return {"items": [_describe_worker(worker) for worker in found.workers], "queue": _describe_queue(found)["queue"]}
+    return {
+        "items": [_describe_worker(worker) for worker in found.workers],
+        "queue": _describe_queue(found)["queue"],
+        "providers": describe_providers(),
+    }
 
 
 def _describe_worker(worker: WorkerFigures) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page that shows who is at work and what waits. It keeps itself up to date, part by part."""
+"""The page of the workers, the queue and the model providers. The first two keep up to date, part by part."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from runs.pages.access import require_permission
+from runs.provider import describe_providers
 from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
 
 PARTS = ("notice", "figures", "table")
@@ -33,9 +34,10 @@ class Part:
 @require_safe
 @require_permission("runs.view_run")
 def show_workers(request: HttpRequest) -> HttpResponse:
-    """The workers and the queue."""
+    """The workers, the queue and the model providers."""
     parts = _render_parts(read_queue_figures(most=MOST_SHOWN))
-    return render(request, "runs/workers.html", {"parts": {part.name: part for part in parts}, "seen": _name(parts)})
+    context = {"parts": {part.name: part for part in parts}, "seen": _name(parts), "providers": describe_providers()}
+    return render(request, "runs/workers.html", context)
 
 
 @require_safe

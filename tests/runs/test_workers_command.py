@@ -49,10 +49,13 @@ class TestWorkers:
         make_run(version, waiting_since=in_future(-MINUTE), waiting_for="Waits for a worker with the plug-in x.")
         make_worker()
         _, shown, _ = show_workers()
-        assert [" ".join(line.split()) for line in shown.splitlines()][-3:] == [
+        assert [" ".join(line.split()) for line in shown.splitlines()][-6:] == [
             "Ready: 1, the oldest for 10 min",
             "Waiting for later: 1",
             "Waiting for something: 1",
+            "",
+            "PROVIDER HOST API STATE",
+            "default simulated model auto ready",
         ]
 
     def test_the_exit_status_is_1_while_runs_are_ready_and_no_worker_is_alive(self) -> None:

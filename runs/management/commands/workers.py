@@ -1,4 +1,4 @@
-"""``manage.py workers``: who is at work and what waits."""
+"""``manage.py workers``: the workers, the queue and the model providers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError
 
+from runs.provider import describe_providers
 from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
 
 UNATTENDED_EXIT = 1
 DATABASE_EXIT = 2
 
+TEXT_COLUMNS = {"HOST", "VERSION", "STATE", "PROVIDER", "API"}
+
 
 class Command(BaseCommand):
     help = (
-        "Show the workers and the queue. Exit status: 0 all is well, 1 runs are ready and no worker is alive, "
-        "2 the database can't be read."
+        "Show the workers, the queue and the model providers. Exit status: 0 all is well, 1 runs are ready and no "
+        "worker is alive, 2 the database can't be read."
     )
     # A health check asks often, and only for this.
     requires_system_checks = ()
@@ -47,7 +50,7 @@ class Command(BaseCommand):
 
     def _show(self, found: QueueFigures) -> None:
         if found.workers:
-            for line in lay_out_table(found.workers):
+            for line in lay_out_workers(found.workers):
                 self.stdout.write(line)
         else:
             self.stdout.write("No worker is at work.")
@@ -56,6 +59,15 @@ class Command(BaseCommand):
         self.stdout.write(f"Ready:                  {found.ready}{age}")
         self.stdout.write(f"Waiting for later:      {found.later}")
         self.stdout.write(f"Waiting for something:  {found.waiting}")
+        self.stdout.write("")
+        for line in lay_out_table(
+            ("PROVIDER", "HOST", "API", "STATE"),
+            [
+                (one["name"] or "default", one["host"] or "simulated model", one["api"], one["problem"] or "ready")
+                for one in describe_providers()
+            ],
+        ):
+            self.stdout.write(line)
         if found.is_unattended:
             # After what is on its way to the same terminal.
             self.stdout.flush()
@@ -85,30 +97,34 @@ def build_document(found: QueueFigures) -> dict[str, Any]:
             "oldest_ready": None if found.oldest_ready is None else round(found.oldest_ready.total_seconds(), 3),
         },
         "is_unattended": found.is_unattended,
+        "providers": describe_providers(),
     }
 
 
-def lay_out_table(workers: Sequence[WorkerFigures]) -> list[str]:
-    """Lines of a table with a row for each worker, columns aligned; numbers to the right."""
+def lay_out_workers(workers: Sequence[WorkerFigures]) -> list[str]:
+    """Lines of a table with a row for each worker."""
     head = ("HOST", "PROCESS", "VERSION", "STATE", "IN FLIGHT", "SLOTS", "RUNNING FOR", "LAST HEARD OF")
     rows = [
-        head,
-        *(
-            (
-                worker.host,
-                str(worker.pid),
-                worker.version,
-                worker.state.upper() if worker.state == "silent" else worker.state,
-                str(worker.in_flight),
-                str(worker.slots),
-                format_age(worker.running_for),
-                f"{format_age(worker.silent_for)} ago",
-            )
-            for worker in workers
-        ),
+        (
+            worker.host,
+            str(worker.pid),
+            worker.version,
+            worker.state.upper() if worker.state == "silent" else worker.state,
+            str(worker.in_flight),
+            str(worker.slots),
+            format_age(worker.running_for),
+            f"{format_age(worker.silent_for)} ago",
+        )
+        for worker in workers
     ]
+    return lay_out_table(head, rows)
+
+
+def lay_out_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table, columns aligned: those of numbers and ages to the right."""
+    rows = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    texts = {head.index(name) for name in ("HOST", "VERSION", "STATE")}
+    texts = {head.index(name) for name in TEXT_COLUMNS & set(head)}
     return [
         "  ".join(
             cell.ljust(width) if position in texts else cell.rjust(width)
