@@ -59,6 +59,7 @@ TREATMENT = {
     ("docs/flow-files.md", "yaml"): "tests/flows/flow_file/test_flow_files_page.py",
     ("docs/flow-files.md", "text"): "sentences of the importer, which tests/flows/flow_file holds",
     ("docs/flow-files.md", "sh"): RUN,
+    ("docs/models.md", "ini"): READ,
     ("docs/observability.md", "json"): READ,
     ("docs/observability.md", "yaml"): READ,
     ("docs/observability.md", "text"): "a picture of a trace, whose names tests/runs/tracing holds",
