@@ -18,10 +18,11 @@ from flows.engine.simulated_model import SimulatedModel
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import prepare_spec
 from flows.models import Flow
+from flows.providers import default_model_settings
 from runs.claiming import claim_runs
 from runs.models import Run
 from runs.recorder import RunRecorder
-from runs.submission import default_model_settings, submit_run
+from runs.submission import submit_run
 from runs.worker.database_thread import DatabaseThread
 
 AT_A_TIME = 200

@@ -121,10 +121,11 @@ class _Retained:
         from flows.engine.history import History
         from flows.engine.plugins import registry
         from flows.engine.spec_check import prepare_spec
+        from flows.providers import default_model_settings
         from runs.claiming import claim_runs
         from runs.models import Run
         from runs.recorder import RunRecorder
-        from runs.submission import RunOrder, default_model_settings, submit_runs
+        from runs.submission import RunOrder, submit_runs
         from runs.worker.database_thread import DatabaseThread
 
         assert self._flow.live_version is not None

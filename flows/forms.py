@@ -206,7 +206,7 @@ class FlowForm(EditorForm, _FlowForm):
         help_texts = {
             "title": "What people call the flow.",
             "description": "What the flow is for. People read it where they start runs; the model never does.",
-            "model": "For steps that name none. Empty: the model of this installation.",
+            "model": "A model or provider:model, for steps that name none. Empty: the model of this installation.",
             "temperature": "0 to 2, for steps that name none. Empty: the model's own default.",
             "max_tokens": "Maximum tokens of one answer, for steps that name none.",
             "reasoning_effort": "For steps that name none. Empty: the model's own default.",
@@ -293,7 +293,7 @@ class StepForm(EditorForm, _StepForm):
             "input_expression": "CEL over input, steps and previous; gives the object that the model works on. "
             "Empty: the output of the step before.",
             "issue_severity_filter": "The model is told of issues this grave and graver ones.",
-            "model": "Empty: the model of the flow.",
+            "model": "A model or provider:model. Empty: the model of the flow.",
             "temperature": "0 to 2. Empty: that of the flow.",
             "max_tokens": "Maximum tokens of one answer. Empty: that of the flow.",
             "reasoning_effort": "How much the model reasons first. Empty: that of the flow.",

@@ -16,9 +16,10 @@ from flows.engine.json_value import dump_json
 from flows.engine.output_schema import schema_of_type
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_check import check_spec, freeze_schemas, leave_out_surplus
+from flows.engine.spec_check import freeze_schemas, leave_out_surplus
 from flows.flow_file import read_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
+from flows.providers import check_flow
 from flows.publishing import publish_flow, raise_revision
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def read_flow_file(source: str | bytes) -> FlowSpec:
 
 def find_problems(spec: FlowSpec) -> list[Problem]:
     """What keeps a flow from being loaded here, by JSON pointers into its document."""
-    return [*check_spec(freeze_schemas(spec, registry), registry), *_find_misfits(leave_out_surplus(spec))]
+    return [*check_flow(freeze_schemas(spec, registry)), *_find_misfits(leave_out_surplus(spec))]
 
 
 def plan_load(spec: FlowSpec) -> LoadPlan:

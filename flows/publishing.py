@@ -12,8 +12,9 @@ from flows.engine.errors import Problem, SpecError
 from flows.engine.output_schema import schema_of_type
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_check import check_spec, freeze_schemas
+from flows.engine.spec_check import freeze_schemas
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
+from flows.providers import check_flow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -65,7 +66,7 @@ def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditR
     Raises ``SpecError`` with all problems; their paths are those of the ``FlowSpec`` document.
     """
     spec = read_spec(flow, steps)
-    if problems := check_spec(spec, registry):
+    if problems := check_flow(spec):
         raise SpecError(problems)
     return spec
 

@@ -67,7 +67,7 @@ def claim_runs(
     free: int,
     owner: str,
     lease: timedelta,
-    is_simulated: bool,
+    is_simulated: bool | None,
     in_flight: Mapping[int, int] | None = None,
     has_suspect: bool = False,
     room: Room = no_limits,
@@ -78,7 +78,8 @@ def claim_runs(
     Of a higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is
     under way: ``in_flight`` says how many runs of each flow the owner has already. ``has_suspect`` says whether one of
     them is a suspect. ``room`` bounds the runs by the model of their next call. ``unable`` are versions that the owner
-    can't execute. ``is_simulated`` says whether the owner's calls go to the simulated model.
+    can't execute. ``is_simulated`` says whether all of the owner's calls go to the simulated model, or none; None
+    leaves the runs as they were submitted.
     """
     ready = _find_ready(unable, has_suspect=has_suspect)
     flows = _find_flows(ready)
@@ -111,7 +112,7 @@ def claim_runs(
             # What was invented once stays marked, also if a real model goes on with it.
             is_simulated=models.Case(
                 models.When(attempt_count__gt=0, is_simulated=True, then=models.Value(True)),
-                default=models.Value(is_simulated),
+                default=F("is_simulated") if is_simulated is None else models.Value(is_simulated),
             ),
             revision=F("revision") + 1,
         )

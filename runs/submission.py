@@ -13,17 +13,19 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.db import transaction
 
 from flows.engine.errors import InputError, Problem, ProblemsError
+from flows.engine.model_calls import check_model_calls
 from flows.engine.redaction import find_marks, redact_input
 from flows.engine.running import check_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
+from flows.providers import build_providers, default_model_settings
 from runs.facets import add_facets
 from runs.logs.events import log_event
 from runs.models import FacetKind, OriginalInput, Priority, Run
+from runs.provider import is_simulated_flow
 from runs.queue import wake_worker
 from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
 from runs.trail.run_starts import tell_of_runs
@@ -36,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotRunnableError(Exception):
-    """A flow can't be run: it has no live version, or it is archived."""
+    """A flow can't be run: it has no live version, is archived, or names a model that can't be called."""
 
 
 class OrdersError(ProblemsError):
@@ -190,12 +192,6 @@ def find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
     return {name: own for name, (own, inherited) in given.items() if own != inherited}
 
 
-def default_model_settings() -> ModelSettings:
-    """What calls of this installation fall back to."""
-    names = ModelSettings.model_fields
-    return ModelSettings.model_validate({name: getattr(settings, f"TOOLFLOW_{name.upper()}") for name in names})
-
-
 @dataclass(frozen=True, slots=True)
 class _Terms:
     """What the runs of one request share."""
@@ -225,15 +221,17 @@ class _Terms:
             raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
         if flow.is_archived:
             raise NotRunnableError(f"“{flow}” is archived. Take it out of the archive to run it.")
-        defaults = default_model_settings()
+        defaults, providers = default_model_settings(), build_providers()
+        if problems := check_model_calls(version.flow_spec, defaults, providers):
+            raise NotRunnableError(f"“{flow}” can't be run. {problems[0].message}")
         spec = version.flow_spec.with_limits(
             token_budget=token_budget, cost_budget=cost_budget, time_limit=time_limit
-        ).resolve(defaults)
+        ).resolve(defaults, providers)
         values = {
             "flow": flow,
             "version": version,
             "model_settings": _resolve_model_settings(spec, defaults).model_dump(mode="json"),
-            "is_simulated": settings.TOOLFLOW_PROVIDER == "simulated",
+            "is_simulated": is_simulated_flow(spec),
             "started_by_id": started_by.pk if started_by else None,
             "step_count": len(spec.steps),
             "priority": priority,

@@ -12,11 +12,10 @@ from django.db import models
 from flows.admin.formsets import RowFormSet, StepFormSet
 from flows.engine.errors import Problem, SpecError
 from flows.engine.json_value import format_pointer, parse_pointer
-from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
-from flows.engine.spec_check import check_spec
 from flows.forms import FlowForm, JsonObjectField
 from flows.models import AuditRule, Flow, StepDefinition
+from flows.providers import check_flow
 from flows.publishing import find_contradictions, read_spec
 
 MOST_SHOWN = 10
@@ -92,7 +91,7 @@ class FlowDraft:
         except SpecError as error:
             self._show_problems(error.problems)
         else:
-            self._show_problems(check_spec(self.spec, registry) or list(find_contradictions(self.spec)))
+            self._show_problems(check_flow(self.spec) or list(find_contradictions(self.spec)))
 
     def save(self, flow: Flow) -> bool:
         """Store the steps and audits of a checked draft; rows that the page does not have are deleted.

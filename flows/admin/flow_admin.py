@@ -26,9 +26,10 @@ from flows.admin.large_pages import PartFormset, PostedPage
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
 from flows.admin.save_report import SaveReport
 from flows.admin.version_admin import TIME_FORMAT
-from flows.engine.spec_check import find_doubts, find_price_doubts
+from flows.engine.spec_check import find_price_doubts
 from flows.models import Flow, FlowVersion, StepDefinition
 from flows.plugin_use import find_missing_names
+from flows.providers import build_providers, find_flow_doubts
 from flows.publishing import publish_flow, raise_revision
 from flows.webhook_secret import WebhookSigner
 
@@ -209,10 +210,10 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         messages.success(request, form.report.tell())
         if lost_note := form.report.tell_lost_note():
             messages.warning(request, lost_note)
-        spec, model = version.flow_spec, settings.TOOLFLOW_MODEL
-        doubts = [doubt.message for doubt in find_doubts(spec, default_model=model)]
+        spec = version.flow_spec
+        doubts = [doubt.message for doubt in find_flow_doubts(spec)]
         if flow.total_cost_budget is not None:
-            doubts += find_price_doubts(spec, default_model=model)
+            doubts += find_price_doubts(spec, settings.TOOLFLOW_MODEL, build_providers())
         for doubt in dict.fromkeys(doubts):
             messages.warning(request, doubt)
 

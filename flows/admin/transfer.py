@@ -7,7 +7,6 @@ import zipfile
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin import AdminSite
 from django.db import transaction
@@ -21,11 +20,11 @@ from flows.admin.access import require_permission
 from flows.admin.uploads import Upload, find_obstacle, tell_imported
 from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences.spec_diff import compare_specs
-from flows.engine.spec_check import find_doubts
 from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, plan_load
+from flows.providers import find_flow_doubts
 
 _YAML = "application/yaml; charset=utf-8"
 
@@ -166,9 +165,7 @@ def _describe_plan(request: HttpRequest, plan: LoadPlan) -> dict[str, Any]:
         "obstacle": obstacle,
         "latest": _name_latest(plan),
         "changes": compare_specs(before, plan.spec) if before is not None and not plan.is_unchanged else None,
-        "doubts": []
-        if plan.is_unchanged
-        else dict.fromkeys(doubt.message for doubt in find_doubts(plan.spec, default_model=settings.TOOLFLOW_MODEL)),
+        "doubts": [] if plan.is_unchanged else dict.fromkeys(doubt.message for doubt in find_flow_doubts(plan.spec)),
     }
 
 

@@ -29,7 +29,8 @@ class RateLimitAdmin(_ModelAdmin):
             {
                 "fields": ["model", "calls_in_flight", "requests_per_minute", "tokens_per_minute"],
                 "description": "Calls that find a limit used up wait, and their runs go back to the queue meanwhile. "
-                "Empty means no limit of that kind. Workers go by a change within seconds.",
+                "Empty means no limit of that kind. Workers go by a change within seconds. Name models as flows do: "
+                "“groq:*” covers all models of the provider “groq”, an empty name all models of all providers.",
             },
         ),
     ]

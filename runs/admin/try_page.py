@@ -126,6 +126,7 @@ def _call_model(request: HttpRequest, trial: Trial, flow_admin: FlowAdmin) -> Ht
         with stepping_aside():
             result = call_model_once(
                 request=preview.request,
+                model=step.model or "",
                 tool_name=step.tool_name or "",
                 flow_id=trial.flow.pk if trial.flow else None,
                 timeout=find_timeout(step.time_limit),

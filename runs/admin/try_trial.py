@@ -12,15 +12,15 @@ from flows.admin.draft import FlowDraft, FormError
 from flows.engine.history import Attempt, History
 from flows.engine.json_value import clean_value, dump_json, parse_object
 from flows.engine.plugins import registry
+from flows.engine.providers import Provider
 from flows.engine.spec import FlowSpec, StepSpec
 from flows.models import Flow
+from flows.providers import build_providers, default_model_settings
 from runs.admin.try_choices import PASTED, RUN, TYPED, Choices, choose_run
 from runs.models import Run
 from runs.pages.json_lines import show_invisible
 from runs.pages.model_request import ModelRequest, read_model_request
-from runs.provider import find_provider_problem, is_simulated
 from runs.stored_history import load_history
-from runs.submission import default_model_settings
 from runs.try_out.basis import Basis, BasisError, base_on_run, base_on_texts, find_run, list_runs
 from runs.try_out.preview import Preview, preview_attempt
 from runs.try_out.verdict import find_output
@@ -42,7 +42,7 @@ class Trial:
         self.spec: FlowSpec | None = None
         """The edited flow as it would run, also where something in it is wrong; None if it is beyond reading."""
         if draft.spec is not None:
-            self.spec = _name_nameless(draft.spec).resolve(default_model_settings())
+            self.spec = _name_nameless(draft.spec).resolve(default_model_settings(), build_providers())
         self.errors: list[FormError] = list(draft.list_step_errors(index))
         every = list(draft.list_errors())
         self.other_errors = len(every) - len(self.errors)
@@ -217,7 +217,7 @@ class Trial:
             return "Mend the problems of this step first: a call may cost money."
         if self.is_hindered:
             return "There is no request to send yet."
-        return find_provider_problem() or ""
+        return self._provider.find_problem() or ""
 
     @property
     def obstacle(self) -> str:
@@ -226,8 +226,13 @@ class Trial:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether outputs are invented here and nothing is billed."""
-        return is_simulated()
+        """Whether the output is invented here and nothing is billed."""
+        return self._provider.is_simulated
+
+    @property
+    def _provider(self) -> Provider:
+        """Where the model of the step is asked, once there is a request."""
+        return build_providers().split(self.step.model or "")[0]
 
 
 def _name_nameless(spec: FlowSpec) -> FlowSpec:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
@@ -19,9 +18,9 @@ from rest_framework.response import Response
 
 from flows.engine.issues import Issue
 from flows.engine.plugins import registry
-from flows.engine.spec_check import find_doubts
 from flows.models import Flow
 from flows.portability import plan_load
+from flows.providers import find_flow_doubts
 from flows.throttle import find_wait
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
@@ -67,7 +66,7 @@ class ValidateView(ApiView):
     def post(self, request: Request) -> Response:
         """Check the flow in the body."""
         plan = plan_load(read_flow_body(request))
-        doubts = find_doubts(plan.spec, default_model=settings.TOOLFLOW_MODEL)
+        doubts = find_flow_doubts(plan.spec)
         return Response(
             {
                 "valid": True,

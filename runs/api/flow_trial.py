@@ -16,11 +16,11 @@ from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import freeze_schemas
 from flows.models import Flow
+from flows.providers import build_providers, default_model_settings
 from runs.api.flow_reading import read_flow_document
 from runs.api.problems import InvalidBody
 from runs.api.reading import StrictSerializer, read_body
 from runs.stored_history import load_history
-from runs.submission import default_model_settings
 from runs.try_out.basis import Basis, BasisError, base_on_run, base_on_texts, find_run
 from runs.try_out.verdict import find_output
 
@@ -43,7 +43,7 @@ class Trial:
         """Read a body of that kind. Raises ``InvalidBody`` with all that is wrong."""
         values: Mapping[str, Any] = read_body(kind, request)
         spec = read_flow_document(values["document"], "/document")
-        spec = freeze_schemas(spec, registry).resolve(default_model_settings())
+        spec = freeze_schemas(spec, registry).resolve(default_model_settings(), build_providers())
         index: int = values["step"]
         if index > len(spec.steps):
             count = "one step" if len(spec.steps) == 1 else f"{len(spec.steps)} steps"

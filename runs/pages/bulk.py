@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -16,6 +15,7 @@ from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import require_permission
 from runs.pages.bulk_choice import BulkChoice, BulkForm, read_choice
 from runs.pages.figures import format_plural
+from runs.provider import is_simulated
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -79,7 +79,7 @@ def _ask(
         "form": form or BulkForm.begin(preview),
         "most_started": MOST_STARTED,
         "problem": problem,
-        "is_simulated": settings.TOOLFLOW_PROVIDER == "simulated",
+        "is_simulated": is_simulated(),
     }
     return render(request, "runs/bulk_confirm.html", context, status=422 if problem else 200)
 

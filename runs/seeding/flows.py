@@ -57,9 +57,9 @@ def load_seeded_flows(*, seed: int, since: datetime, length: timedelta) -> list[
 
 
 def _vary(document: dict[str, Any], number: int) -> dict[str, Any]:
-    """The document of a version: each gives its model a little less freedom."""
+    """The document of a version: each lets its model write a little less."""
     title = f"{document.get('title') or document['name']} (seeded)"
-    return {**document, "name": PREFIX + document["name"], "title": title, "temperature": round(1 - number / 10, 1)}
+    return {**document, "name": PREFIX + document["name"], "title": title, "max_tokens": 4000 - 200 * number}
 
 
 def _backdate(version: FlowVersion, moment: datetime) -> None:

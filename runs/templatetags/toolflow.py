@@ -14,7 +14,6 @@ from functools import cache, lru_cache
 from html import escape
 
 from django import template
-from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -33,6 +32,7 @@ from runs.pages.elapsed import format_elapsed
 from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import Line, Listing, show_invisible
 from runs.pages.run_page import RunPage
+from runs.provider import is_simulated
 from runs.queue_figures import QueueFigures
 
 register = template.Library()
@@ -346,5 +346,5 @@ def _swatch(value: str) -> str:
 
 @register.simple_tag
 def is_simulated_site() -> bool:
-    """Whether runs that are started now are answered by the simulated model."""
-    return bool(settings.TOOLFLOW_PROVIDER == "simulated")
+    """Whether all runs that are started now are answered by the simulated model."""
+    return is_simulated()

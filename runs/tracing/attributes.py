@@ -8,16 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.conf import settings
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes
 
 from flows.engine.history import Attempt
 from flows.engine.model_request import find_max_tokens, find_tool, list_messages
-from runs.provider import is_simulated
+from flows.engine.providers import Provider
 
 OPENAI, SIMULATED = gen_ai.GenAiProviderNameValues.OPENAI.value, "simulated"
-OPENAI_HOST = "api.openai.com"
 
 RUN, STEP, ATTEMPT = "toolflow.run", "toolflow.step", "toolflow.attempt"
 FLOW, VERSION = "toolflow.flow", "toolflow.version"
@@ -28,25 +26,25 @@ ISSUES = "toolflow.issues"
 Attributes = dict[str, str | int | float | Sequence[str]]
 
 
-def describe_server() -> Attributes:
-    """Who is called, the same for all calls of an installation."""
-    if is_simulated():
+def describe_server(provider: Provider) -> Attributes:
+    """The provider that is called."""
+    if provider.is_simulated:
         return {gen_ai.GEN_AI_PROVIDER_NAME: SIMULATED}
-    # What speaks OpenAI's language counts as OpenAI; the address tells who it is.
-    found: Attributes = {gen_ai.GEN_AI_PROVIDER_NAME: OPENAI}
-    parts = urlsplit(settings.TOOLFLOW_OPENAI_BASE_URL or f"https://{OPENAI_HOST}")
+    # A default provider that speaks OpenAI's language counts as OpenAI; the address tells which server it is.
+    found: Attributes = {gen_ai.GEN_AI_PROVIDER_NAME: provider.name or OPENAI}
+    parts = urlsplit(provider.base_url)
     if parts.hostname:
         found[server_attributes.SERVER_ADDRESS] = parts.hostname
         found[server_attributes.SERVER_PORT] = parts.port or (443 if parts.scheme == "https" else 80)
     return found
 
 
-def describe_call(attempt: Attempt, server: Attributes) -> Attributes:
+def describe_call(attempt: Attempt, provider: Provider) -> Attributes:
     """What the call of an attempt was and used; without what was said."""
     request = attempt.request or {}
     usage = attempt.usage
     found: Attributes = {
-        **server,
+        **describe_server(provider),
         gen_ai.GEN_AI_OPERATION_NAME: gen_ai.GenAiOperationNameValues.CHAT.value,
         gen_ai.GEN_AI_OUTPUT_TYPE: gen_ai.GenAiOutputTypeValues.JSON.value,
     }
@@ -54,7 +52,7 @@ def describe_call(attempt: Attempt, server: Attributes) -> Attributes:
         gen_ai.GEN_AI_REQUEST_MODEL: request.get("model"),
         gen_ai.GEN_AI_REQUEST_TEMPERATURE: request.get("temperature"),
         gen_ai.GEN_AI_REQUEST_MAX_TOKENS: find_max_tokens(request),
-        gen_ai.GEN_AI_RESPONSE_MODEL: attempt.model,
+        gen_ai.GEN_AI_RESPONSE_MODEL: attempt.model and attempt.model.removeprefix(provider.qualify("")),
         gen_ai.GEN_AI_RESPONSE_ID: attempt.response_id,
         gen_ai.GEN_AI_RESPONSE_FINISH_REASONS: [attempt.finish_reason] if attempt.finish_reason else None,
         COST: float(usage.cost) if usage.cost is not None else None,

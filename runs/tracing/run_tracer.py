@@ -24,6 +24,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanKind, Status, StatusCode
 
 from flows import __version__
 from flows.engine.history import Attempt, Outcome
+from flows.engine.spec import StepSpec
+from flows.providers import build_providers
 from runs.models import Attempt as AttemptRow
 from runs.models import Run, RunStatus
 from runs.stored_history import make_run_id
@@ -48,15 +50,15 @@ class RunTracer:
     def __init__(self, endpoint: str, *, with_content: bool = False) -> None:
         """``endpoint`` is the collector's address without a path; ``with_content`` adds requests and outputs."""
         self._with_content = with_content
-        self._server = names.describe_server()
+        self._providers = build_providers()
         self._ids = GivenIds()
         self._provider = make_provider(endpoint, id_generator=self._ids)
         self._tracer = self._provider.get_tracer("toolflow", __version__)
 
-    def trace_attempt(self, run: Run, step_name: str, attempt: Attempt) -> None:
-        """Tell of an attempt of ``run`` that is over."""
+    def trace_attempt(self, run: Run, step: StepSpec, attempt: Attempt) -> None:
+        """Send the span of an attempt of ``step`` that is over."""
         try:
-            self._trace_attempt(run, step_name, attempt)
+            self._trace_attempt(run, step, attempt)
         except Exception:
             logger.exception("The span of an attempt could not be made.")
 
@@ -95,18 +97,18 @@ class RunTracer:
         except TimeoutError:
             logger.warning("The collector of traces takes too long; the last spans may be lost.")
 
-    def _trace_attempt(self, run: Run, step_name: str, attempt: Attempt) -> None:
+    def _trace_attempt(self, run: Run, step: StepSpec, attempt: Attempt) -> None:
         described: Attributes = {
             names.RUN: run.pk,
             names.STEP: attempt.step,
-            names.STEP_NAME: step_name,
+            names.STEP_NAME: step.name,
             names.ATTEMPT: attempt.number,
             names.OUTCOME: attempt.outcome.value,
         }
-        name, kind = f"compute {step_name}", SpanKind.INTERNAL
+        name, kind = f"compute {step.name}", SpanKind.INTERNAL
         if attempt.request is not None:
             name, kind = f"chat {attempt.request.get('model', '')}", SpanKind.CLIENT
-            described |= names.describe_call(attempt, self._server)
+            described |= names.describe_call(attempt, self._providers.split(step.model or "")[0])
             if self._with_content:
                 described |= names.describe_content(attempt)
         is_errored = attempt.error is not None

@@ -17,13 +17,13 @@ from django.conf import settings
 from flows.engine.call_gate import Closed
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ModelError
-from flows.engine.model_client import find_providers
 from flows.engine.model_request import find_api
 from flows.engine.reply import ToolReply, read_reply
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
+from flows.providers import build_providers
 from runs.limits import create_gate
 from runs.ownership import Owner
-from runs.provider import choose_pricing, create_client
+from runs.provider import create_client, price_call
 from runs.spending import add_spending, load_budgets
 
 _Result = TypeVar("_Result")
@@ -44,9 +44,12 @@ class CallResult:
     seconds: float
 
 
-def call_model_once(*, request: dict[str, Any], tool_name: str, flow_id: int | None, timeout: float) -> CallResult:
+def call_model_once(
+    *, request: dict[str, Any], model: str, tool_name: str, flow_id: int | None, timeout: float
+) -> CallResult:
     """Send ``request`` once, as the call of an attempt would be, and charge it to the flow's total budget.
 
+    ``model`` is the name by which the step calls it, ``model`` or ``provider:model``.
     Blocks until the answer is there, ``timeout`` seconds at most, and a few more for a permit. ``flow_id`` is None for
     a flow that is not stored. Raises ``NotSentError`` if a budget or a rate limit is used up.
     """
@@ -55,31 +58,29 @@ def call_model_once(*, request: dict[str, Any], tool_name: str, flow_id: int | N
         raise NotSentError(f"Nothing was sent. {end.sentence}")
     # On an event loop of its own, also where the web server has one; what it asks of the database is done on this
     # thread, which has the connection.
-    result: CallResult = async_to_sync(_send, force_new_loop=True)(request, tool_name, timeout)
+    result: CallResult = async_to_sync(_send, force_new_loop=True)(request, model, tool_name, timeout)
     if flow_id is not None and budget is not None:
         add_spending([(flow_id, result.usage.total, result.usage.cost or Decimal(0))])
     return result
 
 
-async def _send(request: dict[str, Any], tool_name: str, timeout: float) -> CallResult:
+async def _send(request: dict[str, Any], model: str, tool_name: str, timeout: float) -> CallResult:
+    provider, _ = build_providers().split(model)
     gate = create_gate(owner=str(Owner.of_this_process()), ask=_ask)
     try:
         await gate.refresh()
-        permit = await gate.enter(request)
+        permit = await gate.enter({**request, "model": model})
         if isinstance(permit, Closed):
             raise NotSentError(_explain_limit(permit))
         used: TokenUsage | None = None
         began = time.monotonic()
-        client = create_client()
+        client = create_client(provider)
         try:
             found = await client.complete(request, idempotency_key=f"try-{uuid4().hex}", timeout=timeout)
             reply = read_reply(found.body, tool_name=tool_name, api=find_api(request))
             used = reply.usage if reply.usage.reported else None
-            priced = choose_pricing()(
-                reply.model or request["model"],
-                reply.usage,
-                provider=find_providers(client, {}).default,
-                service_tier=reply.service_tier,
+            priced = price_call(
+                reply.model or request["model"], reply.usage, provider=provider, service_tier=reply.service_tier
             )
             return CallResult(reply, None, priced, time.monotonic() - began)
         except ModelError as error:

@@ -14,6 +14,7 @@ from flows.engine.prompt import build_request
 from flows.engine.providers import UnsupportedCallError
 from flows.engine.spec import FlowSpec
 from flows.engine.step_input import prepare_input
+from flows.providers import build_providers
 from runs.try_out.basis import Basis
 from runs.try_out.patience import begin_patience
 
@@ -53,6 +54,6 @@ async def preview_attempt(spec: FlowSpec, basis: Basis, index: int, registry: Re
     if step.tool_name is None or step.output_schema is None:
         return Preview(problem="The request can't be built yet: it needs a tool name and an output schema.")
     try:
-        return Preview(request=build_request(spec, basis.history, index, value))
+        return Preview(request=build_request(spec, basis.history, index, value, providers=build_providers()))
     except UnsupportedCallError as error:
         return Preview(problem=f"The request can't be built: {error}")

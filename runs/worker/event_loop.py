@@ -18,12 +18,13 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from flows import __version__
+from flows.providers import build_providers
 from runs.claiming import SUSPECT_CRASHES, claim_runs, has_ready_runs
 from runs.limits import create_gate
 from runs.measuring import find_worker_meter
 from runs.models import Run, Worker
 from runs.ownership import Owner
-from runs.provider import choose_pricing, create_client, is_simulated
+from runs.provider import create_client, find_simulation
 from runs.spending import FlowBudget, load_budgets
 from runs.stop_flags import hurrying, stopping
 from runs.sweep import sweep
@@ -32,6 +33,7 @@ from runs.tracing import create_tracer
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
 from runs.worker.run_events import RunEvents, note_drain_start, note_drain_stop
 from runs.worker.run_task import Interruption, RunTask, Workplace
+from runs.worker.versions import PreparedVersions
 from runs.worker.wake_channel import WakeChannel
 
 if TYPE_CHECKING:
@@ -92,13 +94,17 @@ class Drain:
             closing.push_async_callback(self._guard, partial(self._database.ask, self._sign_off))
             self._gate = create_gate(owner=str(self._owner), ask=self._database.ask)
             closing.push_async_callback(self._gate.close)
-            client = create_client()
-            closing.push_async_callback(client.close)
+            providers = build_providers()
+            client = create_client(providers.default)
+            clients = {name: create_client(provider) for name, provider in providers.named.items()}
+            for one in (client, *clients.values()):
+                closing.push_async_callback(one.close)
             self._place = Workplace(
                 database=self._database,
                 client=client,
+                clients=clients,
+                versions=PreparedVersions(providers),
                 gate=self._gate,
-                price=choose_pricing(),
                 stop=asyncio.Event(),
                 events=events,
             )
@@ -226,7 +232,7 @@ class Drain:
                 free=free,
                 owner=str(self._owner),
                 lease=self._lease,
-                is_simulated=is_simulated(),
+                is_simulated=find_simulation(),
                 in_flight=in_flight,
                 has_suspect=has_suspect,
                 unable=unable,

@@ -6,12 +6,12 @@ What is told: names, numbers and codes. Inputs, outputs and prompts stay in the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flows.engine.execution import Progress, Start
 from flows.engine.history import Attempt
 from flows.engine.planner import Finish
+from flows.engine.spec import FlowSpec, StepSpec
 from runs.logs.events import log_event
 from runs.logs.run_ends import note_run_end
 from runs.logs.run_place import RunPlace, set_run_place
@@ -41,10 +41,10 @@ class RunEvents:
                 crashes=run.crashes or None,
             )  # fmt: skip
 
-    def note(self, run: Run, step_names: Sequence[str], progress: Progress) -> None:
-        """What happened in a run is stored. ``step_names`` are those of its steps, by number."""
+    def note(self, run: Run, spec: FlowSpec, progress: Progress) -> None:
+        """What happened in a run of ``spec`` is stored."""
         if progress.ended is not None:
-            self._note_end(run, step_names, progress.ended)
+            self._note_end(run, spec.step(progress.ended.step), progress.ended)
         if progress.begun is not None:
             self._note_begin(run, progress.begun)
         if progress.finish is not None:
@@ -74,16 +74,16 @@ class RunEvents:
         elif logger.isEnabledFor(logging.DEBUG):
             log_event(logger, logging.DEBUG, "attempt.started", f"Step {begun.step} is tried.")
 
-    def _note_end(self, run: Run, step_names: Sequence[str], ended: Attempt) -> None:
+    def _note_end(self, run: Run, step: StepSpec, ended: Attempt) -> None:
         error = ended.error
         seconds = _find_seconds(ended)
         # The simulated model says nothing of providers.
         if self._meter is not None and not run.is_simulated:
-            model = ended.request["model"] if ended.request is not None else None
+            model = step.model if ended.request is not None else None
             code = error.code.value if error is not None else None
             self._meter.note_attempt(model=model, outcome=ended.outcome.value, seconds=seconds, error=code)
         if self._tracer is not None:
-            self._tracer.trace_attempt(run, step_names[ended.step], ended)
+            self._tracer.trace_attempt(run, step, ended)
         if error is not None:
             log_event(
                 logger, logging.WARNING, "provider.error", "A call of the model brought no answer.",

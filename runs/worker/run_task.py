@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -16,7 +16,7 @@ from django.db import transaction
 
 from flows.engine.call_gate import CallGate
 from flows.engine.errors import ProblemsError
-from flows.engine.execution import Execution, ExecutionEnd, Pricing, Progress, Received
+from flows.engine.execution import Execution, ExecutionEnd, Progress, Received
 from flows.engine.history import History, Outcome
 from flows.engine.model_client import ModelClient
 from flows.engine.planner import Call, Finish, Wait, next_action
@@ -28,6 +28,7 @@ from runs.group_commit import LeaseLostError
 from runs.logs.run_ends import note_run_end
 from runs.models import EndReason, Run, RunStatus
 from runs.models.run import CANCELLED_SENTENCE
+from runs.provider import price_call
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget
 from runs.stop_flags import stopping
@@ -63,11 +64,13 @@ class Workplace:
 
     database: DatabaseThread
     client: ModelClient
+    """Of the default provider."""
+    clients: Mapping[str, ModelClient]
+    """Of the others, by their names."""
+    versions: PreparedVersions
     gate: CallGate
-    price: Pricing
     stop: asyncio.Event
     """Set when runs are to be handed back at the next boundary between attempts."""
-    versions: PreparedVersions = field(default_factory=PreparedVersions)
     unable: dict[int, str] = field(default_factory=dict)
     """Versions that this process lacks plug-ins for, with a sentence."""
     budgets: dict[int, FlowBudget] = field(default_factory=dict)
@@ -86,6 +89,7 @@ class RunTask:
         """Whether the write is under way with which the run ends or is given back."""
         self._place = place
         self._recorder: RunRecorder | None = None
+        self._spec: FlowSpec | None = None
         self._redacts = False
         """Whether the run's flow redacts something; until its version is known nothing of the run is worked on."""
         self._unsettled: TokenUsage | None = None
@@ -133,7 +137,8 @@ class RunTask:
             await storing
             raise
         self._recorder.confirm(write, stored.written)
-        self._place.events.note(self.run, self._recorder.step_names, progress)
+        assert self._spec is not None
+        self._place.events.note(self.run, self._spec, progress)
         if progress.ended is not None:
             self.run.crashes = 0
         if progress.ended is not None or progress.received is not None:
@@ -141,7 +146,7 @@ class RunTask:
 
     def _price(self, model: str, usage: TokenUsage, *, provider: Provider, service_tier: str | None) -> TokenUsage:
         """Price what a call used, and count it on the flow's budget before anybody asks for that again."""
-        priced = self._place.price(model, usage, provider=provider, service_tier=service_tier)
+        priced = price_call(model, usage, provider=provider, service_tier=service_tier)
         if (budget := self._place.budgets.get(self.run.flow_id)) is not None:
             self._unsettled = priced
             budget.expect(priced)
@@ -157,7 +162,7 @@ class RunTask:
         spec = place.versions.find(run)
         if spec is None:
             spec = await place.database.persist(lambda: place.versions.prepare(run))
-        self._redacts = bool(spec.redact)
+        self._spec, self._redacts = spec, bool(spec.redact)
         if run.attempt_count or run.is_input_redacted:
             history, self._recorder, received = await place.database.persist(partial(self._load, spec))
         else:
@@ -167,6 +172,7 @@ class RunTask:
         execution = Execution(
             spec=spec,
             client=place.client,
+            clients=place.clients,
             registry=registry,
             recorder=self,
             clock=DrainClock(place.stop),

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from flows.engine.errors import SpecError
 from flows.engine.plugin_names import find_missing_plugins
 from flows.engine.plugins import registry
+from flows.engine.providers import Providers
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import prepare_spec
 from flows.models import FlowVersion
@@ -23,7 +24,8 @@ class MissingPluginsError(Exception):
 class PreparedVersions:
     """Executable specs by version and model settings, the least recently used given up first."""
 
-    def __init__(self) -> None:
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
         self._specs: OrderedDict[tuple[int, ModelSettings], FlowSpec] = OrderedDict()
 
     def find(self, run: Run) -> FlowSpec | None:
@@ -44,7 +46,7 @@ class PreparedVersions:
         version = FlowVersion.objects.get(pk=run.version_id)
         spec = version.flow_spec
         try:
-            prepared = prepare_spec(spec, registry=registry, defaults=key[1])
+            prepared = prepare_spec(spec, registry=registry, defaults=key[1], providers=self._providers)
         except SpecError:
             if missing := find_missing_plugins(spec, registry):
                 raise MissingPluginsError(

@@ -31,6 +31,7 @@ def make_document(**changes: Any) -> dict[str, Any]:
     return {
         "name": "letters",
         "title": "Letters",
+        "model": "gpt-4.1",
         "steps": [
             {
                 "name": "Write",

@@ -237,9 +237,10 @@ class TestStarts:
         assert done.stderr.startswith("CommandError: The database can't be used: file is not a database.")
 
     def test_a_missing_key_is_told_before_any_run_is_taken(self, make_host: HostMaker) -> None:
-        host = make_host(OPENAI_API_KEY="", OPENAI_BASE_URL="https://api.openai.com/v1")
+        host = make_host()
         run = host.submit()
-        done = host.manage("run_worker")
+        keyless = WorkerHost(host.folder, OPENAI_API_KEY="", OPENAI_BASE_URL="https://api.openai.com/v1")
+        done = keyless.manage("run_worker")
         assert done.returncode == 1
         assert done.stderr == "CommandError: There is no API key. Set OPENAI_API_KEY and restart the worker.\n"
         assert host.status_of(run) == "queued"

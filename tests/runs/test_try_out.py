@@ -258,7 +258,7 @@ class TestOneCall:
             "tool_choice": {"type": "function", "function": {"name": "tool_1"}},
         }
         flow_id = flow.pk if flow else None
-        return call_model_once(request=request, tool_name="tool_1", flow_id=flow_id, timeout=30)
+        return call_model_once(request=request, model="gpt-4.1", tool_name="tool_1", flow_id=flow_id, timeout=30)
 
     def test_brings_an_answer_and_says_what_it_used(self, provider: ModelServer) -> None:
         script(provider, tool_1=[{"text": "tea"}])

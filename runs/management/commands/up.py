@@ -22,8 +22,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from flows.engine.errors import SpecError
 from flows.examples import load_examples
+from flows.providers import build_providers
 from runs.management.commands.serve import build_server_command, refuse_taken_port
-from runs.provider import is_simulated
 from runs.queue_processes.parentage import die_with_parent
 from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
 from runs.queue_processes.stop_signals import ECHO, StopSignals
@@ -54,8 +54,8 @@ class Command(BaseCommand):
         password = create_first_admin()
         try:
             added = load_examples()
-        except SpecError:
-            self.stdout.write("The example flows stay out: their plug-ins (flows.examples.plugins) are not registered.")
+        except SpecError as error:
+            self.stdout.write(f"The example flows stay out. {error.problems[0].message}")
         else:
             if added:
                 self.stdout.write(f"Example flows: {', '.join(added)}")
@@ -88,8 +88,10 @@ class Command(BaseCommand):
         lines = ["", f"ToolFlow is at {address}"]
         if password:
             lines.append(f"Sign in as admin with the password {password} (shown this once; change it after signing in)")
-        if is_simulated():
-            lines.append("Outputs come from the simulated model. Set OPENAI_API_KEY to use a real one.")
+        providers = build_providers()
+        if providers.default.is_simulated:
+            what = "Models named without a provider are simulated" if providers.named else "The model is simulated"
+            lines.append(f"{what}. Set OPENAI_API_KEY to use a real one.")
         lines += ["Stop with Ctrl-C.", ""]
         self.stdout.write("\n".join(lines))
         self.stdout.flush()
