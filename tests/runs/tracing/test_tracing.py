@@ -201,7 +201,7 @@ def test_a_call_by_the_responses_api_is_described_like_any_other() -> None:
         providers=Providers(Provider(api=Api.RESPONSES)),
     )  # fmt: skip
     attempt = make_attempt(output={"text": "Tea."}, request=request)
-    assert describe_call(attempt, {})["gen_ai.request.max_tokens"] == 500
+    assert describe_call(attempt, Provider())["gen_ai.request.max_tokens"] == 500
     content = {name: json.loads(str(value)) for name, value in describe_content(attempt).items()}
     assert [part["content"] for part in content["gen_ai.input.messages"][-1]["parts"]] == ['{"topic":"tea"}']
     assert content["gen_ai.output.messages"][0]["parts"][0]["name"] == "tool_1"
