@@ -102,14 +102,14 @@ def build_sections(spec: FlowSpec, history: History, index: int) -> list[PromptS
     step = spec.step(index)
     minimum = step.issue_severity_filter
     earlier = [
-        _tell(_step_heading(spec, attempt), attempt, issues)
+        _tell(_step_heading(spec, position, number), attempt, issues)
         for position in step.include_results
         if position  # the input has no issues
-        for attempt, issues in select_attempts(spec.step(position), history.attempts(position), minimum)
+        for number, attempt, issues in select_attempts(spec.step(position), history.attempts(position), minimum)
     ]
     current = [
-        _tell(ATTEMPT_HEADING.format(number=attempt.number), attempt, issues)
-        for attempt, issues in select_attempts(step, history.attempts(index), minimum)
+        _tell(ATTEMPT_HEADING.format(number=number), attempt, issues)
+        for number, attempt, issues in select_attempts(step, history.attempts(index), minimum)
     ]
     sections = [
         PromptSection(PREVIOUS_STEPS_HEADING, PREVIOUS_STEPS_NOTE, tuple(earlier)),
@@ -125,11 +125,15 @@ def join_parts(parts: Iterable[str]) -> str:
 
 def select_attempts(
     step: StepSpec, attempts: Iterable[Attempt], minimum: Severity
-) -> list[tuple[Attempt, tuple[Issue, ...]]]:
-    """The attempts of ``step`` that have issues to show, each with just those issues."""
+) -> list[tuple[int, Attempt, tuple[Issue, ...]]]:
+    """The attempts of ``step`` that have issues to show, each with just those issues.
+
+    They are numbered by outputs: calls that brought none are unknown to the model.
+    """
+    outputs = [attempt for attempt in attempts if attempt.counts]
     return [
-        (attempt, issues)
-        for attempt in attempts
+        (number, attempt, issues)
+        for number, attempt in enumerate(outputs, start=1)
         if (issues := select_issues(step, attempt.outcome, attempt.issues, minimum))
     ]
 
@@ -175,9 +179,8 @@ def strip_internal(value: Any) -> Any:
     return value
 
 
-def _step_heading(spec: FlowSpec, attempt: Attempt) -> str:
-    name = _one_line(spec.step(attempt.step).name)
-    return STEP_ATTEMPT_HEADING.format(step=attempt.step, name=name, number=attempt.number)
+def _step_heading(spec: FlowSpec, step: int, number: int) -> str:
+    return STEP_ATTEMPT_HEADING.format(step=step, name=_one_line(spec.step(step).name), number=number)
 
 
 def _tell(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> ToldAttempt:

@@ -45,18 +45,19 @@ class TestCurrentStepAttempts:
         assert "- high (at /text): The text is too short." in current
         assert "Suggestions: Write 50 words.; Add facts." in current
 
-    def test_all_earlier_attempts_are_shown_each_with_its_own_number_and_its_own_issues(self) -> None:
+    def test_all_earlier_outputs_are_shown_counted_each_with_its_own_issues(self) -> None:
         history = make_history(
             make_attempt(1, 1, "failed", output={"text": "one"}, issues=(make_issue(description="First flaw."),)),
             make_attempt(1, 2, "interrupted"),
-            make_attempt(1, 3, "failed", output={"text": "three"}, issues=(make_issue(description="Third flaw."),)),
+            make_attempt(1, 3, "errored"),
+            make_attempt(1, 4, "failed", output={"text": "two"}, issues=(make_issue(description="Second flaw."),)),
         )
         current = section(system_message(self.FLOW, history), CURRENT_STEP_HEADING)
-        first, third = current.split("### Attempt 3")
+        first, second = current.split("### Attempt 2")
         assert "### Attempt 1" in first and '{"text":"one"}' in first and "First flaw." in first
-        assert '{"text":"three"}' in third and "Third flaw." in third
-        assert "Third flaw." not in first and "First flaw." not in third
-        assert "### Attempt 2" not in current
+        assert '{"text":"two"}' in second and "Second flaw." in second
+        assert "Second flaw." not in first and "First flaw." not in second
+        assert "### Attempt 3" not in current
 
     def test_an_unusable_answer_is_shown_as_the_text_it_was(self) -> None:
         issue = make_issue(code="malformed_arguments", description="Not JSON.")
