@@ -55,8 +55,8 @@ def describe_providers() -> list[dict[str, Any]]:
 
 
 def find_provider_problem() -> str | None:
-    """What keeps the calls of some provider from being made, in a sentence; None where nothing does."""
-    return next((problem for provider in list_providers() if (problem := provider.find_problem())), None)
+    """What keeps calls at the default provider from being made, in a sentence; None where nothing does."""
+    return build_providers().default.find_problem()
 
 
 def load_client() -> None:

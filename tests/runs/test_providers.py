@@ -260,5 +260,7 @@ class TestWhereOperatorsSeeThem:
         assert json.loads(document.getvalue())["providers"][1] == self.KEYLESS
         assert "key-of" not in text.getvalue() + document.getvalue()
 
-    def test_a_worker_does_not_start_while_one_can_t_be_called(self, servers: Any) -> None:
-        assert provider.find_provider_problem() == NO_KEY
+    def test_a_worker_starts_while_the_default_one_can_be_called(self, servers: Any, settings: Any) -> None:
+        assert provider.find_provider_problem() is None
+        settings.TOOLFLOW_OPENAI_BASE_URL, settings.TOOLFLOW_OPENAI_API_KEY = "", ""
+        assert provider.find_provider_problem() is not None

@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
 from django_q.cluster import Cluster
 
+from flows.providers import build_providers
 from runs.checks import TAG
 from runs.management.storage_problems import find_remedy
 from runs.provider import find_provider_problem, load_client
@@ -60,6 +61,9 @@ class Command(BaseCommand):
         # Without a key every run that is taken would end as errored; as long as no worker runs, they wait.
         if problem := find_provider_problem():
             raise CommandError(problem)
+        for provider in build_providers().named.values():
+            if problem := provider.find_problem():
+                self.stderr.write(f"Warning: {problem} Until then its models can't be called.")
         wait_for_database()
         refuse_unusable_broker()
         # The children must not share a connection.
