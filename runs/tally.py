@@ -36,6 +36,10 @@ SHARE = 3
 """While runs are under way, tallying rests for so many times as long as it worked."""
 FIRST_REST, LONGEST_REST = 0.1, 60.0
 """Seconds until the next try after some that failed: twice as long each time, up to the latter."""
+OUTAGE_FAILURES = 6
+"""Failures in a row that are logged as an outage. Fewer isolate a run that fails."""
+OUTAGE_ERRORS = (OperationalError, InterfaceError, InternalError)
+"""Errors of a database that is away, full or read-only. A statement of a single run may raise them too."""
 
 
 Teller = Callable[[list[int]], None]
@@ -95,6 +99,8 @@ class Tally:
         self._size = FIRST_BATCH
         self._left_out: list[int] = []
         """Runs that can't be tallied; the next worker tries them again."""
+        self._suspects: set[int] = set()
+        """Runs that raised an outage error alone. One that does so again right after another succeeded is left out."""
         self._failures = 0
         """Tries in a row that failed."""
         self._webhooks = DueWatch()
@@ -106,12 +112,12 @@ class Tally:
         """
         begin = time.monotonic()
         try:
-            count = tally_ended_runs(limit=self._size, without=self._left_out, tell=self._tell)
+            count = tally_ended_runs(limit=self._size, without=self._list_skipped(), tell=self._tell)
             self._webhooks.look()
         except Exception as error:  # whatever it is, runs go on  # noqa: BLE001
             return self._note_failure(error)
         taken = time.monotonic() - begin
-        self._failures = 0
+        self._note_success(count)
         if count < self._size:
             rest = PATIENCE
         else:
@@ -119,28 +125,50 @@ class Tally:
         self._fit(count, taken)
         return rest
 
+    def _list_skipped(self) -> list[int]:
+        # While tries fail, another run shows whether the suspects or the database are the cause.
+        return [*self._left_out, *self._suspects] if self._failures else self._left_out
+
+    def _note_success(self, count: int) -> None:
+        if self._suspects and not count:
+            # No other run waits. The suspects are tried again.
+            self._suspects.clear()
+            return
+        if not self._failures:
+            self._suspects.clear()
+        if self._failures >= OUTAGE_FAILURES:
+            logger.warning("Runs that have ended can be counted again.")
+        self._failures = 0
+
     def _fit(self, count: int, taken: float) -> None:
         """Choose the size of the next batch by how long the last one took."""
         if taken > TIME_BOX:
             self._size = max(1, self._size // 2)
-        elif count == self._size and taken < TIME_BOX / 2:
+        elif count == self._size and taken < TIME_BOX / 2 and not self._suspects:
             self._size = min(BATCH, self._size * 2)
 
     def _note_failure(self, error: Exception) -> float:
         """Take fewer runs at a time, to isolate one that can't be tallied; gives the seconds until the next try."""
+        if self._size == 1:
+            self._note_failed_run(error)
         self._failures += 1
-        # A database that is away, full or takes no writes is no fault of a run.
-        if self._size == 1 and not isinstance(error, OperationalError | InterfaceError | InternalError):
-            self._leave_out(error)
+        if self._failures == OUTAGE_FAILURES:
+            logger.error("Runs that have ended can't be counted; retrying every minute.", exc_info=error)
         self._size = max(1, self._size // 4)
         return min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures, 16))
 
-    def _leave_out(self, error: Exception) -> None:
+    def _note_failed_run(self, error: Exception) -> None:
+        """Leave out the run that was tried alone, unless the database may be the cause."""
         try:
-            run_id = _find_waiting(self._left_out).values_list("pk", flat=True).first()
+            run_id = _find_waiting(self._list_skipped()).values_list("pk", flat=True).first()
         except (DatabaseError, InterfaceError):
             # The connection broke since. The next try finds the run again.
             return
-        if run_id is not None:
-            self._left_out.append(run_id)
-            logger.error("Run %s is left out of statistics and search.", run_id, exc_info=error)
+        if run_id is None:
+            return
+        if isinstance(error, OUTAGE_ERRORS) and run_id not in self._suspects:
+            self._suspects.add(run_id)
+            return
+        self._suspects.discard(run_id)
+        self._left_out.append(run_id)
+        logger.error("Run %s is left out of statistics and search.", run_id, exc_info=error)

@@ -139,6 +139,21 @@ class TestFailures:
         assert line.getMessage() == f"Run {runs[17]} is left out of statistics and search."
         assert line.exc_info is not None
 
+    @pytest.mark.parametrize("bad", [[0], [7], [0, 1]], ids=["the oldest", "another", "two"])
+    def test_runs_that_fail_as_in_an_outage_are_named_and_hold_up_no_other(
+        self, bad: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runs = make_ended(15)
+        refused = [runs[index] for index in bad]
+        fail_for(monkeypatch, *refused, error=OperationalError("canceling statement due to statement timeout"))
+        one = Tally()
+        for _ in range(30):
+            one.advance(is_busy=False)
+        assert list(Run.objects.filter(is_tallied=False).order_by("pk").values_list("pk", flat=True)) == refused
+        assert [line.getMessage() for line in caplog.records] == [
+            f"Run {run} is left out of statistics and search." for run in refused
+        ]
+
     def test_the_next_worker_tries_it_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         (run,) = make_ended(1)
         fail_for(monkeypatch, run)
@@ -169,19 +184,26 @@ class TestFailures:
             InternalError("cannot execute INSERT in a read-only transaction"),
         ],
     )
-    def test_a_database_that_takes_no_writes_leaves_out_no_run(
-        self, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize("count", [1, 15])
+    @pytest.mark.parametrize("tries", [10, 11])
+    def test_an_outage_leaves_out_no_run_whenever_it_ends_and_is_logged_once(
+        self,
+        error: Exception,
+        count: int,
+        tries: int,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
-        runs = make_ended(2)
+        runs = make_ended(count)
         fail_for(monkeypatch, *runs, error=error)
         one = Tally()
+        for _ in range(tries):
+            one.advance(is_busy=False)
+        fail_for(monkeypatch)
         for _ in range(10):
             one.advance(is_busy=False)
-        assert not caplog.records
-        fail_for(monkeypatch)
-        for _ in range(3):
-            one.advance(is_busy=False)
-        assert count_counted() == 2
+        assert count_counted() == count
+        assert [line.levelname for line in caplog.records] == ["ERROR", "WARNING"]
 
 
 @pytest.mark.django_db(transaction=True)
