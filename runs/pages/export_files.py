@@ -17,6 +17,7 @@ from runs.documents import RunDocuments
 from runs.models import Run
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
+from runs.statistics.asked_models import find_asked_models
 
 
 class ExportFile(Protocol):
@@ -42,12 +43,8 @@ def _write_length(length: timedelta | None) -> str:
     return "" if length is None else f"{length.total_seconds():.3f}"
 
 
-def _write_labels(labels: list[str]) -> str:
-    return write_text_cell("; ".join(labels))
-
-
-def _write_model(model_settings: Mapping[str, Any]) -> str:
-    return write_text_cell(str(model_settings.get("model") or ""))
+def _write_list(texts: list[str]) -> str:
+    return write_text_cell("; ".join(texts))
 
 
 def _write_flag(flag: bool) -> str:
@@ -63,7 +60,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("end_reason", "end_reason", str),
     ("end_sentence", "end_sentence", write_text_cell),
     ("started_by", _USER, lambda name: write_text_cell(name or "")),
-    ("labels", "labels", _write_labels),
+    ("labels", "labels", _write_list),
     ("created_at", "created_at", _write_time),
     ("started_at", "started_at", _write_time),
     ("ended_at", "ended_at", _write_time),
@@ -84,13 +81,21 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("cost_usd", "cost", _write_amount),
     ("unpriced_attempts", "unpriced_count", int),
     ("simulated", "is_simulated", _write_flag),
-    ("model", "model_settings", _write_model),
+    ("model", "model_settings", _write_list),
     ("input", "input", write_json_cell),
 )
-"""Header, column of the run, and how it is written. The length of a run is that of one that has begun and ended."""
+"""Header, column of the run, and how it is written. The length of a run is that of one that has begun and ended.
 
-_STORED = (*("ended_at" if column == "duration" else column for _, column, _ in _COLUMNS), "outputs_removed_at")
-_DURATION, _INPUT = ([column for _, column, _ in _COLUMNS].index(column) for column in ("duration", "input"))
+The models are those that its steps ask: the model of its settings only where a step names none.
+"""
+
+_STORED = (
+    *("ended_at" if column == "duration" else column for _, column, _ in _COLUMNS),
+    *("outputs_removed_at", "version_id", "version__digest"),
+)
+_DURATION, _INPUT, _MODEL = (
+    [column for _, column, _ in _COLUMNS].index(column) for column in ("duration", "input", "model_settings")
+)
 _STARTED, _ENDED = _STORED.index("started_at"), _STORED.index("ended_at")
 
 
@@ -108,11 +113,14 @@ class CsvFile:
 
     def write(self, run_ids: Collection[int]) -> str:
         """The rows of these runs."""
+        found = list(Run.objects.filter(pk__in=run_ids).order_by("-pk").values_list(*_STORED))
+        asked = find_asked_models({version_id: digest for *_, version_id, digest in found})
         rows = []
-        for row in Run.objects.filter(pk__in=run_ids).order_by("-pk").values_list(*_STORED):
-            *values, removed_at = row
+        for row in found:
+            *values, removed_at, _, digest = row
             begun, ended = row[_STARTED], row[_ENDED]
             values[_DURATION] = None if begun is None or ended is None else ended - begun
+            values[_MODEL] = asked[digest].list_models(values[_MODEL])
             cells = [write(value) for (_, _, write), value in zip(_COLUMNS, values, strict=True)]
             if removed_at is not None:
                 cells[_INPUT] = ""  # what is stored then is an empty object, which may have been an input too

@@ -24,16 +24,16 @@ class AskedModels:
     named: frozenset[str]
     uses_settings: bool
 
-    def choose(self, settings: Any) -> tuple[str, bool]:
-        """The model that a run with these settings asks, empty for several or none; and whether it asks several."""
-        models = self.named
+    def list_models(self, settings: Any) -> list[str]:
+        """The models that a run with these settings asks."""
         # Runs may come from an archive: the settings are any JSON then.
         model = settings.get("model") if self.uses_settings and isinstance(settings, dict) else None
-        if model and isinstance(model, str):
-            models = models | {model}
-        if len(models) > 1:
-            return "", True
-        return next(iter(models), "")[:LONGEST], False
+        return sorted(self.named | {model} if model and isinstance(model, str) else self.named)
+
+    def choose(self, settings: Any) -> tuple[str, bool]:
+        """The model that a run with these settings asks, empty for several or none; and whether it asks several."""
+        models = self.list_models(settings)
+        return models[0][:LONGEST] if len(models) == 1 else "", len(models) > 1
 
 
 _known: dict[str, AskedModels] = {}

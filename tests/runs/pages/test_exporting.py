@@ -24,7 +24,7 @@ from runs.models import Run, RunExport, RunStatus, WorkState
 from runs.pages import export_stream
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.submission import submit_run
-from tests.engine.builders import NOON, make_attempt, make_flow
+from tests.engine.builders import NOON, make_attempt, make_flow, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import read_words, sign_in
@@ -94,14 +94,27 @@ class TestCsv:
             "cost_usd": "0.0724",
             "unpriced_attempts": "2",
             "simulated": "no",
-            "model": "gpt-5-mini",
+            "model": "gpt-4.1",
         }.items() <= row.items()
         assert json.loads(row["input"]) == {"topic": "tea"}
 
-    def test_the_model_is_that_of_the_flow_where_it_names_one(self, viewer: Client) -> None:
-        submit_run(flow=make_version(make_flow(model="o3")).flow, input={})
+    @pytest.mark.parametrize(
+        ("flow_model", "step_models", "expected"),
+        [
+            (None, ["gpt-5-nano"], "gpt-5-nano"),
+            ("o3", [None], "o3"),
+            ("o3", ["gpt-5-nano", None, "gpt-5-nano"], "gpt-5-nano; o3"),
+        ],
+    )
+    def test_the_models_are_those_that_the_steps_ask(
+        self, viewer: Client, flow_model: str | None, step_models: list[str | None], expected: str
+    ) -> None:
+        steps = [make_step(index, model=model) for index, model in enumerate(step_models, 1)]
+        run = submit_run(flow=make_version(make_flow(*steps, model=flow_model)).flow, input={})
         (row,) = read_csv(download(viewer, "/runs/export/csv"))
-        assert row["model"] == "o3"
+        assert row["model"] == expected
+        (line,) = read_lines(download(viewer, "/runs/export/jsonl"))
+        assert line["model_settings"] == run.model_settings
 
     def test_what_is_not_known_is_left_empty_and_never_0(self, viewer: Client) -> None:
         make_run()
