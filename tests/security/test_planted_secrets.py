@@ -214,7 +214,7 @@ def test_a_planted_secret_is_nowhere(
     model_server.app = provider = EchoingProvider()
     # Limits are what workers of several hosts ask Redis about.
     RateLimit.objects.create(requests_per_minute=100_000)
-    version = make_version(make_flow(make_step(max_retries=0)))
+    version = make_version(make_flow(make_step(max_retries=0, retry_window=0)))
     for way in range(ANSWERS):
         provider.way = way
         make_run(version, webhook_url=receiver.url())
