@@ -212,7 +212,7 @@ def test_running_lists_every_reason_why_a_run_ends() -> None:
         f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)",
         f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second",
         f"up to {planner.MAX_BACKOFF:g} seconds",
-        f"more than {run_task.LONGEST_WAIT:g} seconds",
+        f"more than {run_task.MAX_WAIT_SECONDS:g} seconds",
         f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds",
     ],
 )

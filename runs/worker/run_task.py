@@ -46,7 +46,7 @@ from runs.worker.wordless_errors import leave_out_words
 
 logger = logging.getLogger(__name__)
 
-LONGEST_WAIT = 5.0
+MAX_WAIT_SECONDS = 5.0
 """Seconds; a run that waits longer is handed back and costs no slot."""
 
 
@@ -177,7 +177,7 @@ class RunTask:
             recorder=self,
             clock=DrainClock(place.stop),
             call_timeout=settings.TOOLFLOW_CALL_TIMEOUT,
-            longest_wait=LONGEST_WAIT,
+            longest_wait=MAX_WAIT_SECONDS,
             should_stop=self._must_stop,
             price=self._price,
             gate=place.gate,
