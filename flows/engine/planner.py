@@ -44,7 +44,7 @@ class EndReason(StrEnum):
     PROVIDER_ERROR = "provider_error"
     """Transport errors went on until the retry window of a step was over."""
     CALL_REFUSED = "call_refused"
-    """The provider gave an error that trying again can't fix."""
+    """A call ended with an error that trying again can't fix, of the provider or of the model client."""
     MISSING_INPUT = "missing_input"
     EXPRESSION_ERROR = "expression_error"
     BUDGET_EXCEEDED = "budget_exceeded"

@@ -46,7 +46,7 @@ class EndReason(models.TextChoices):
     ALL_STEPS_PASSED = PlannedEnd.ALL_STEPS_PASSED.value, "All steps passed"
     STEP_FAILED = PlannedEnd.STEP_FAILED.value, "A step did not pass"
     PROVIDER_ERROR = PlannedEnd.PROVIDER_ERROR.value, "The provider could not be reached"
-    CALL_REFUSED = PlannedEnd.CALL_REFUSED.value, "The provider refused the call"
+    CALL_REFUSED = PlannedEnd.CALL_REFUSED.value, "The call failed for good"
     MISSING_INPUT = PlannedEnd.MISSING_INPUT.value, "A step had no input"
     EXPRESSION_ERROR = PlannedEnd.EXPRESSION_ERROR.value, "An expression failed"
     BUDGET_EXCEEDED = "budget_exceeded", "The budget was used up"
