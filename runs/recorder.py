@@ -156,7 +156,9 @@ def end_running_attempts(run_id: int, outcome: engine.Outcome) -> None:
     the same transaction.
     """
     running = Attempt.objects.running().filter(step__run_id=run_id)
-    if Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).exists():
-        running = running.filter(received__isnull=True)
+    queued = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED)
+    # Judging a reply calls no model: the run must not wait for a permit.
+    if running.filter(received__isnull=False).exists() and queued.update(next_model=""):
+        return
     for attempt in running.select_related("step"):
         attempt.end_without_output(outcome)

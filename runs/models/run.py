@@ -351,12 +351,12 @@ class Run(models.Model):
         return bool(flagged)
 
     def _end_attempt(self) -> None:
-        """End the attempt whose worker is gone and whose reply is judged no more."""
+        """End the attempt of a cancelled run that no worker goes on with."""
         if not self.attempt_count:
             return
         for step in self.steps.filter(attempts__outcome=""):
             for attempt in step.attempts.running():
-                attempt.end_without_output(Outcome.INTERRUPTED)
+                attempt.end_without_output(Outcome.CANCELLED)
 
     def _tell_of_cancelling(self) -> None:
         tell = partial(note_run_end, RunStatus.CANCELLED.value, EndReason.CANCELLED.value, run=self.pk)

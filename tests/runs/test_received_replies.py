@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,8 +17,10 @@ from flows.engine.history import Outcome
 from flows.engine.plugins import PythonFunction, registry
 from flows.engine.reply import ToolReply
 from flows.engine.spec import AuditSpec, FlowSpec
+from runs.claiming import claim_runs
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus
 from runs.recorder import RunRecorder, end_held_run
+from runs.stop_flags import hurrying, stopping
 from runs.stored_history import load_history, load_received_attempt
 from runs.submission import submit_run
 from runs.sweep import sweep
@@ -38,6 +40,14 @@ USAGE = make_usage(30, cost=Decimal("0.001"))
 def _plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     no_names = PythonFunction("no_names", lambda output: "Anna" not in output["text"])
     monkeypatch.setitem(registry.audits, "no_names", no_names)
+
+
+@pytest.fixture
+def stuck() -> Iterator[threading.Event]:
+    """What an audit waits for that is not done before the test is."""
+    end = threading.Event()
+    yield end
+    end.set()
 
 
 def make_spec(**fields: Any) -> FlowSpec:
@@ -86,6 +96,44 @@ def test_it_is_judged_as_it_came_where_a_flow_redacts_and_nothing_of_it_stays(pr
     assert (attempt.received, provider.app.call_count) == (None, 0)
 
 
+def test_it_waits_for_no_permit_to_be_judged(provider: ModelServer) -> None:
+    run = make_run(make_version(make_spec()), next_model="gpt-4.1")
+    receive(run, "Dear customer")
+    sweep()
+    claimed = claim_runs(
+        free=1, owner="w", lease=timedelta(minutes=1), is_simulated=None, room=lambda model: 0 if model else 1
+    )
+    assert [one.pk for one in claimed] == [run.pk]
+
+
+def test_a_worker_that_is_forced_to_stop_while_an_audit_is_at_work_leaves_its_reply_to_the_next(
+    provider: ModelServer, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
+) -> None:
+    def stop_and_hang(output: Any) -> None:
+        stopping.set()
+        hurrying.set()
+        stuck.wait()
+
+    judge = registry.audits["no_names"]
+    monkeypatch.setitem(registry.audits, "no_names", PythonFunction("no_names", stop_and_hang))
+    run = make_run(make_version(make_flow(make_step(1, audits=[NAMES]))), next_model="gpt-4.1")
+    script(provider, tool_1=[{"text": "Dear customer"}])
+    try:
+        drain()
+    finally:
+        stopping.clear()
+        hurrying.clear()
+    run.refresh_from_db()
+    assert (run.status, run.next_model, attempts_of(run)[0].outcome) == (RunStatus.QUEUED, "", "")
+
+    monkeypatch.setitem(registry.audits, "no_names", judge)
+    drain()
+    run.refresh_from_db()
+    (attempt,) = attempts_of(run)
+    assert (run.status, attempt.outcome, provider.app.call_count) == (RunStatus.SUCCEEDED, "passed", 1)
+    assert run.total_tokens == attempt.usage.total > 0
+
+
 class TestEndOfTheRun:
     """No worker judges the reply any more: its attempt ends with the tokens that it used."""
 
@@ -101,14 +149,14 @@ class TestEndOfTheRun:
         receive(run, "Dear customer")
         sweep()
         assert Run.objects.get(pk=run.pk).request_cancel()
-        self.check(run, "interrupted")
+        self.check(run, "cancelled")
 
     def test_a_cancel_while_its_worker_hands_it_back(self) -> None:
         run = make_run(make_version(make_spec()))
         held = receive(run, "Dear customer")
         assert run.request_cancel()
         assert held.hand_back()
-        self.check(run, "interrupted")
+        self.check(run, "cancelled")
 
     def test_a_time_limit_in_the_queue(self) -> None:
         run = make_run(make_version(make_spec()))
@@ -124,13 +172,6 @@ class TestEndOfTheRun:
         held = receive(run, "Dear customer")
         end_held_run(held, RunStatus.ERRORED, EndReason.INTERNAL_ERROR, "It broke.", outcome=Outcome.INTERRUPTED)
         self.check(run, "interrupted")
-
-    @pytest.fixture
-    def stuck(self) -> Iterator[threading.Event]:
-        """What an audit waits for that is not done before the test is."""
-        end = threading.Event()
-        yield end
-        end.set()
 
     def test_a_cancel_while_an_audit_is_at_work(
         self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
