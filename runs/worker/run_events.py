@@ -69,10 +69,9 @@ class RunEvents:
 
     def _note_begin(self, run: Run, begun: Start) -> None:
         set_run_place(RunPlace(run.pk, begun.step, begun.number))
-        if begun.number > 1 and logger.isEnabledFor(logging.INFO):
-            log_event(logger, logging.INFO, "attempt.retried", f"Step {begun.step} is tried again.")
-        elif logger.isEnabledFor(logging.DEBUG):
-            log_event(logger, logging.DEBUG, "attempt.started", f"Step {begun.step} is tried.")
+        level = logging.INFO if begun.number > 1 else logging.DEBUG
+        if logger.isEnabledFor(level):
+            log_event(logger, level, "attempt.started", f"Attempt {begun.number} of step {begun.step} begins.")
 
     def _note_end(self, run: Run, step: StepSpec, ended: Attempt) -> None:
         error = ended.error

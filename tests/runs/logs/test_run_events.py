@@ -54,7 +54,7 @@ def test_a_run_is_told_from_its_start_to_its_end(provider: ModelServer, lines: A
         ("drain.started", None, None, None),
         ("run.started", run.pk, None, None),
         ("attempt.ended", run.pk, 1, 1),
-        ("attempt.retried", run.pk, 1, 2),
+        ("attempt.started", run.pk, 1, 2),
         ("attempt.ended", run.pk, 1, 2),
         ("run.ended", run.pk, 1, 2),
         ("drain.stopped", None, None, None),
