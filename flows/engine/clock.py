@@ -30,6 +30,10 @@ class SystemClock:
 
 
 def describe_seconds(count: float) -> str:
-    """A time in words: ``1 second``, ``1,800 seconds``, ``0.25 seconds``."""
+    """A time in words: ``1 second``, ``90 seconds``, ``30 minutes``, ``2 hours``, ``0.25 seconds``."""
+    unit, size = next(
+        ((unit, size) for unit, size in (("hour", 3_600), ("minute", 60)) if count and count % size == 0), ("second", 1)
+    )
+    count /= size
     number = f"{int(count):,}" if count == int(count) else f"{count:.3g}"
-    return f"{number} {'second' if count == 1 else 'seconds'}"
+    return f"{number} {unit if count == 1 else f'{unit}s'}"

@@ -139,19 +139,19 @@ def _repeat_call(
     run_id: str, step: StepSpec, attempts: Sequence[Attempt], last: Attempt, action: Call | Compute
 ) -> Action:
     """The same call after a wait, or the end of the step whose retry window is over. ``last`` is a transport error."""
-    if last.ended_at is None or last.error is None:
-        return action
+    assert last.ended_at is not None and last.error is not None  # so every errored attempt is recorded
     window = DEFAULT_RETRY_WINDOW if step.retry_window is None else step.retry_window
     errors, waited = _measure_error_row(attempts)
     left = (timedelta(seconds=window) - waited).total_seconds()
     asked = last.error.retry_after or 0.0
     limit = f"the retry window of {describe_seconds(window)}"
+    if not window:
+        return _finish_unanswered(step, last, "; calls of this step are not repeated")
     if left <= 0:
-        return _finish_unanswered(step, last, f"within {limit}")
+        return _finish_unanswered(step, last, f" within {limit}")
     if asked > left:
-        return _finish_unanswered(
-            step, last, f"and the provider asks to wait {asked:,.0f} s, beyond the end of {limit}"
-        )
+        asks = f"the provider asks to wait {math.ceil(asked):,} s"
+        return _finish_unanswered(step, last, f": {asks}; {math.floor(left):,} s of {limit} are left")
     jitter = random.Random(f"{run_id}:{last.step}:{last.number}").random()  # noqa: S311  # spreads load, guards nothing
     backoff = min(FIRST_BACKOFF * 2 ** min(errors - 1, 16), MAX_BACKOFF) * (0.5 + jitter / 2)
     # The waits grow also where the provider always asks for a short one. The last call is made when the window ends.
@@ -187,7 +187,7 @@ def _finish_refused(index: int, step: StepSpec, last: Attempt) -> Finish:
 
 def _finish_unanswered(step: StepSpec, last: Attempt, reason: str) -> Finish:
     message = last.error.message if last.error else ""
-    sentence = f"Step {last.step} “{step.name}” got no answer {reason}. {message}"
+    sentence = f"Step {last.step} “{step.name}” got no answer{reason}. {message}"
     return Finish(EndStatus.ERRORED, EndReason.PROVIDER_ERROR, sentence, (last.step, last.number))
 
 

@@ -142,7 +142,7 @@ class TestVerdicts:
         end = finish(next_action(flow, history))
         assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 2))
         assert end.sentence == (
-            "Step 1 “Step 1” got no answer within the retry window of 0 seconds. The provider failed (500)."
+            "Step 1 “Step 1” got no answer; calls of this step are not repeated. The provider failed (500)."
         )
 
     @pytest.mark.parametrize(
@@ -247,7 +247,9 @@ class TestRetryWindow:
         errors = make_course(("errored", 0, 1), ("errored", 899, 1))
         assert wait(next_action(make_flow(), make_history(*errors))).until == errors[-1].ended_at + seconds(1)
         errors = make_course(("errored", 0, 1), ("errored", 900, 1))
-        assert finish(next_action(make_flow(), make_history(*errors))).reason is EndReason.PROVIDER_ERROR
+        end = finish(next_action(make_flow(), make_history(*errors)))
+        assert end.reason is EndReason.PROVIDER_ERROR
+        assert "got no answer within the retry window of 15 minutes. " in end.sentence
 
     def test_the_last_call_is_made_when_it_ends(self) -> None:
         errors = make_course(("errored", 0, 1), *[("errored", 15.0, 1.0)] * 6)
@@ -268,8 +270,8 @@ class TestRetryWindow:
         end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
         assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 1))
         assert end.sentence == (
-            "Step 1 “Step 1” got no answer and the provider asks to wait 3,600 s, beyond the end of the retry "
-            "window of 100 seconds. The limit is reached (429)."
+            "Step 1 “Step 1” got no answer: the provider asks to wait 3,600 s; 100 s of the retry window of "
+            "100 seconds are left. The limit is reached (429)."
         )
 
     def test_a_flow_that_does_not_stop_on_failure_goes_on(self) -> None:
