@@ -101,7 +101,7 @@ class ModelErrorCode(StrEnum):
     BAD_REQUEST = "bad_request"
     NOT_CONFIGURED = "not_configured"
     CLIENT_ERROR = "client_error"
-    """The model client raised something else than ``ModelError``: nothing says that another try can help."""
+    """The model client raised an error that does not say whether another try can help."""
 
     @property
     def is_retryable(self) -> bool:

@@ -5,6 +5,7 @@ All I/O goes through what the shell is given: model client, clock, recorder, reg
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -147,7 +148,7 @@ class _Journal:
 
     async def receive(self, received: Received) -> None:
         """Keep a reply before it is judged. What ended before was recorded with the start of its attempt."""
-        await self._recorder.record(Progress(received=received))
+        await self._recorder.record(Progress(received=replace(received, start=self._redact(received.start))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,38 +378,54 @@ class Execution:
             if left is not None and left <= 0:
                 return _break_off(patience)
             used = None
-            body = await self._send(start, run_id, call_timeout if left is None else min(call_timeout, left))
-            if isinstance(body, AttemptError):
-                is_ours = body.code is ModelErrorCode.TIMEOUT and body.status is None
+            answer = await self._send(start, run_id, call_timeout if left is None else min(call_timeout, left))
+            if isinstance(answer, AttemptError):
+                is_ours = answer.code is ModelErrorCode.TIMEOUT and answer.status is None
                 if is_ours and left is not None and left <= call_timeout:
                     return _break_off(patience)
-                return body
-            assert start.request is not None
-            answer = read_reply(body, tool_name=step.tool_name or "", api=find_api(start.request))
+                return answer
             used = answer.usage if answer.usage.reported else None
             return answer
         finally:
             permit.leave(used)
 
-    async def _send(self, start: Start, run_id: str, timeout: float) -> Mapping[str, Any] | AttemptError:
-        """The body of the response, or why there is none, whatever the client raises."""
+    async def _send(self, start: Start, run_id: str, timeout: float) -> ToolReply | AttemptError:
+        """The reply of the model, or why there is none, whatever the client raises."""
         assert start.request is not None
         key = make_idempotency_key(start.request, run_id=run_id, step=start.step, number=start.number)
         client = self.clients.get(self._find_provider(start.step).name, self.client)
+        tool_name = self.spec.step(start.step).tool_name or ""
         try:
-            return (await client.complete(start.request, idempotency_key=key, timeout=timeout)).body
-        except ModelError as error:
-            return AttemptError(
-                code=error.code,
-                message=clean_value(error.message).value,
-                status=error.status,
-                retry_after=error.retry_after,
-            )
-        except Exception as error:  # a client is anybody's, and what the run has paid for is kept
-            # The error may quote the request, which is redacted in the attempt only.
-            logger.error("The model client failed.", exc_info=None if self.spec.redact else error)
-            message = f"The model client raised {describe_exception(error)}"
-            return AttemptError(code=ModelErrorCode.CLIENT_ERROR, message=message)
+            reply = await client.complete(start.request, idempotency_key=key, timeout=timeout)
+            return read_reply(reply.body, tool_name=tool_name, api=find_api(start.request))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._describe_client_error(error)
+        except Exception as error:  # noqa: BLE001  # Clients are user code; paid attempts must be kept.
+            return self._describe_client_error(error)
+
+    def _describe_client_error(self, error: BaseException) -> AttemptError:
+        """Why a call brought no reply, given what its client raised."""
+        code, words = ModelErrorCode.CLIENT_ERROR, describe_exception(error)
+        if isinstance(error, ModelError):
+            try:
+                return AttemptError(
+                    code=error.code,
+                    message=clean_value(error.message).value,
+                    status=error.status,
+                    retry_after=error.retry_after,
+                )
+            except Exception as fault:  # noqa: BLE001  # its attributes may be anything
+                error, words = fault, f"a malformed {words}"
+        elif isinstance(error, TimeoutError):
+            code = ModelErrorCode.TIMEOUT
+        elif isinstance(error, ConnectionError):
+            code = ModelErrorCode.CONNECTION
+        # The error may quote the request, which is redacted in the attempt only.
+        logger.error("The model client failed.", exc_info=None if self.spec.redact else error)
+        return AttemptError(code=code, message=f"The model client raised {words}")
 
     def _find_overrun(self, ready: _Ready, ended: Attempt) -> Finish | None:
         """The end of a run whose attempt was broken off at a deadline; what passed all the same goes on."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.issues import Issue
@@ -46,7 +46,7 @@ class AttemptError(BaseModel):
     code: ModelErrorCode
     message: str
     status: int | None = None
-    retry_after: float | None = None
+    retry_after: FiniteFloat | None = None
     """Seconds that the provider asked to wait, counted from the end of the attempt."""
 
 

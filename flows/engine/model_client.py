@@ -31,7 +31,8 @@ class ModelClient(Protocol):
 
         ``idempotency_key`` is the same whenever the same attempt is sent again; ``timeout`` is in seconds and
         covers the whole call. Raises ``ModelError`` for everything that is no readable answer; its code says whether
-        the call is repeated. Anything else that it raises ends the run as errored, with all attempts kept.
+        the call is repeated. So it is after ``TimeoutError`` and ``ConnectionError``. Anything else that it raises
+        ends the run as errored, with all attempts kept.
         """
         ...
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from flows.engine.errors import ModelErrorCode
+from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.execution import Progress
 from flows.engine.history import Attempt, Outcome
 from flows.engine.issues import Severity
+from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
@@ -219,17 +220,20 @@ class TestIdempotencyKeys:
 
 
 class ClientThatBreaks:
-    """Answers one call and raises ``error`` at the second."""
+    """Answers one call, and raises ``error`` or gives ``body`` at the others."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException | None = None, *, body: Any = None) -> None:
         self._error = error
+        self._body = body
         self._client = simulated_client(SimulatedModel())
         self._calls = 0
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
         self._calls += 1
         if self._calls > 1:
-            raise self._error
+            if self._error is not None:
+                raise self._error
+            return ModelReply(self._body)
         return await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
 
     async def close(self) -> None: ...
@@ -272,10 +276,69 @@ class TestErrors:
         assert error is not None and error.code is ModelErrorCode.CLIENT_ERROR
         assert error.message == "The model client raised ValueError: no route"
 
-    @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt], ids=lambda error: error.__name__)
-    async def test_what_ends_the_program_is_no_error_of_a_call(self, error: type[BaseException]) -> None:
-        with pytest.raises(error):
-            await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error()))
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ModelError("overloaded", "Busy."),  # type: ignore[arg-type]  # as untyped code writes it
+            ModelError(ModelErrorCode.RATE_LIMITED, None),  # type: ignore[arg-type]
+            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", status="429 Too many"),  # type: ignore[arg-type]
+            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", retry_after="soon"),  # type: ignore[arg-type]
+            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", retry_after=float("nan")),
+            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", retry_after=float("inf")),
+            asyncio.CancelledError(),
+        ],
+        ids=["code", "message", "status", "retry_after", "NaN", "infinity", "cancelled by itself"],
+    )
+    async def test_so_it_is_with_an_error_that_cannot_be_used(self, error: BaseException) -> None:
+        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error))
+        assert end.finish is not None and end.finish.reason is EndReason.CALL_REFUSED
+        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
+        kept = end.history.attempts(2)[0].error
+        assert kept is not None and kept.code is ModelErrorCode.CLIENT_ERROR
+
+    async def test_and_with_a_response_that_cannot_be_read(self) -> None:
+        class Body(Mapping[str, Any]):
+            def __getitem__(self, name: str) -> Any:
+                raise RuntimeError("The connection is closed.")
+
+            def __iter__(self) -> Iterator[str]:
+                return iter(())
+
+            def __len__(self) -> int:
+                return 0
+
+            def get(self, name: str, default: Any = None) -> Any:
+                return self[name]
+
+        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(body=Body()))
+        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
+
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [(TimeoutError(), ModelErrorCode.TIMEOUT), (ConnectionResetError(), ModelErrorCode.CONNECTION)],
+    )
+    async def test_a_call_that_timed_out_or_lost_its_connection_is_repeated(
+        self, error: Exception, code: ModelErrorCode
+    ) -> None:
+        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error), clock=FakeClock())
+        assert end.finish is not None and end.finish.reason is EndReason.PROVIDER_ERROR
+        codes = {attempt.error and attempt.error.code for attempt in end.history.attempts(2)}
+        assert (len(end.history.attempts(2)) > 1, codes) == (True, {code})
+
+    async def test_what_ends_the_program_is_no_error_of_a_call(self) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(KeyboardInterrupt()))
+
+    async def test_nor_is_the_end_of_the_task(self) -> None:
+        class Client(ClientThatBreaks):
+            async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(0)
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(execute(make_flow(), client=Client()))
 
     async def test_a_provider_that_stays_away_is_asked_until_the_retry_window_ends(self) -> None:
         clock = FakeClock()

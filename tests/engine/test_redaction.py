@@ -266,6 +266,7 @@ class TestAttempts:
         recorder, app = MemoryRecorder(), simulate(tool_1=[{"text": f"Dear {SECRET}"}])
         whole = await execute(flow, app, make_history(input=INPUT), registry=registry, recorder=recorder)
         (received,) = [progress.received for progress in recorder.records if progress.received is not None]
+        assert SECRET not in repr(received.start), "only the arguments are kept as they came"
         resumed = await make_execution(flow, app, registry=registry).execute(make_history(input=INPUT), received)
         assert resumed.history == whole.history
         assert (outcomes(whole.history), whole.history.attempts(1)[0].output) == (["failed"], {"text": f"Dear {MARK}"})

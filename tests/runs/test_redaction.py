@@ -109,13 +109,13 @@ class TestFailure:
 
     @pytest.fixture
     def broken(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def break_down(body: Any, **_: Any) -> NoReturn:
+        def break_down(output: Any) -> NoReturn:
             try:
-                raise KeyError(json.dumps(body, ensure_ascii=False))
+                raise KeyError(json.dumps(output, ensure_ascii=False))
             except KeyError as error:
-                raise ValueError(f"Can’t read {body!r}") from error
+                raise ValueError(f"Can’t read {output!r}") from error
 
-        monkeypatch.setattr(execution, "read_reply", break_down)
+        monkeypatch.setattr(execution, "clean_output", break_down)
 
     def test_what_went_wrong_is_told_without_words(self, broken: None, caplog: pytest.LogCaptureFixture) -> None:
         run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
