@@ -98,7 +98,7 @@ class RequestView:
 
     @cached_property
     def attempts_shown(self) -> int:
-        """The highest number of an earlier attempt that the system message shows; 0 on a first try."""
+        """How many earlier outputs there are, by the highest number that the system message shows; 0 on a first try."""
         if self._section is None:
             return 0
         numbers = _ATTEMPT.findall(self.system_message, self._section.end())

@@ -77,10 +77,10 @@ FAULT_KEY = "$fault"
 class Script:
     """Replies by the name of the tool that is called, one for each attempt of a step.
 
-    Which reply of a list is due follows from the request alone, by the highest attempt number that its system
-    message shows: the first call gets ``replies[0]``, the try after attempt 1 gets ``replies[1]``, and the last one
-    repeats. So a script is right after a restart and for many runs at once. An attempt that broke in transport
-    leaves nothing to show, so the next try would meet the same fault again: it gets the successor instead.
+    Which reply of a list is due follows from the request alone, by how many earlier outputs its system message shows:
+    the first call gets ``replies[0]``, the try after one output gets ``replies[1]``, and the last one repeats. So a
+    script is right after a restart and for many runs at once. A call that broke in transport leaves nothing to show:
+    the number of the attempt tells that it was made.
     """
 
     def __init__(self, replies: Mapping[str, Sequence[Reply]]) -> None:
@@ -118,16 +118,20 @@ class Script:
     def find_reply(self, tool: str, *, shown: int, hidden: int) -> Reply:
         """The reply that is due, None where something is to be invented.
 
-        ``shown`` is the number of the last attempt that the request shows, ``hidden`` how many came after that and
-        left nothing to show.
+        ``shown`` is how many earlier outputs the request shows, ``hidden`` how many calls brought none.
         """
         sequence = self._replies.get(tool)
         if sequence is None:
             return None
-        position = min(shown, len(sequence) - 1)
-        while hidden > 0 and position + 1 < len(sequence) and _leaves_nothing(sequence[position]):
+        position = 0
+        while position + 1 < len(sequence):
+            if _leaves_nothing(sequence[position]):
+                left = hidden = hidden - 1
+            else:
+                left = shown = shown - 1
+            if left < 0:
+                break
             position += 1
-            hidden -= 1
         return sequence[position]
 
 
