@@ -15,6 +15,7 @@ from tests.engine.builders import INVOICE, NOON, closed, make_attempt, make_step
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_page_flow, store_attempt
 
+PREVIOUS = "the output of the step before; in a local step the step’s input"
 INPUT_SCHEMA = {"type": "object", "properties": {"document": {"type": "string"}}}
 OUTPUT = {
     "supplier": "Nordwind <img src=x onerror=alert(1)>",
@@ -314,11 +315,11 @@ def test_before_the_first_run_types_of_the_schemas_are_put_in_by_keyboard(
     tree = panel(admin_page).get_by_role("tree")
     row = tree.get_by_role("treeitem")
     expect(panel(admin_page)).to_contain_text("Types from the schemas; real values stand here once the flow has run.")
-    expect(row.filter(has_text="previous")).to_have_text("previous object the output of the step before")
+    expect(row.filter(has_text="previous")).to_have_text(f"previous object {PREVIOUS}")
     lines = [".supplier text", ".total number", ".lines list", '["in"] object', '["<i>"] whole number']
     expect(row).to_have_text(
         [
-            "previous object the output of the step before",
+            f"previous object {PREVIOUS}",
             *lines,
             "input object the input of the run",
             "steps 2 elements the input, steps[0], and the steps before this one",
@@ -336,7 +337,7 @@ def test_before_the_first_run_types_of_the_schemas_are_put_in_by_keyboard(
     # A schema that can't be read says nothing, and the input of the first step is that of the run.
     schema(admin_page).fill("{")
     owner.focus()
-    expect(row.filter(has_text="previous")).to_have_text("previous the output of the step before")
+    expect(row.filter(has_text="previous")).to_have_text(f"previous {PREVIOUS}")
     field(admin_page, "steps-0-input_expression").focus()
     expect(row.nth(1)).to_have_text(".document text")
 

@@ -186,7 +186,7 @@ def test_one_line_tells_screen_readers_what_happened(admin_page: Page) -> None:
 
 
 def test_a_failed_run_links_to_the_attempt_that_decided_it(admin_page: Page) -> None:
-    run = RunUnderWay(make_step(1, max_retries=1))
+    run = RunUnderWay(make_step(1, max_retries=0))
     follow(admin_page, run.address)
     run.end_attempt("errored", error=make_error(message="The provider failed (500)."))
     wait_for_poll(admin_page)
