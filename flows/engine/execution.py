@@ -344,7 +344,7 @@ class Execution:
         provider = self._find_provider(start.step)
         reply = replace(
             answer,
-            usage=self._price(answer, answer.model or start.request["model"], provider),
+            usage=self._price(answer, start, provider),
             model=answer.model and provider.qualify(answer.model),
         )
         if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
@@ -487,12 +487,16 @@ class Execution:
     def _find_provider(self, step: int) -> Provider:
         return self.providers.split(self.spec.step(step).model or "")[0]
 
-    def _price(self, answer: ToolReply, model: str, provider: Provider) -> TokenUsage:
+    def _price(self, answer: ToolReply, start: Start, provider: Provider) -> TokenUsage:
         usage = answer.usage
         if not self.track_usage:
             return NO_USAGE
+        assert start.request is not None
+        model = answer.model or start.request["model"]
+        # A server that does not say which tier it used is taken at the request's word.
+        tier = answer.service_tier or start.request.get("service_tier")
         try:
-            return self.price(model, usage, provider=provider, service_tier=answer.service_tier)
+            return self.price(model, usage, provider=provider, service_tier=tier)
         except Exception:  # whatever a price list does wrong, the attempt is paid for and kept
             logger.exception("The price of a call of “%s” could not be found; its cost is unknown.", model)
             return leave_unpriced(model, usage)

@@ -173,7 +173,7 @@ NEWER_FAMILY = ModelFamily(
     _NEW_LIMIT,
     "an assumption: what every model of OpenAI takes that came out since GPT-5",
 )
-"""Models that the table does not know, at OpenAI's own servers."""
+"""Models of OpenAI's that the table does not know."""
 
 COMPATIBLE_FAMILY = ModelFamily(
     "compatible",
@@ -191,8 +191,12 @@ _O_NAME = re.compile(r"o[1-9](?:-(.*))?")
 _CODEX_NAME = re.compile(r"codex-.*")
 
 
-def find_family(model: str, *, unknown: ModelFamily = COMPATIBLE_FAMILY) -> ModelFamily:
-    """The family of a model by its name without a provider, ``unknown`` where the table has none.
+def find_family(
+    model: str, *, newer: ModelFamily = NEWER_FAMILY, unknown: ModelFamily = COMPATIBLE_FAMILY
+) -> ModelFamily:
+    """The family of a model by its name without a provider.
+
+    Where the table has none it is ``newer`` for a name like those of OpenAI's models, and ``unknown`` for others.
 
     The last segment of the name counts, so that a router's ``openai/gpt-5-mini`` is known; a fine-tuned
     ``ft:o4-mini:…`` belongs to the family of its base.
@@ -207,6 +211,7 @@ def find_family(model: str, *, unknown: ModelFamily = COMPATIBLE_FAMILY) -> Mode
         for row in _ROWS:
             if row.first <= generation <= row.last and (not row.endings or words & set(row.endings)):
                 return _specialise(row.family, words)
+        return _specialise(newer, words)
     return unknown
 
 

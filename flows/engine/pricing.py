@@ -19,7 +19,8 @@ from flows.engine.usage import TokenUsage
 _OPENAI = Provider()
 
 
-_STANDARD_TIERS = (None, "", "auto", "default")
+_STANDARD_TIERS = (None, "", "auto", "default", "standard", "on_demand")
+"""The service tier without prices of its own, in the words of several providers."""
 
 
 def price_usage(

@@ -42,7 +42,10 @@ _SETTINGS = (
     (re.compile(r"service[_ ]tier"), "service tier", "TOOLFLOW_SERVICE_TIER"),
 )
 """The settings that some models refuse, by how providers call them."""
-_WANTS_RESPONSES = re.compile(r"v1/responses|responses api")
+_REFUSES = re.compile(r"support|not allowed|unknown parameter|unrecognized|unexpected")
+"""What a message without a parameter says if it is about a setting that it names."""
+_TOOLS = re.compile(r"tool_choice|parallel_tool_calls|forced tool|tool use")
+_WANTS_RESPONSES = re.compile(r"v1/responses|responses api|not a chat model")
 _SECRET = re.compile(r"(?i)\bsk-[\w*.…-]+|\bbearer\s+\S+")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _ESCAPE = re.compile(r"\\u00[2-7]")
@@ -135,10 +138,13 @@ def _explain_settings(status: int, error: _ProviderError, request: Mapping[str, 
             f"Set {provider.variable('API')} to “responses”, set the reasoning effort to “none” if the model takes "
             "that, or name another model."
         )
-    if status == 404:
+    if status == 404 or not (error.param or _REFUSES.search(words)):
         return None
+    named = error.param.lower() or words
+    if _TOOLS.search(named):
+        return f"“{request.get('model')}” refuses a call of one given tool ({status}). Name another model."
     for pattern, name, variable in _SETTINGS:
-        if pattern.search(error.param.lower() or words):
+        if pattern.search(named):
             return (
                 f"The provider refused the {name} ({status}). "
                 f"Change or remove the {name} of the step, the flow, or {variable}."

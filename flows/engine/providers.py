@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit
 
@@ -63,6 +63,10 @@ class Provider:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request, beside those of the client."""
 
+    def __post_init__(self) -> None:
+        # Scripts write the API as text.
+        object.__setattr__(self, "api", Api(self.api))
+
     @property
     def is_openai(self) -> bool:
         """Whether this is a server of OpenAI's or Azure's own; the simulated model counts as one."""
@@ -94,8 +98,12 @@ class Provider:
 
     def find_family(self, model: str) -> ModelFamily:
         """The family of a model by the name that it has here."""
-        is_newer = self.is_openai and self.api is not Api.CHAT
-        return find_family(model, unknown=NEWER_FAMILY if is_newer else COMPATIBLE_FAMILY)
+        if not self.is_openai or self.api is Api.CHAT:
+            # Which API it needs is not known: it is asked by the one that the server has.
+            return find_family(model, newer=replace(NEWER_FAMILY, chat_tools=ForcedTools.ALWAYS))
+        # At Azure models have the names of deployments, which say nothing.
+        is_azure = not self.is_simulated and not f".{self._address.hostname}".endswith(f".{_OPENAI_HOST}")
+        return find_family(model, unknown=COMPATIBLE_FAMILY if is_azure else NEWER_FAMILY)
 
     def find_problem(self) -> str | None:
         """What keeps any call from being made, in a sentence; None where nothing does."""

@@ -50,8 +50,9 @@ class TestNames:
             ("gpt-6-astra", "GPT-6 Astra and GPT-6.1"), ("gpt-6.1-terra", "GPT-6 Astra and GPT-6.1"),
             ("o4-mini", "o-series"), ("ft:o4-mini-2025-04-16:org::1", "o-series"), ("o3-pro", "o-series pro"),
             ("gpt-5.3-codex", "GPT-5.2 to 5.4 codex"), ("codex-mini-latest", "o-series codex"),
-            ("gpt-5.4-pro", "GPT-5.2 to 5.4 pro"), ("gpt-7-unknown", "compatible"), ("gpt-5.7", "compatible"),
-            ("gpt-6-nova", "compatible"), ("gpt-oss-120b", "compatible"), ("olmo-2", "compatible"),
+            ("gpt-5.4-pro", "GPT-5.2 to 5.4 pro"), ("gpt-7-unknown", "newer"), ("gpt-5.7", "newer"),
+            ("gpt-6-nova", "newer"), ("gpt-7-pro", "newer pro"),
+            ("gpt-oss-120b", "compatible"), ("olmo-2", "compatible"),
             ("llama3:8b", "compatible"),
         ],
     )  # fmt: skip
