@@ -59,6 +59,11 @@ class TestNames:
     def test_a_name_tells_the_family(self, name: str, family: str) -> None:
         assert find_family(name).name == family
 
+    def test_a_deployment_of_azure_has_no_name_of_a_model(self) -> None:
+        assert AZURE.default.find_family("our-chat").name == "compatible"
+        assert AZURE.default.find_family("gpt-7-unknown").name == "newer"
+        assert Provider().find_family("davinci-9").name == "newer"
+
     def test_every_family_names_the_source_of_its_facts(self) -> None:
         assert all(find_family(name).source for name in ("gpt-4.1", "gpt-5.5", "gpt-6-astra", "o3-pro", "llama"))
 

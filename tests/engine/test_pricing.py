@@ -113,7 +113,7 @@ def test_another_provider_s_prices_are_found_by_its_address() -> None:
     assert price_usage("gpt-4o-mini", make_usage(1_000_000), provider=provider).cost == Decimal("0.15")
 
 
-@pytest.mark.parametrize("tier", [None, "default", "auto"])
+@pytest.mark.parametrize("tier", [None, "default", "auto", "on_demand"])
 def test_the_standard_tier_has_the_listed_prices(tier: str | None) -> None:
     usage = make_usage(1_000_000, 1_000_000, 100_000)
     assert price_usage("gpt-5-mini", usage, service_tier=tier) == price_usage("gpt-5-mini", usage)
