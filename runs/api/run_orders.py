@@ -97,18 +97,22 @@ def _point_at_one(error: OrdersError, order: RunOrder) -> list[Problem]:
 
 def _point_exactly(error: OrdersError, orders: Sequence[RunOrder]) -> Iterator[Problem]:
     """The problems; of what can't be stored, which is told of an input as a whole, the very places in it."""
-    done = set()
+    exact: dict[str, list[Problem]] = {}
     for problem in error.problems:
-        found = re.fullmatch(r"/([0-9]+)/(input|metadata)", problem.path)
-        places = _find_places(orders[int(found[1])], int(found[1]), found[2]) if found else []
-        if not places:
+        path = problem.path
+        if path not in exact:
+            exact[path] = _find_places(path, orders)
+            yield from exact[path]
+        if not exact[path]:
             yield problem
-        elif problem.path not in done:
-            done.add(problem.path)
-            yield from places
 
 
-def _find_places(order: RunOrder, index: int, name: str) -> list[Problem]:
+def _find_places(path: str, orders: Sequence[RunOrder]) -> list[Problem]:
+    found = re.fullmatch(r"/([0-9]+)/(input|metadata)", path)
+    if found is None:
+        return []
+    index, name = int(found[1]), found[2]
+    order = orders[index]
     if name == "metadata" and measure_metadata(order.metadata) > MOST_METADATA:
         return []
     return find_unstorable(getattr(order, name), index, name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.core.exceptions import SuspiciousOperation
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
 from django.test import Client
 
-from flows.engine.unstorable import MOST_PLACES
+from flows.engine.unstorable import MOST_PLACES, find_unstorable
 from runs.models import Run
 from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow
@@ -159,7 +160,12 @@ class TestWhatCanNotBeStored:
         answer = operator.post(f"runs/{run.pk}/run-again", {"input": {"topic": ["\0"]}})
         assert read_pointers(answer).keys() == {"/input/topic/0"}
 
-    def test_an_input_full_of_them_is_told_of_in_part(self, operator: Script) -> None:
+    def test_an_input_full_of_them_is_searched_once_and_reported_in_part(
+        self, operator: Script, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        search = Mock(wraps=find_unstorable)
+        monkeypatch.setattr("runs.api.run_orders.find_unstorable", search)
         make_version(make_flow())
         answer = operator.post("runs", {"flow": "example", "input": {"topic": ["\0"] * 5_000}})
         assert len(read_pointers(answer)) == MOST_PLACES
+        assert search.call_count == 1
