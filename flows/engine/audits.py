@@ -14,7 +14,7 @@ from flows.engine.evaluation import Evaluator, call_function, find_function
 from flows.engine.issues import Issue, Severity
 from flows.engine.json_value import clean_value, describe_type, dump_json
 from flows.engine.message_template import parse_template
-from flows.engine.plugins import PREFIX, PythonFunction
+from flows.engine.plugins import PREFIX, PythonFunction, copy_value
 from flows.engine.spec import AuditSpec
 
 AUDIT_ERROR = "audit_error"
@@ -54,7 +54,7 @@ async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: Bas
 
 
 async def _call_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> Any:
-    method = getattr(typed_output.model_copy(deep=True), "audit")  # noqa: B009  # BaseModel declares no such method
+    method = copy_value(typed_output).audit
     return await call_function(type_name, PythonFunction(type_name, method), {}, evaluator.patience)
 
 

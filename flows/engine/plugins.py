@@ -85,14 +85,21 @@ class PythonFunction:
         """Call the function with the variables that it names. A coroutine comes back not awaited.
 
         It gets copies of JSON values and typed outputs: what it changes reaches neither history nor another function.
+        Only a typed output that can't be copied is shared between functions.
         """
         named, takes_all = self._parameters
         wanted = variables if takes_all else [name for name in named if name in variables]
-        return self.function(**{name: _copy(variables[name]) for name in wanted})
+        return self.function(**{name: copy_value(variables[name]) for name in wanted})
 
 
-def _copy(value: Any) -> Any:
-    return value.model_copy(deep=True) if isinstance(value, BaseModel) else copy_json(value)
+def copy_value(value: Any) -> Any:
+    """A copy of a JSON value or typed output, or the typed output itself if it can't be copied: it may hold a lock."""
+    if not isinstance(value, BaseModel):
+        return copy_json(value)
+    try:
+        return value.model_copy(deep=True)
+    except Exception:  # noqa: BLE001  # copying runs code of the plug-in, which may raise anything
+        return value
 
 
 class PluginName(str):
