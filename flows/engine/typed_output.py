@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -23,22 +24,21 @@ MORE_TYPE_MISMATCHES = "more_type_mismatches"
 """The code of the issue that says how many there are beyond those that are told one by one."""
 
 _MOST_ISSUES = 50
-_MAX_TRIES = 4_000_000
-"""pydantic tries each branch of a union that has no discriminator, again at each level of nesting: about a second."""
 
 
 def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
     """The strict schema that a model is told to fill when it must produce ``model``.
 
     A field with a default is required all the same, and null only where the field allows it. Raises ``SpecError``
-    for a type that strict mode can't express, such as one with a ``dict[str, int]``.
+    for a type that strict mode can't express, such as one with a ``dict[str, int]``, and for a union of models that
+    contain each other without a discriminator.
     """
     try:
         schema = model.model_json_schema(mode="validation")
     except PydanticUserError as error:
         raise SpecError([Problem("", f"The type has no JSON Schema: {error.message}")]) from error
     mended: dict[str, Any] = mend(schema, optional_becomes_null=False)
-    problems = check_strict(mended)
+    problems = [*_find_recursive_unions(schema), *check_strict(mended)]
     if problems:
         raise SpecError(problems)
     return mended
@@ -46,12 +46,9 @@ def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
 
 def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tuple[Issue, ...]]:
     """An instance of ``model`` made from a JSON value, or the critical issues that say why there is none."""
-    if _count_branches(model) ** _measure_depth(value) > _MAX_TRIES:
-        sentence = (
-            f"The output is nested too deeply for the unions of the type “{model.__name__}”. Nest it less; a "
-            "discriminator in the type, Field(discriminator=…), lifts this limit."
-        )
-        return None, (_make_issue(sentence, []),)
+    if problems := _check_unions(model):
+        sentences = [f"The type “{model.__name__}”, {problem.path}: {problem.message}" for problem in problems]
+        return None, tuple(_make_issue(sentence, []) for sentence in sentences[:_MOST_ISSUES])
     try:
         # By way of JSON, so that a model with strict types still takes dates, enums and tuples in their JSON form.
         return model.model_validate_json(dump_json(value)), ()
@@ -68,28 +65,67 @@ def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tu
 
 
 @lru_cache(maxsize=512)
-def _count_branches(model: type[BaseModel]) -> int:
-    """The most models among which a union of the type has no discriminator to choose by; 1 if there are none."""
-    counts = [1]
-    left: list[Any] = [model.model_json_schema(mode="validation")]
-    while left:
-        node = left.pop()
-        if isinstance(node, dict):
-            counts.append(sum('"$ref"' in dump_json(branch) for branch in node.get("anyOf", ())))
-            left += node.values()
-        elif isinstance(node, list):
-            left += node
-    return max(counts)
+def _check_unions(model: type[BaseModel]) -> tuple[Problem, ...]:
+    try:
+        return tuple(_find_recursive_unions(model.model_json_schema(mode="validation")))
+    except PydanticUserError:  # a type without a JSON Schema can still be built
+        return ()
 
 
-def _measure_depth(value: Any) -> int:
-    """How many objects stand inside each other in a JSON value."""
-    depth, level = 0, [value]
-    while level:
-        depth += any(isinstance(item, dict) for item in level)
-        parts = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
-        level = [entry for part in parts for entry in part]
-    return depth
+def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
+    """A problem for each union of models that contain each other and have no discriminator.
+
+    pydantic tries each branch of such a union, again at each level of nesting: time and memory grow exponentially.
+    """
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    links = {name: _list_refs(body) for name, body in definitions.items()}
+
+    def leads_to(branch: Any, name: str) -> bool:
+        reached: set[str] = set()
+        left = _list_refs(branch)
+        while left:
+            ref = left.pop()
+            if ref not in reached:
+                reached.add(ref)
+                left += links.get(ref, ())
+        return name in reached
+
+    def find_kind(branch: Any) -> str | None:
+        while "$ref" in branch:
+            branch = definitions.get(_name_ref(branch["$ref"]), {})
+        kind = branch.get("type")
+        return kind if isinstance(kind, str) else None
+
+    for name, body in definitions.items():
+        for path, node in _walk(body, ("$defs", name)):
+            if not isinstance(node.get("anyOf"), list):
+                continue
+            kinds = [find_kind(branch) for branch in node["anyOf"] if leads_to(branch, name)]
+            # A list and an object exclude each other at once. A branch without a type may be either.
+            if len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds)):
+                yield Problem(
+                    format_pointer(path),
+                    "This union chooses between models that contain each other. Give it a discriminator, such as "
+                    'Field(discriminator="kind").',
+                )
+
+
+def _walk(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
+    """All objects inside a JSON value with their places."""
+    if isinstance(value, dict):
+        yield path, value
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _walk(item, (*path, key))
+
+
+def _list_refs(value: Any) -> list[str]:
+    refs = [node["$ref"] for _, node in _walk(value) if isinstance(node.get("$ref"), str)]
+    return [_name_ref(ref) for ref in refs]
+
+
+def _name_ref(ref: str) -> str:
+    return ref.removeprefix("#/$defs/")
 
 
 def _make_issue(description: str, place: list[str | int], *, code: str = TYPE_MISMATCH) -> Issue:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import threading
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+import pytest
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
+from flows.engine.errors import SpecError
 from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from flows.engine.judgement import Judgement
@@ -84,6 +87,16 @@ class TestRegisteredType:
         verdict = await self.judge("Fjord", "Ash", audits=audits, registry=registry)
         assert [issue.description for issue in verdict.issues] == ["2"]
 
+    async def test_an_output_that_can_not_be_copied_is_audited_all_the_same(self) -> None:
+        class Guarded(Palette):
+            _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+        registry = Registry()
+        registry.output_type("palette")(Guarded)
+        registry.audit("count")(lambda output: [str(len(output.colours))])
+        verdict = await self.judge("Ash", audits=rules("python:count"), registry=registry)
+        assert [issue.description for issue in verdict.issues] == ["Ash is grey.", "1"]
+
     async def test_the_output_stays_json(self) -> None:
         assert (await self.judge("Fjord")).output == {"colours": [{"name": "Fjord", "hex": "#1F4E5F"}]}
 
@@ -102,14 +115,31 @@ class TestRegisteredType:
         assert [issue.code for issue in issues] == ["type_mismatch"] * 50 + ["more_type_mismatches"]
         assert issues[-1].description == "10 more places don't fit the type."
 
-    def test_unions_that_have_no_discriminator_are_not_tried_at_a_great_depth(self) -> None:
-        def nest(depth: int) -> Any:
-            return {"child": nest(depth - 1) if depth > 1 else None, "kind": "branch"}
+    def test_a_union_of_models_that_contain_each_other_needs_a_discriminator(self) -> None:
+        with pytest.raises(SpecError) as refusal:
+            schema_of_type(Branch)
+        assert {problem.path for problem in refusal.value.problems} == {
+            "/$defs/Branch/properties/child",
+            "/$defs/Leaf/properties/child",
+        }
+        built, issues = build_type(Branch, {"child": None, "kind": "branch"})
+        assert (built, {issue.code for issue in issues}) == (None, {"type_mismatch"})
 
-        assert build_type(Branch, nest(10))[0] is not None
-        # Each level doubles the work: 60 would not end.
-        built, (issue,) = build_type(Branch, nest(60))
-        assert (built, issue.code) == (None, "type_mismatch")
+    def test_a_recursive_union_in_which_the_right_branch_shows_at_once_is_built(self) -> None:
+        class Node(BaseModel):
+            kind: Literal["node"]
+            next: Annotated[Node | End, Field(discriminator="kind")] | None
+            parts: Node | list[Node] | str | Colour
+
+        class End(BaseModel):
+            kind: Literal["end"]
+            next: Node | None
+
+        Node.model_rebuild()
+        assert schema_of_type(Node)
+        end = {"kind": "end", "next": {"kind": "node", "next": None, "parts": "none"}}
+        built, issues = build_type(Node, {"kind": "node", "next": end, "parts": [end["next"]]})
+        assert isinstance(built, Node) and issues == ()
 
     async def test_what_already_breaks_the_schema_is_told_once(self) -> None:
         verdict = await self.judge("Fjord", hex="blue")

@@ -16,8 +16,26 @@ SECONDS, MEGABYTES = 2, 300
 # The limits count from where the imports have ended: CPU time, and address space, which is more than memory in use.
 CHILD = f"""
 import json, math, resource, sys, time
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field, create_model, model_validator
 from flows.engine.output_schema import check_input_schema, check_strict, coerce_numbers, validate_input, validate_output
 from flows.engine.errors import ProblemsError
+from flows.engine.typed_output import build_type
+
+class Part(BaseModel):
+    @model_validator(mode="after")
+    def accept(self):
+        return self
+
+class Union(BaseModel):
+    parts: "list[A | B | C | D]"
+
+class Discriminated(BaseModel):
+    parts: "list[Annotated[E | F, Field(discriminator='kind')]]"
+
+for base, names in ((Union, "ABCD"), (Discriminated, "EF")):
+    for name in names:
+        globals()[name] = create_model(name, __base__=(Part, base), kind=(Literal[name], ...))
 
 task, schema, value = json.load(sys.stdin)
 pages = int(open("/proc/self/statm").read().split()[0])
@@ -32,13 +50,15 @@ elif task == "input":
         found = validate_input(value, schema) or []
     except ProblemsError as error:
         found = error.problems
+elif task == "type":
+    found = build_type(globals()[schema], value)[1]
 else:
     found = validate_output(coerce_numbers(value, schema), schema)
 print(json.dumps([problem.path for problem in found]))
 """
 
 
-def find_paths(task: str, schema: dict[str, Any], value: Any = None) -> list[str]:
+def find_paths(task: str, schema: Any, value: Any = None) -> list[str]:
     """The places of what is wrong, as a process within the limits finds them."""
     text = json.dumps([task, schema, value])
     # One that ran out of memory may hang instead of ending.
@@ -104,6 +124,20 @@ class TestValues:
     ) -> None:
         paths = find_paths(task, schema, {"x": value})
         assert path in paths
+
+    @pytest.mark.parametrize(
+        ("model", "kinds", "levels", "path"),
+        [("Union", "A", 9, ""), ("Discriminated", "EF", 45, "/parts/0" * 45)],
+        ids=["union", "discriminated"],
+    )
+    def test_a_typed_output_of_models_that_contain_each_other(
+        self, model: str, kinds: str, levels: int, path: str
+    ) -> None:
+        value: Any = {"kind": kinds[0], "parts": 1}
+        for index in range(levels):
+            value = {"kind": kinds[index % len(kinds)], "parts": [value]}
+        found = find_paths("type", model, value)
+        assert all(one.startswith(path) for one in found) and found
 
     def test_a_long_list_of_what_fits_no_branch(self) -> None:
         schema = closed(x={"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}})
