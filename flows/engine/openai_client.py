@@ -201,7 +201,7 @@ class OpenAIClient:
             message = (
                 f"{self.provider.place} answered {response.status_code} with something that is no JSON object "
                 f"({kind}). "
-                f"Check {self.provider.variable('BASE_URL')}: it usually ends with /v1."
+                f"Check {self.provider.name_setting('BASE_URL')}: it usually ends with /v1."
             )
             if quote := quote_provider(_read_page(response), self.provider.api_key):
                 message = f"{message} It said: “{quote}”"
@@ -223,7 +223,7 @@ class OpenAIClient:
             return ModelError(
                 ModelErrorCode.CONNECTION,
                 f"No connection to {self.provider.place} within {min(timeout, _CONNECT_TIMEOUT):g} seconds. "
-                f"Check {self.provider.variable('BASE_URL')} and the network.",
+                f"Check {self.provider.name_setting('BASE_URL')} and the network.",
             )
         return ModelError(
             ModelErrorCode.TIMEOUT, f"{self.provider.place} gave no complete answer within {timeout:g} seconds."
@@ -236,9 +236,10 @@ class OpenAIClient:
                 return ModelError(
                     ModelErrorCode.NOT_CONFIGURED,
                     f"{self.provider.place} leads to {origin.address}, where clouds keep secrets of a machine; "
-                    f"set {self.provider.variable('BASE_URL')} to the address of a provider and restart the worker.",
+                    f"set {self.provider.name_setting('BASE_URL')} to the address of a provider "
+                    "and restart the worker.",
                 )
-        url = self.provider.variable("BASE_URL")
+        url = self.provider.name_setting("BASE_URL")
         detail = quote_provider(_find_words(cause), self.provider.api_key)
         if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
             message = f"No connection to {self.provider.place}: {detail}. Check {url} and the network."

@@ -94,7 +94,7 @@ def _find_meaning(
     if status in (400, 404, 422) and (sentence := _explain_settings(status, error, request, provider)):
         return ModelErrorCode.BAD_REQUEST, sentence
     if status == 401:
-        key = provider.variable("API_KEY")
+        key = provider.name_setting("API_KEY")
         return (
             ModelErrorCode.UNAUTHORIZED,
             f"The provider refused the API key (401). Check {key} and restart the worker.",
@@ -123,7 +123,7 @@ def _find_meaning(
         target = quote_provider(headers.get("location", "another address").partition("?")[0], provider.api_key)
         sentence = (
             f"{provider.place} redirects to {target} ({status}). "
-            f"Set {provider.variable('BASE_URL')} to the address that it redirects to."
+            f"Set {provider.name_setting('BASE_URL')} to the address that it redirects to."
         )
         return ModelErrorCode.NOT_CONFIGURED, sentence
     return _MEANINGS.get(status) or _find_class_meaning(status)
@@ -135,7 +135,7 @@ def _explain_settings(status: int, error: _ProviderError, request: Mapping[str, 
     if find_api(request) is Api.CHAT and _WANTS_RESPONSES.search(words):
         return (
             f"“{request.get('model')}” takes this call only on the Responses API ({status}). "
-            f"Set {provider.variable('API')} to “responses”, set the reasoning effort to “none” if the model takes "
+            f"Set {provider.name_setting('API')} to “responses”, set the reasoning effort to “none” if the model takes "
             "that, or name another model."
         )
     if status == 404 or not (error.param or _REFUSES.search(words)):
@@ -153,10 +153,10 @@ def _explain_settings(status: int, error: _ProviderError, request: Mapping[str, 
 
 
 def _explain_missing(request: Mapping[str, Any], provider: Provider) -> str:
-    url = provider.variable("BASE_URL")
+    url = provider.name_setting("BASE_URL")
     if find_api(request) is Api.RESPONSES:
         return (
-            f"There is no Responses API at {provider.place} (404). Set {provider.variable('API')} to “chat”, "
+            f"There is no Responses API at {provider.place} (404). Set {provider.name_setting('API')} to “chat”, "
             f"or check {url}: it usually ends with /v1."
         )
     return f"There is no chat completions API at {provider.place} (404). Check {url}: it usually ends with /v1."

@@ -92,6 +92,10 @@ class Provider:
             return f"TOOLFLOW_PROVIDER_{self.name.upper().replace('-', '_')}_{field}"
         return f"OPENAI_{field}" if field in ("API_KEY", "BASE_URL") else f"TOOLFLOW_{field}"
 
+    def name_setting(self, field: str) -> str:
+        """What sets ``API_KEY``, ``BASE_URL`` or ``API``, for messages: the variable, and the argument of a client."""
+        return f"{self.variable(field)} (in a script: {field.lower()}=…)"
+
     def qualify(self, model: str) -> str:
         """The name by which flows call a model of this provider."""
         return f"{self.name}:{model}" if self.name else model
@@ -107,7 +111,7 @@ class Provider:
 
     def find_problem(self) -> str | None:
         """What keeps any call from being made, in a sentence; None where nothing does."""
-        url, address = self.variable("BASE_URL"), self._address
+        url, address = self.name_setting("BASE_URL"), self._address
         if address.scheme not in ("http", "https") or not address.hostname:
             return (
                 f"{url} is no web address. Give one that begins with http:// or https://, "
@@ -115,10 +119,10 @@ class Provider:
             )
         if is_metadata_service(address.hostname):
             return (
-                f"{url} names “{address.hostname}”, where clouds keep secrets of a machine; "
+                f"{self.variable('BASE_URL')} names “{address.hostname}”, where clouds keep secrets of a machine; "
                 f"set {url} to the address of a provider and restart the worker."
             )
-        key = self.variable("API_KEY")
+        key = self.name_setting("API_KEY")
         if not self.api_key and self.is_openai and not self.is_simulated:
             return f"There is no API key{self._whose}. Set {key} and restart the worker."
         if not self.api_key.isascii() or not self.api_key.isprintable() or " " in self.api_key:
@@ -192,7 +196,7 @@ def choose_api(
             return Api.CHAT, ReasoningEffort.NONE
     if has_responses:
         return Api.RESPONSES, effort
-    remedy = f"Set {provider.variable('API')} to “responses” if {provider.place} has that API"
+    remedy = f"Set {provider.name_setting('API')} to “responses” if {provider.place} has that API"
     if family.chat_tools is ForcedTools.NEVER:
         raise UnsupportedCallError(
             f"Models of the family {family.name} take tool calls only on the Responses API. "

@@ -243,7 +243,7 @@ class TestProviders:
             ("grok:llama", "No provider is called “grok”. Configured: “groq”, “keyless”, “nowhere”."),
             ("groq:", "names a provider and no model"),
             ("keyless:gpt-4.1", "Set TOOLFLOW_PROVIDER_KEYLESS_API_KEY"),
-            ("nowhere:gpt-4.1", "TOOLFLOW_PROVIDER_NOWHERE_BASE_URL is no web address"),
+            ("nowhere:gpt-4.1", "TOOLFLOW_PROVIDER_NOWHERE_BASE_URL (in a script: base_url=…) is no web address"),
         ],
     )
     def test_a_provider_that_can_t_be_asked_is_refused_with_one_sentence(self, model: str, words: str) -> None:

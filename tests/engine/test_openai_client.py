@@ -171,7 +171,8 @@ async def test_a_wrong_key_says_what_to_mend_and_is_not_shown(model_server: Mode
     await client.close()
     assert (error.code, error.status) == (ModelErrorCode.UNAUTHORIZED, 401)
     assert error.message.startswith(
-        "The provider refused the API key (401). Check OPENAI_API_KEY and restart the worker. It said: “"
+        "The provider refused the API key (401). Check OPENAI_API_KEY (in a script: api_key=…) "
+        "and restart the worker. It said: “"
     )
     assert "wrong-key-of-mine" not in error.message
     assert not error.code.is_retryable
@@ -191,7 +192,7 @@ async def test_a_wrong_path_in_the_base_url_is_told_from_a_missing_model(model_s
     error = await fail(client)
     await client.close()
     assert error.code is ModelErrorCode.NOT_FOUND
-    assert "Check OPENAI_BASE_URL: it usually ends with /v1." in error.message
+    assert "Check OPENAI_BASE_URL (in a script: base_url=…): it usually ends with /v1." in error.message
 
 
 async def test_a_request_that_the_provider_refuses_passes_on_what_it_said(connect: Connect) -> None:
@@ -203,14 +204,14 @@ async def test_a_request_that_the_provider_refuses_passes_on_what_it_said(connec
 @pytest.mark.parametrize(
     ("api_key", "base_url", "words"),
     [
-        (None, None, "There is no API key. Set OPENAI_API_KEY"),
-        ("  ", None, "There is no API key. Set OPENAI_API_KEY"),
-        ("", "https://api.openai.com/v1/", "There is no API key. Set OPENAI_API_KEY"),
+        (None, None, "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
+        ("  ", None, "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
+        ("", "https://api.openai.com/v1/", "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
         ("sk-ключ", None, "holds a character that no key has"),
         ("sk-1 sk-2", None, "holds a character that no key has"),
-        (KEY, "api.openai.com", "OPENAI_BASE_URL is no web address"),
-        (KEY, "ftp://example.com", "OPENAI_BASE_URL is no web address"),
-        (KEY, "http://", "OPENAI_BASE_URL is no web address"),
+        (KEY, "api.openai.com", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
+        (KEY, "ftp://example.com", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
+        (KEY, "http://", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
     ],
 )
 async def test_what_is_not_configured_is_said_before_anything_is_sent(
@@ -254,7 +255,7 @@ async def test_a_server_that_is_down_is_named_and_may_be_tried_again(model_serve
     assert error.code is ModelErrorCode.CONNECTION
     assert error.code.is_retryable
     assert model_server.base_url.split("/")[2] in error.message
-    assert "Check OPENAI_BASE_URL and the network." in error.message
+    assert "Check OPENAI_BASE_URL (in a script: base_url=…) and the network." in error.message
     model_server.start()
     await send(client)
     await client.close()

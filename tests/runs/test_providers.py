@@ -34,7 +34,10 @@ from tests.runs.metrics.scraping import of
 from tests.runs.pages.reading import read_words
 
 LLAMA = "groq:llama-3.3-70b-versatile"
-NO_KEY = "There is no API key for the provider “azure”. Set TOOLFLOW_PROVIDER_AZURE_API_KEY and restart the worker."
+NO_KEY = (
+    "There is no API key for the provider “azure”. "
+    "Set TOOLFLOW_PROVIDER_AZURE_API_KEY (in a script: api_key=…) and restart the worker."
+)
 UNKNOWN = "No provider is called “grok”. Configured: “azure”, “groq”."
 KEYLESS_MODEL, UNKNOWN_MODEL = "azure:gpt-4.1", "grok:gpt-4.1"
 REFUSED = [(KEYLESS_MODEL, NO_KEY), (UNKNOWN_MODEL, UNKNOWN)]

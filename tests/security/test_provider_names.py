@@ -83,8 +83,8 @@ def test_a_run_whose_provider_leads_to_the_metadata_of_a_cloud_ends_at_once_with
     run = Run.objects.get()
     assert (run.status, Attempt.objects.filter(step__index=1).count()) == ("errored", 1)
     assert (
-        f"{NAME} leads to {found[0]}, where clouds keep secrets of a machine; set OPENAI_BASE_URL to the address of a "
-        "provider and restart the worker." in run.end_sentence
+        f"{NAME} leads to {found[0]}, where clouds keep secrets of a machine; set OPENAI_BASE_URL (in a script: "
+        "base_url=…) to the address of a provider and restart the worker." in run.end_sentence
     )
     assert "sk-planted" not in str(list(Attempt.objects.values_list()))
 
