@@ -78,7 +78,7 @@ async def judge_output(
     if step.output_type is not None and not issues:
         typed, issues = _build_registered_type(step.output_type, sanitized, registry)
         if known := registry.find_type(step.output_type):
-            plugins[known.name] = known.fingerprint
+            plugins[step.output_type] = known.fingerprint
 
     evaluator = Evaluator(variables.extend(output=sanitized), registry, patience)
     if issues:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic.alias_generators import to_snake
+from pydantic_core import PydanticCustomError
 
 from flows.engine.errors import PluginError
 from flows.engine.json_value import MAX_DEPTH, MOST_VALUES
@@ -106,6 +107,13 @@ class PluginName(str):
     """The name of a class or function that a spec was given itself; it carries the object, registered or not."""
 
     entry: OutputType | PythonFunction
+
+    @classmethod
+    def of(cls, entry: OutputType | PythonFunction, name: str) -> PluginName:
+        """The ``name`` of ``entry`` as fields of a flow hold it."""
+        text = cls(name if isinstance(entry, OutputType) else PREFIX + name)
+        text.entry = entry
+        return text
 
 
 def copy_json(value: Any) -> Any:
@@ -259,21 +267,27 @@ registry = Registry()
 def name_type(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """The name for a pydantic class; anything else is validated as the name of a registered type."""
     if not (isinstance(value, type) and issubclass(value, BaseModel)):
-        return validate(value)
+        return _validate_text(value, validate, "the name of a registered type or, in Python, a pydantic model class")
     return _carry(OutputType(derive_name(value), value), registry.output_types)
 
 
 def name_function(value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
     """The name for a function, an audit in the field ``rule``; anything else is validated as an expression."""
     if not callable(value) or isinstance(value, type):
-        return validate(value)
+        return _validate_text(value, validate, "CEL text, “python:name” or, in Python, a function")
     name = derive_name(value)
     _check_parameters(name, value)
     kind = registry.audits if info.field_name == "rule" else registry.functions
-    return _carry(PythonFunction(name, value), kind, PREFIX)
+    return _carry(PythonFunction(name, value), kind)
 
 
-def _carry(entry: OutputType | PythonFunction, registered: Mapping[str, Any], prefix: str = "") -> PluginName:
+def _validate_text(value: Any, validate: ValidatorFunctionWrapHandler, expected: str) -> Any:
+    if not isinstance(value, str):
+        raise PydanticCustomError("plugin_type", "Input should be {expected}", {"expected": expected})
+    return validate(value)
+
+
+def _carry(entry: OutputType | PythonFunction, registered: Mapping[str, Any]) -> PluginName:
     """The registered name of a thing, or the derived one of ``entry`` if that is free."""
     thing = _find_thing(entry)
     entry = next((known for known in registered.values() if _find_thing(known) == thing), entry)
@@ -283,8 +297,24 @@ def _carry(entry: OutputType | PythonFunction, registered: Mapping[str, Any], pr
             f"“{entry.name}” is registered for {_name(_find_thing(known))}, so {_name(thing)} can't have this name. "
             "Rename it, or register it under a name of its own."
         )
-    name = PluginName(prefix + entry.name)
-    name.entry = entry
+    return PluginName.of(entry, entry.name)
+
+
+def number_name(name: PluginName, taken: dict[str, OutputType | PythonFunction]) -> PluginName:
+    """The ``name``, numbered if it is ``taken`` by another class or function of the flow. Registered names stay.
+
+    It is entered in ``taken``.
+    """
+    entry = name.entry
+    kinds = [registry.output_types] if isinstance(entry, OutputType) else [registry.audits, registry.functions]
+    if any(kind.get(entry.name) == entry for kind in kinds):
+        return name
+    # From the entry's own name, so that a step that is put into another flow is numbered there afresh.
+    name = PluginName.of(entry, entry.name)
+    number = 1
+    while any(name.removeprefix(PREFIX) in kind for kind in kinds) or taken.setdefault(name, entry) != entry:
+        number += 1
+        name = PluginName.of(entry, f"{entry.name}_{number}")
     return name
 
 

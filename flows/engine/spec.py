@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -21,13 +22,15 @@ from pydantic import (
     StrictBool,
     StrictInt,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from flows.engine.errors import PluginError
 from flows.engine.issues import Issue, Severity
 from flows.engine.model_families import ReasoningEffort
-from flows.engine.plugins import derive_name, name_function, name_type
+from flows.engine.plugins import PluginName, derive_name, name_function, name_type, number_name
 from flows.engine.providers import Providers
 
 TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -121,6 +124,9 @@ class _Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_Part = TypeVar("_Part", bound=_Document)
+
+
 class ModelSettings(_Document):
     """What a call falls back to where neither step nor flow says otherwise. Kept on each run."""
 
@@ -205,7 +211,15 @@ class StepSpec(_Document):
         if not isinstance(fields, dict) or fields.get("tool_name") or fields.get("compute"):
             return fields
         model = fields.get("output_type")
-        return {**fields, "tool_name": derive_name(model)} if isinstance(model, type) else fields
+        if not isinstance(model, type):
+            return fields
+        name = derive_name(model)
+        if not re.match(TOOL_NAME_PATTERN, name):
+            raise PluginError(
+                f"The tool can't be named after the class “{model.__name__}”: a tool name holds only ASCII letters, "
+                "digits, “_” and “-”. Give the step a tool_name."
+            )
+        return {**fields, "tool_name": name}
 
     @property
     def is_local(self) -> bool:
@@ -239,6 +253,23 @@ class FlowSpec(_Document):
     redact: tuple[RedactionRule, ...] = Field(default=(), max_length=MAX_REDACTION_RULES)
     """What is taken out of all that is kept of a run: JSON pointers and names of patterns, as ``redaction`` says."""
     steps: tuple[StepSpec, ...] = Field(min_length=1, max_length=MAX_STEPS)
+
+    @field_validator("steps")
+    @classmethod
+    def _number_names(cls, steps: tuple[StepSpec, ...]) -> tuple[StepSpec, ...]:
+        # Documents and attempts hold the names alone.
+        taken: dict[str, Any] = {}
+
+        def number(part: _Part) -> _Part:
+            names = {field: number_name(name, taken) for field, name in part if isinstance(name, PluginName)}
+            return part.model_copy(update=names) if names else part
+
+        def number_step(step: StepSpec) -> StepSpec:
+            step = number(step)
+            audits = tuple(number(audit) for audit in step.audits)
+            return step.model_copy(update={"audits": audits}) if audits else step
+
+        return tuple(number_step(step) for step in steps)
 
     def step(self, index: int) -> StepSpec:
         """The step at position ``index``, counted from 1 (0 is the input and has no spec)."""

@@ -17,7 +17,7 @@ from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.message_template import parse_template
 from flows.engine.model_calls import check_model_calls
 from flows.engine.output_schema import check_input_schema, schema_of_type
-from flows.engine.plugins import PREFIX, PluginName, Registry
+from flows.engine.plugins import PREFIX, Registry
 from flows.engine.providers import Providers, UnsupportedCallError
 from flows.engine.redaction import find_rule_problems
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
@@ -120,7 +120,6 @@ def check_spec(
     spec = leave_out_surplus(spec)
     problems += _check_unique(spec, "name", "name")
     problems += _check_unique(spec, "tool_name", "tool name")
-    problems += _check_plugin_names(spec)
     for index, step in enumerate(spec.steps, start=1):
         place = f"/steps/{index - 1}"
         problems += [
@@ -177,19 +176,6 @@ def _check_unique(spec: FlowSpec, field: str, words: str) -> Iterator[Problem]:
                 f"/steps/{index}/{field}",
                 f"Two steps have the {words} “{getattr(step, field)}”. Give each step its own.",
             )
-
-
-def _check_plugin_names(spec: FlowSpec) -> Iterator[Problem]:
-    # Documents and attempts hold the names alone.
-    entries: dict[str, Any] = {}
-    for index, step in enumerate(spec.steps):
-        fields = [(f"/steps/{index}/{field}", getattr(step, field)) for field in ("output_type", *STEP_EXPRESSIONS)]
-        for position, audit in enumerate(step.audits):
-            place = f"/steps/{index}/audits/{position}"
-            fields += [(f"{place}/{field}", getattr(audit, field)) for field in AUDIT_EXPRESSIONS]
-        for path, name in fields:
-            if isinstance(name, PluginName) and entries.setdefault(name, name.entry) != name.entry:
-                yield Problem(path, f"Two classes or functions are named “{name}”. Give each its own name.")
 
 
 def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Problem]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from flows.engine.errors import FlowWarning, InputError, OutputError, PluginError, SpecError
 from flows.engine.issues import Severity
@@ -142,6 +144,23 @@ def make_limit(length: int) -> Callable[..., bool]:
     return check
 
 
+def is_within(output: Any, limit: int) -> bool:
+    return len(output.text) <= limit
+
+
+class Limit:
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __call__(self, output: Any) -> bool:
+        return len(output.text) <= self.length
+
+
+@dataclass
+class NoModel:
+    text: str
+
+
 class TestObjects:
     """Classes and functions that stand in a flow themselves, with or without a registry."""
 
@@ -174,12 +193,65 @@ class TestObjects:
         assert [result.passed for result in results] == [False, True]
         assert flows[0].digest == flows[1].digest
 
-    async def test_two_of_one_name_in_one_flow_are_refused(self) -> None:
-        same = make_limit(5)
-        assert (await run(self.make_flow(same, same), app=simulate(short_text=[SHORT]))).passed
-        with pytest.raises(SpecError) as caught:
-            await run(self.make_flow(same, make_limit(2)))
-        assert [problem.path for problem in caught.value.problems] == ["/steps/0/audits/1/rule"]
+    @pytest.mark.parametrize(
+        ("fits", "fails", "name"),
+        [
+            (lambda output: len(output.text) < 5, lambda output: len(output.text) < 4, "lambda"),
+            (make_limit(5), make_limit(2), "check"),
+            (partial(is_within, limit=5), partial(is_within, limit=2), "is_within"),
+            (Limit(5), Limit(2), "limit"),
+        ],
+        ids=["lambdas", "results of a factory", "partial functions", "callable objects"],
+    )
+    async def test_names_that_several_functions_of_a_flow_have_are_numbered(
+        self, fits: Any, fails: Any, name: str
+    ) -> None:
+        flow = self.make_flow(fits, fails, fits, max_retries=0)
+        names = [f"python:{name}", f"python:{name}_2", f"python:{name}"]
+        assert [audit.rule for audit in flow.steps[0].audits] == names
+        assert [audit["rule"] for audit in flow.to_document()["steps"][0]["audits"]] == names
+        assert flow.digest == self.make_flow(fits, fails, fits, max_retries=0).digest
+        result = await run(flow, app=simulate(short_text=[SHORT]), registry=Registry())
+        (attempt,) = result.step(1).attempts
+        assert [issue.audit for issue in attempt.issues] == ["Rule 1"]
+        assert attempt.plugins.keys() == {"short_text", *names}
+        # A step of one flow starts afresh in another.
+        step = flow.steps[0].model_copy(update={"audits": flow.steps[0].audits[1:2]})
+        assert [audit.rule for audit in make_flow(step).steps[0].audits] == [names[0]]
+
+    async def test_names_that_several_classes_of_a_flow_have_are_numbered(self) -> None:
+        other = type("ShortText", (ShortText,), {"audit": lambda self: "Never."})
+        steps = [
+            StepSpec(name=name, output_type=kind, tool_name=name) for name, kind in (("a", ShortText), ("b", other))
+        ]
+        flow = make_flow(*steps)
+        assert [step.output_type for step in flow.steps] == ["short_text", "short_text_2"]
+        result = await run(flow, app=simulate(a=[SHORT], b=[SHORT]))
+        assert [step.passed for step in result.steps] == [True, True, False]
+        assert [list(step.attempts[0].plugins) for step in result.steps[1:]] == [["short_text"], ["short_text_2"]]
+
+    def test_a_numbered_name_is_no_registered_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shared_registry, "functions", {})
+        monkeypatch.setattr(shared_registry, "audits", {})
+        shared_registry.audit("check_2")(registered := make_limit(1))
+        flow = self.make_flow(make_limit(5), make_limit(2), registered)
+        assert [audit.rule for audit in flow.steps[0].audits] == ["python:check", "python:check_3", "python:check_2"]
+
+    @pytest.mark.parametrize("thing", [NoModel, list[ShortText], int, {"type": "object"}, 5])
+    def test_what_is_no_output_type_is_refused_with_what_would_be_one(self, thing: Any) -> None:
+        with pytest.raises(ValidationError, match=r"output_type\n.*pydantic model class"):
+            StepSpec(name="Write", output_type=thing)
+
+    @pytest.mark.parametrize("thing", [ShortText, int, True])
+    def test_what_is_no_rule_is_refused_with_what_would_be_one(self, thing: Any) -> None:
+        with pytest.raises(ValidationError, match=r"rule\n.*CEL text, “python:name” or, in Python, a function"):
+            AuditSpec(name="Length", rule=thing)
+
+    def test_a_tool_that_cannot_be_named_after_its_class_needs_a_name(self) -> None:
+        omega = type("Ωμέγα", (ShortText,), {})
+        with pytest.raises(PluginError, match="Give the step a tool_name"):
+            StepSpec(name="Write", output_type=omega)
+        assert StepSpec(name="Write", output_type=omega, tool_name="omega").output_type == "ωμέγα"
 
     def test_a_document_holds_the_names(self) -> None:
         flow = self.make_flow(make_limit(5))
