@@ -8,7 +8,7 @@ from flows.engine.errors import Problem
 from flows.engine.plugins import registry
 from flows.engine.providers import OPENAI_BASE_URL, SIMULATED_BASE_URL, Api, Provider, Providers
 from flows.engine.spec import FlowSpec, ModelSettings
-from flows.engine.spec_check import check_spec, find_doubts
+from flows.engine.spec_check import check_spec, find_warnings
 
 
 def build_providers() -> Providers:
@@ -43,6 +43,6 @@ def check_flow(spec: FlowSpec) -> list[Problem]:
     return check_spec(spec, registry, defaults=default_model_settings(), providers=build_providers())
 
 
-def find_flow_doubts(spec: FlowSpec) -> list[Problem]:
+def find_flow_warnings(spec: FlowSpec) -> list[Problem]:
     """What is allowed and yet most likely not meant, to be shown as warnings when a flow is saved."""
-    return find_doubts(spec, default_model=settings.TOOLFLOW_MODEL, providers=build_providers())
+    return find_warnings(spec, default_model=settings.TOOLFLOW_MODEL, providers=build_providers())

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from flows.engine.differences.schema_diff import compare_schemas
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.field_paths import find_field_doubts
+from flows.engine.field_paths import find_field_warnings
 from flows.engine.json_places import find_line, find_places
 from flows.engine.json_value import dump_json, format_pointer, parse_pointer
 from flows.engine.output_schema import check_input_schema, check_strict, schema_of_type
@@ -183,13 +183,13 @@ def check_expression_text(field: str, text: str, *, step: int, schemas: Mapping[
         return Feedback(summary=f"Valid: the {kind} “{text.removeprefix(PREFIX)}” is registered")
     variables = parse_expression(text, variables=FIELD_VARIABLES[field]).variables
     summary = f"Valid: reads {', '.join(sorted(variables))}" if variables else "Valid: reads no variable"
-    return Feedback(warnings=_find_doubts(field, text, step, schemas), summary=summary)
+    return Feedback(warnings=_find_warnings(field, text, step, schemas), summary=summary)
 
 
-def _find_doubts(field: str, text: str, step: int, schemas: Mapping[int, KnownSchema]) -> list[Remark]:
+def _find_warnings(field: str, text: str, step: int, schemas: Mapping[int, KnownSchema]) -> list[Remark]:
     known = {index: schema.read() for index, schema in schemas.items() if index <= step}
     remarks = []
-    for doubt in find_field_doubts(field, text, step=step, schemas=known):
+    for doubt in find_field_warnings(field, text, step=step, schemas=known):
         line, column = find_line(text, doubt.offset)
         remarks.append(Remark(f"Line {line}, column {column}: {doubt.message}", line=line, column=column))
     return remarks[:MOST_SHOWN]

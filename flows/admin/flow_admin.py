@@ -26,10 +26,10 @@ from flows.admin.large_pages import PartFormset, PostedPage
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
 from flows.admin.save_report import SaveReport
 from flows.admin.version_admin import TIME_FORMAT
-from flows.engine.spec_check import find_price_doubts
+from flows.engine.spec_check import find_price_warnings
 from flows.models import Flow, FlowVersion, StepDefinition
 from flows.plugin_use import find_missing_names
-from flows.providers import build_providers, find_flow_doubts
+from flows.providers import build_providers, find_flow_warnings
 from flows.publishing import publish_flow, raise_revision
 from flows.webhook_secret import WebhookSigner
 
@@ -211,9 +211,9 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         if lost_note := form.report.tell_lost_note():
             messages.warning(request, lost_note)
         spec = version.flow_spec
-        doubts = [doubt.message for doubt in find_flow_doubts(spec)]
+        doubts = [doubt.message for doubt in find_flow_warnings(spec)]
         if flow.total_cost_budget is not None:
-            doubts += find_price_doubts(spec, settings.TOOLFLOW_MODEL, build_providers())
+            doubts += find_price_warnings(spec, settings.TOOLFLOW_MODEL, build_providers())
         for doubt in dict.fromkeys(doubts):
             messages.warning(request, doubt)
 

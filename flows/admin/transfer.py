@@ -24,7 +24,7 @@ from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, plan_load
-from flows.providers import find_flow_doubts
+from flows.providers import find_flow_warnings
 
 _YAML = "application/yaml; charset=utf-8"
 
@@ -165,7 +165,7 @@ def _describe_plan(request: HttpRequest, plan: LoadPlan) -> dict[str, Any]:
         "obstacle": obstacle,
         "latest": _name_latest(plan),
         "changes": compare_specs(before, plan.spec) if before is not None and not plan.is_unchanged else None,
-        "doubts": [] if plan.is_unchanged else dict.fromkeys(doubt.message for doubt in find_flow_doubts(plan.spec)),
+        "doubts": [] if plan.is_unchanged else dict.fromkeys(doubt.message for doubt in find_flow_warnings(plan.spec)),
     }
 
 

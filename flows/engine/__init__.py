@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from flows.engine.spec import ServiceTier as ServiceTier
     from flows.engine.spec import StepSpec as StepSpec
     from flows.engine.spec_check import check_spec as check_spec
-    from flows.engine.spec_check import find_doubts as find_doubts
+    from flows.engine.spec_check import find_warnings as find_warnings
     from flows.engine.spec_check import prepare_spec as prepare_spec
     from flows.engine.usage import TokenUsage as TokenUsage
 
@@ -97,7 +97,7 @@ _HOMES = {
     "running": ("run_flow", "run_flow_sync"),
     "simulated_model": ("Script", "SimulatedModel"),
     "spec": ("AuditSpec", "FlowSpec", "ModelSettings", "ServiceTier", "StepSpec"),
-    "spec_check": ("check_spec", "find_doubts", "prepare_spec"),
+    "spec_check": ("check_spec", "find_warnings", "prepare_spec"),
     "usage": ("TokenUsage",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -36,16 +36,16 @@ _STEP_KEYS = ("name", "output", "issues", "passed")
 
 
 @dataclass(frozen=True, slots=True)
-class PathDoubt:
+class PathWarning:
     """A path that most likely leads nowhere: what is wrong, and the offset of the part that is."""
 
     message: str
     offset: int
 
 
-def find_path_doubts(
+def find_path_warnings(
     text: str, *, schemas: Mapping[str, Any], steps: Sequence[Any] | None = None, rule: str = ""
-) -> list[PathDoubt]:
+) -> list[PathWarning]:
     """Every property that an expression reads and that cannot be there, by the JSON Schemas of its variables.
 
     ``text`` is an expression that ``parse_expression`` takes. ``schemas`` are by variable; ``steps`` are those of the
@@ -68,17 +68,17 @@ class _Walker:
         self._text = text
         self._tokens = found.tokens
         self._roots = roots
-        self._doubts: list[PathDoubt] = []
+        self._warnings: list[PathWarning] = []
         self._asked = {call.arguments[-1].text for call in found.calls if call.name == "has" and call.arguments}
         for token, following in zip(found.tokens, found.tokens[1:], strict=False):
             if token.kind == "text" and following.text == "in":
                 self._asked.add(token.text[1:-1])
 
-    def run(self) -> list[PathDoubt]:
+    def run(self) -> list[PathWarning]:
         position = 0
         while position < len(self._tokens):
             position = self._walk(position, {}) + 1
-        return self._doubts
+        return self._warnings
 
     def find_element(self) -> _Value:
         """What the elements are of the list that the expression gives; None unless it is one path."""
@@ -143,7 +143,7 @@ class _Walker:
 
     def _note(self, found: _Found, position: int) -> _Value:
         if isinstance(found, str):
-            self._doubts.append(PathDoubt(found, self._tokens[position].start))
+            self._warnings.append(PathWarning(found, self._tokens[position].start))
             return None
         return found
 

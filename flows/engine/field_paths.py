@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.engine.errors import Problem
-from flows.engine.expression_paths import PathDoubt, find_path_doubts
+from flows.engine.expression_paths import PathWarning, find_path_warnings
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.message_template import parse_template
 from flows.engine.plugins import PREFIX
@@ -15,9 +15,9 @@ MOST_TOLD = 10
 """Paths of a flow that lead nowhere which are told one by one."""
 
 
-def find_field_doubts(
+def find_field_warnings(
     field: str, text: str, *, step: int, schemas: Mapping[int, Any], rule: str = ""
-) -> list[PathDoubt]:
+) -> list[PathWarning]:
     """What most likely leads nowhere in an expression or template of the step with the index ``step``, from 1.
 
     ``schemas`` are those of the outputs by index, 0 for the input; one that is not known is missing or None. ``rule``
@@ -26,10 +26,10 @@ def find_field_doubts(
     """
     if field == "message_template":
         return [
-            PathDoubt(doubt.message, path.offset + doubt.offset)
+            PathWarning(doubt.message, path.offset + doubt.offset)
             for path in parse_template(text).paths
             if path.text.isascii()  # expressions know no other names
-            for doubt in _find_doubts(path.text, frozenset({path.variable}), step, schemas, rule)
+            for doubt in _find_warnings(path.text, frozenset({path.variable}), step, schemas, rule)
         ]
     if text.startswith(PREFIX):
         return []
@@ -37,12 +37,12 @@ def find_field_doubts(
     if field == "compute":
         # “previous” is what the step's input_expression and input_sanitizer made of the output before.
         variables -= {"previous"}
-    return _find_doubts(text, variables, step, schemas, rule)
+    return _find_warnings(text, variables, step, schemas, rule)
 
 
-def _find_doubts(
+def _find_warnings(
     text: str, variables: frozenset[str], step: int, schemas: Mapping[int, Any], rule: str
-) -> list[PathDoubt]:
+) -> list[PathWarning]:
     if "item" not in variables or rule.startswith(PREFIX):
         rule = ""
     if rule:
@@ -50,7 +50,7 @@ def _find_doubts(
     sources = {"output": step, "previous": step - 1, "input": 0}
     known = {name: schemas.get(index) for name, index in sources.items() if name in variables}
     steps = [schemas.get(index) for index in range(step)] if "steps" in variables else None
-    return find_path_doubts(text, schemas=known, steps=steps, rule=rule) if known or steps else []
+    return find_path_warnings(text, schemas=known, steps=steps, rule=rule) if known or steps else []
 
 
 def shorten(doubts: list[Problem]) -> list[Problem]:

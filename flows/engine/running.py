@@ -23,7 +23,7 @@ from flows.engine.pricing import price_usage
 from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
 from flows.engine.spec import FlowSpec, ModelSettings
-from flows.engine.spec_check import find_doubts, prepare_spec
+from flows.engine.spec_check import find_warnings, prepare_spec
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT
 
 DEFAULT_MODEL = "gpt-5-mini"
@@ -64,7 +64,7 @@ async def run_flow(
     providers = find_providers(client, clients)
     spec = prepare_spec(flow, registry=registry, defaults=defaults, providers=providers)
     spec = spec.with_retry_window(SCRIPT_RETRY_WINDOW)
-    _warn(find_doubts(spec, default_model=defaults.model, providers=providers))
+    _warn(find_warnings(spec, default_model=defaults.model, providers=providers))
     clock = clock or SystemClock()
     has_budget = spec.token_budget is not None or spec.cost_budget is not None
     execution = Execution(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.evaluation import find_function
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.field_paths import find_field_doubts, shorten
+from flows.engine.field_paths import find_field_warnings, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.message_template import parse_template
 from flows.engine.model_calls import check_model_calls
@@ -276,7 +276,7 @@ def _check_audit_names(audits: tuple[AuditSpec, ...]) -> Iterator[Problem]:
             )
 
 
-def find_doubts(
+def find_warnings(
     spec: FlowSpec, *, default_model: str | None = None, providers: Providers | None = None
 ) -> list[Problem]:
     """What is allowed and yet most likely not meant; to be shown as warnings when a flow is saved.
@@ -285,7 +285,7 @@ def find_doubts(
     """
     doubts = []
     if spec.cost_budget is not None:
-        doubts += [Problem("/cost_budget", doubt) for doubt in find_price_doubts(spec, default_model, providers)]
+        doubts += [Problem("/cost_budget", doubt) for doubt in find_price_warnings(spec, default_model, providers)]
     for index, step in enumerate(spec.steps):
         if 0 in step.include_results:
             doubts.append(
@@ -295,10 +295,10 @@ def find_doubts(
                     "this shows the model nothing; use the input_expression to hand it data of the input.",
                 )
             )
-    return doubts + shorten(list(_find_path_doubts(spec)))
+    return doubts + shorten(list(_find_path_warnings(spec)))
 
 
-def _find_path_doubts(spec: FlowSpec) -> Iterator[Problem]:
+def _find_path_warnings(spec: FlowSpec) -> Iterator[Problem]:
     schemas = {0: spec.input_schema, **{index: step.output_schema for index, step in enumerate(spec.steps, start=1)}}
     for index, step in enumerate(spec.steps, start=1):
         pointer, place = f"/steps/{index - 1}", f"Step {index} “{step.name}”"
@@ -309,11 +309,11 @@ def _find_path_doubts(spec: FlowSpec) -> Iterator[Problem]:
         for path, owner, rule, name, text in fields:
             # What can't be read is a problem, which ``check_spec`` tells.
             with suppress(ExpressionError):
-                for doubt in find_field_doubts(name, text, step=index, schemas=schemas, rule=rule) if text else []:
+                for doubt in find_field_warnings(name, text, step=index, schemas=schemas, rule=rule) if text else []:
                     yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {doubt.message}")
 
 
-def find_price_doubts(
+def find_price_warnings(
     spec: FlowSpec, default_model: str | None = None, providers: Providers | None = None
 ) -> list[str]:
     """A sentence where a budget in money would not count all calls of a flow, since a model has no known price."""

@@ -20,7 +20,7 @@ from flows.engine.issues import Issue
 from flows.engine.plugins import registry
 from flows.models import Flow
 from flows.portability import plan_load
-from flows.providers import find_flow_doubts
+from flows.providers import find_flow_warnings
 from flows.throttle import find_wait
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
@@ -66,7 +66,7 @@ class ValidateView(ApiView):
     def post(self, request: Request) -> Response:
         """Check the flow in the body."""
         plan = plan_load(read_flow_body(request))
-        doubts = find_flow_doubts(plan.spec)
+        doubts = find_flow_warnings(plan.spec)
         return Response(
             {
                 "valid": True,

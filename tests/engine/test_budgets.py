@@ -16,7 +16,7 @@ from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Fi
 from flows.engine.pricing import leave_unpriced
 from flows.engine.running import run_flow
 from flows.engine.spec import FlowSpec, ModelSettings
-from flows.engine.spec_check import find_doubts
+from flows.engine.spec_check import find_warnings
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from tests.engine.builders import (
     MemoryRecorder,
@@ -133,11 +133,11 @@ class TestCost:
     def test_saving_warns_of_models_that_a_budget_in_money_would_not_count(self) -> None:
         steps = (make_step(1, model="gpt-9"), make_step(2, model=None), make_step(3, compute="previous"))
         flow = make_flow(*steps, cost_budget=Decimal(1))
-        (doubt,) = find_doubts(flow, default_model="llama-at-home")
+        (doubt,) = find_warnings(flow, default_model="llama-at-home")
         assert doubt.path == "/cost_budget"
         assert doubt.message.startswith("The price of “gpt-9”, “llama-at-home” is not known")
-        assert find_doubts(make_flow(make_step(model="gpt-5-mini"), cost_budget=Decimal(1))) == []
-        assert find_doubts(make_flow(*steps)) == []
+        assert find_warnings(make_flow(make_step(model="gpt-5-mini"), cost_budget=Decimal(1))) == []
+        assert find_warnings(make_flow(*steps)) == []
 
 
 class TestOneRunsOwn:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.errors import ExpressionError
-from flows.engine.expression_paths import find_path_doubts
+from flows.engine.expression_paths import find_path_warnings
 from flows.engine.expressions import parse_expression
 from tests.engine.builders import INVOICE, closed
 
@@ -32,7 +32,7 @@ def doubts(text: str, **schemas: Any) -> list[str]:
     """What is doubted in an expression over an invoice, an open input, a tree and two earlier steps."""
     known = {"output": INVOICE, "input": OPEN, "previous": None, "value": TREE, **schemas}
     parse_expression(text, variables=frozenset({*known, "steps"}))
-    return [doubt.message for doubt in find_path_doubts(text, schemas=known, steps=[OPEN, INVOICE])]
+    return [doubt.message for doubt in find_path_warnings(text, schemas=known, steps=[OPEN, INVOICE])]
 
 
 def misses(place: str, name: str, rest: str) -> list[str]:
@@ -102,7 +102,7 @@ def test_a_property_of_an_object_that_says_it_takes_others_is_not_doubted() -> N
 
 
 def test_the_offset_is_that_of_the_wrong_part() -> None:
-    (doubt,) = find_path_doubts("1.0 <\n  output.totl", schemas={"output": INVOICE})
+    (doubt,) = find_path_warnings("1.0 <\n  output.totl", schemas={"output": INVOICE})
     assert doubt.offset == len("1.0 <\n  output.")
 
 

@@ -10,7 +10,7 @@ from flows.engine.errors import ExpressionError
 from flows.engine.message_template import MAX_VALUE_LENGTH, parse_template
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
-from flows.engine.spec_check import check_spec, find_doubts
+from flows.engine.spec_check import check_spec, find_warnings
 from tests.engine.builders import INVOICE, closed, make_flow, make_step
 
 VARIABLES: dict[str, Any] = {
@@ -105,7 +105,7 @@ class TestSaving:
     )
     def test_a_path_that_can_not_be_there_is_a_warning(self, rule: str, template: str, words: str) -> None:
         flow = self.make(rule, template)
-        (warning,) = find_doubts(flow)
+        (warning,) = find_warnings(flow)
         assert warning.path == "/steps/0/audits/0/message_template"
         assert words in warning.message
         assert check_spec(flow, Registry()) == []
@@ -121,9 +121,9 @@ class TestSaving:
         ],
     )
     def test_what_may_be_there_is_not(self, rule: str, template: str) -> None:
-        assert find_doubts(self.make(rule, template)) == []
+        assert find_warnings(self.make(rule, template)) == []
 
     def test_expressions_know_what_item_is_too(self) -> None:
         audit = AuditSpec(name="Cheap", rule="output.lines.filter(line, false)", message="item.txt", path="item.text")
-        (warning,) = find_doubts(make_flow(make_step(output_schema=INVOICE, audits=(audit,))))
+        (warning,) = find_warnings(make_flow(make_step(output_schema=INVOICE, audits=(audit,))))
         assert warning.path == "/steps/0/audits/0/message"

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
-from flows.engine.spec_check import check_spec, find_doubts, freeze_schemas, prepare_spec
+from flows.engine.spec_check import check_spec, find_warnings, freeze_schemas, prepare_spec
 from flows.engine.typed_output import schema_of_type
 from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
 
@@ -28,7 +28,7 @@ def audit(name: str = "Length", rule: str = "true", **fields: Any) -> AuditSpec:
 
 class TestDoubts:
     def find(self, *steps: Any) -> dict[str, str]:
-        return {doubt.path: doubt.message for doubt in find_doubts(make_flow(*steps))}
+        return {doubt.path: doubt.message for doubt in find_warnings(make_flow(*steps))}
 
     def test_including_the_input_is_warned_about(self) -> None:
         doubts = self.find(make_step(1), make_step(2, include_results=(0, 1)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine import FlowSpec, RunResult, SimulatedModel, find_doubts, run_flow, simulated_client
+from flows.engine import FlowSpec, RunResult, SimulatedModel, find_warnings, run_flow, simulated_client
 from flows.engine.history import Attempt, Outcome
 from flows.engine.plugins import load_plugins
 from flows.engine.prompt import CURRENT_STEP_HEADING, PREVIOUS_STEPS_HEADING
@@ -82,7 +82,7 @@ async def test_the_tokens_of_a_failed_attempt_are_counted_too(name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saving_an_example_would_warn_of_nothing(name: str) -> None:
-    assert find_doubts(FlowSpec.from_document(load_documents()[name])) == []
+    assert find_warnings(FlowSpec.from_document(load_documents()[name])) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
