@@ -26,7 +26,7 @@ from runs.admin.try_verdict import ShownVerdict, show_error, show_verdict
 from runs.request_places import stepping_aside
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
-from runs.try_out.model_call import CallResult, NotSentError, call_model_once, find_timeout
+from runs.try_out.model_call import CallResult, NotSentError, call_model, find_timeout
 
 PARTS = {
     "preview": ("problems", "found", "request", "stored", "call", "verdict"),
@@ -124,10 +124,9 @@ def _call_model(request: HttpRequest, trial: Trial, flow_admin: FlowAdmin) -> Ht
     step = trial.step
     try:
         with stepping_aside():
-            result = call_model_once(
+            result = call_model(
                 request=preview.request,
-                model=step.model or "",
-                tool_name=step.tool_name or "",
+                step=step,
                 flow_id=trial.flow.pk if trial.flow else None,
                 timeout=find_timeout(step.time_limit),
             )

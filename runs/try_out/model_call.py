@@ -1,7 +1,8 @@
-"""One call of the model for a step that is tried: within the installation's limits, counted, and not kept."""
+"""One answer of the model for a step that is tried: within the installation's limits, counted, and not kept."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -14,17 +15,24 @@ from uuid import uuid4
 from asgiref.sync import async_to_sync, sync_to_async
 from django.conf import settings
 
-from flows.engine.call_gate import Closed
+from flows.engine.call_gate import CallGate, Closed
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ModelError
+from flows.engine.history import Attempt, AttemptError, History, Outcome
+from flows.engine.model_client import ModelClient
 from flows.engine.model_request import find_api
+from flows.engine.planner import Wait, next_action
 from flows.engine.reply import ToolReply, read_reply
+from flows.engine.spec import FlowSpec, StepSpec
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from flows.providers import build_providers
 from runs.limits import create_gate
 from runs.ownership import Owner
 from runs.provider import create_client, price_call
 from runs.spending import add_spending, load_budgets
+
+MAX_RETRY_WINDOW = 60
+"""Seconds for which calls without an answer are repeated: a web request waits for them."""
 
 _Result = TypeVar("_Result")
 
@@ -35,7 +43,7 @@ class NotSentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What one call brought: a reply, or else an ``error``. ``seconds`` is how long it took."""
+    """What came: a reply, or else the last ``error``. ``seconds`` is how long that took, with all waits."""
 
     reply: ToolReply | None
     error: ModelError | None
@@ -44,52 +52,78 @@ class CallResult:
     seconds: float
 
 
-def call_model_once(
-    *, request: dict[str, Any], model: str, tool_name: str, flow_id: int | None, timeout: float
-) -> CallResult:
-    """Send ``request`` once, as the call of an attempt would be, and charge it to the flow's total budget.
+def call_model(*, request: dict[str, Any], step: StepSpec, flow_id: int | None, timeout: float) -> CallResult:
+    """Get one answer to ``request``, as the call of an attempt of ``step`` would, and charge it to the flow's budget.
 
-    ``model`` is the name by which the step calls it, ``model`` or ``provider:model``.
-    Blocks until the answer is there, ``timeout`` seconds at most, and a few more for a permit. ``flow_id`` is None for
-    a flow that is not stored. Raises ``NotSentError`` if a budget or a rate limit is used up.
+    Blocks until the answer is there: a call takes ``timeout`` seconds at most, and a few more for a permit; one without
+    an answer is repeated for ``MAX_RETRY_WINDOW`` seconds. ``flow_id`` is None for a flow that is not stored. Raises
+    ``NotSentError`` if a budget or a rate limit is used up.
     """
     budget = load_budgets().get(flow_id) if flow_id is not None else None
     if budget is not None and (end := budget.find_end()) is not None:
         raise NotSentError(f"Nothing was sent. {end.sentence}")
     # On an event loop of its own, also where the web server has one; what it asks of the database is done on this
     # thread, which has the connection.
-    result: CallResult = async_to_sync(_send, force_new_loop=True)(request, model, tool_name, timeout)
+    result: CallResult = async_to_sync(_send, force_new_loop=True)(request, step, timeout)
     if flow_id is not None and budget is not None:
         add_spending([(flow_id, result.usage.total, result.usage.cost or Decimal(0))])
     return result
 
 
-async def _send(request: dict[str, Any], model: str, tool_name: str, timeout: float) -> CallResult:
-    provider, _ = build_providers().split(model)
-    gate = create_gate(owner=str(Owner.of_this_process()), ask=_ask)
+async def _send(request: dict[str, Any], step: StepSpec, timeout: float) -> CallResult:
+    window = MAX_RETRY_WINDOW if step.retry_window is None else min(step.retry_window, MAX_RETRY_WINDOW)
+    spec = FlowSpec(name="try", steps=(step.model_copy(update={"retry_window": window}),))
+    history = History.begin({}, run_id=uuid4().hex)
+    provider, _ = build_providers().split(step.model or "")
+    gate, client = create_gate(owner=str(Owner.of_this_process()), ask=_ask), create_client(provider)
+    began = time.monotonic()
     try:
         await gate.refresh()
-        permit = await gate.enter({**request, "model": model})
-        if isinstance(permit, Closed):
-            raise NotSentError(_explain_limit(permit))
-        used: TokenUsage | None = None
-        began = time.monotonic()
-        client = create_client(provider)
-        try:
-            found = await client.complete(request, idempotency_key=f"try-{uuid4().hex}", timeout=timeout)
-            reply = read_reply(found.body, tool_name=tool_name, api=find_api(request))
-            used = reply.usage if reply.usage.reported else None
-            priced = price_call(
-                reply.model or request["model"], reply.usage, provider=provider, service_tier=reply.service_tier
-            )
-            return CallResult(reply, None, priced, time.monotonic() - began)
-        except ModelError as error:
-            return CallResult(None, error, UNREPORTED_USAGE, time.monotonic() - began)
-        finally:
-            permit.leave(used)
-            await client.close()
+        while True:
+            started_at = datetime.now(UTC)
+            answer = await _call(request, step, timeout, gate, client, f"try-{history.run_id}")
+            seconds = time.monotonic() - began
+            if isinstance(answer, ToolReply):
+                model = answer.model or request["model"]
+                usage = price_call(model, answer.usage, provider=provider, service_tier=answer.service_tier)
+                return CallResult(answer, None, usage, seconds)
+            history = history.append(_describe_error(answer, len(history.attempts(1)) + 1, started_at))
+            action = next_action(spec, history)
+            if not isinstance(action, Wait):
+                return CallResult(None, answer, UNREPORTED_USAGE, seconds)
+            await asyncio.sleep((action.until - datetime.now(UTC)).total_seconds())
     finally:
+        await client.close()
         await gate.close()
+
+
+async def _call(
+    request: dict[str, Any], step: StepSpec, timeout: float, gate: CallGate, client: ModelClient, key: str
+) -> ToolReply | ModelError:
+    permit = await gate.enter({**request, "model": step.model})
+    if isinstance(permit, Closed):
+        raise NotSentError(_explain_limit(permit))
+    used: TokenUsage | None = None
+    try:
+        found = await client.complete(request, idempotency_key=key, timeout=timeout)
+        reply = read_reply(found.body, tool_name=step.tool_name or "", api=find_api(request))
+        used = reply.usage if reply.usage.reported else None
+        return reply
+    except ModelError as error:
+        return error
+    finally:
+        permit.leave(used)
+
+
+def _describe_error(error: ModelError, number: int, started_at: datetime) -> Attempt:
+    return Attempt(
+        step=1,
+        number=number,
+        outcome=Outcome.ERRORED,
+        error=AttemptError(code=error.code, message=error.message, status=error.status, retry_after=error.retry_after),
+        started_at=started_at,
+        ended_at=datetime.now(UTC),
+    )
 
 
 def _ask(question: Callable[[], _Result], /) -> Awaitable[_Result]:

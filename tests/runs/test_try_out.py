@@ -12,13 +12,14 @@ import pytest
 from flows.engine.history import Outcome
 from flows.engine.plugins import Registry
 from flows.engine.prompt import CURRENT_STEP_HEADING, PREVIOUS_STEPS_HEADING
+from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
 from runs.models import FlowSpending, RateLimit
 from runs.stored_history import load_history
 from runs.try_out import patience
 from runs.try_out.basis import Basis, BasisError, base_on_run, base_on_texts, find_run
-from runs.try_out.model_call import NotSentError, call_model_once
+from runs.try_out.model_call import NotSentError, call_model
 from runs.try_out.preview import preview_attempt
 from runs.try_out.verdict import find_output, judge
 from tests.engine.builders import TEXT_SCHEMA, closed, make_attempt, make_flow, make_issue, make_step
@@ -250,7 +251,7 @@ def stuck() -> Iterator[threading.Event]:
 
 @pytest.mark.django_db
 class TestOneCall:
-    def send(self, flow: Flow | None = None) -> Any:
+    def send(self, flow: Flow | None = None, *, retry_window: int | None = 0) -> Any:
         request = {
             "model": "gpt-4.1",
             "messages": [{"role": "user", "content": "{}"}],
@@ -258,7 +259,8 @@ class TestOneCall:
             "tool_choice": {"type": "function", "function": {"name": "tool_1"}},
         }
         flow_id = flow.pk if flow else None
-        return call_model_once(request=request, model="gpt-4.1", tool_name="tool_1", flow_id=flow_id, timeout=30)
+        step = make_step(1, model="gpt-4.1", retry_window=retry_window)
+        return call_model(request=request, step=step, flow_id=flow_id, timeout=30)
 
     def test_brings_an_answer_and_says_what_it_used(self, provider: ModelServer) -> None:
         script(provider, tool_1=[{"text": "tea"}])
@@ -266,6 +268,15 @@ class TestOneCall:
         assert result.reply.arguments == {"text": "tea"}
         assert result.usage.reported and result.usage.total > 0
         assert [call.body["model"] for call in provider.app.calls] == ["gpt-4.1"]
+
+    @pytest.mark.parametrize(("window", "calls"), [(None, 2), (0, 1)])
+    def test_a_call_without_an_answer_is_repeated_within_the_retry_window(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, window: int | None, calls: int
+    ) -> None:
+        monkeypatch.setattr("flows.engine.planner.FIRST_BACKOFF", 0.001)
+        script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR), {"text": "tea"}])
+        result = self.send(retry_window=window)
+        assert (len(provider.app.calls), result.reply is not None) == (calls, calls == 2)
 
     def test_is_made_once_with_a_key_of_its_own(self, provider: ModelServer) -> None:
         self.send()
