@@ -1,6 +1,6 @@
 # `make help` lists what can be done here.
 .DEFAULT_GOAL := help
-.PHONY: help up docs test on-sqlite on-postgres in-browser faults conformance lint style types imports migrations unsafe audit format bench services schema lock clean base dev
+.PHONY: help up docs test on-sqlite on-postgres in-browser faults conformance lint style types imports migrations unsafe audit size format bench services schema lock clean base dev
 
 PYTHON ?= python3
 VENV := .venv
@@ -57,7 +57,7 @@ faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=200
 conformance: dev ## Hold the API against its own description with 2,000 invented requests for each role, about ten minutes
 	@unset DATABASE_URL; TOOLFLOW_TEST_LONG=1 $(BIN)/python -m pytest tests/api/test_conformance.py -n auto $(ARGS)
 
-lint: style types imports migrations unsafe docs ## Check style, types, import direction, migrations, safety and documentation
+lint: style types imports migrations unsafe size docs ## Check style, types, imports, migrations, safety, size and documentation
 
 # The checks start commands too: none of them should read the developer's own settings or data.
 style types imports migrations: export TOOLFLOW_DATA_DIR := $(CURDIR)/$(VENV)/lint-data
@@ -84,6 +84,9 @@ unsafe: dev
 # A package that the database of holes can't be asked about is a failure, too.
 audit: dev ## Look for known holes in what the code needs (asks the network)
 	$(BIN)/pip-audit --strict --disable-pip $(foreach name,base scale oidc tracing,--requirement requirements/$(name).txt)
+
+size: dev ## Measure the code by area; it may not grow (ARGS="--areas", "--circles", "--lower")
+	$(BIN)/python scripts/measure_size.py $(ARGS)
 
 format: dev ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
