@@ -157,9 +157,11 @@ class TestBudgetOfAFlow:
     def test_runs_from_before_the_budget_was_set_count(self, provider: ModelServer) -> None:
         version = make_version(make_flow(make_step(1)))
         script(provider, tool_1=[TEA])
-        make_run(version)
+        earlier = make_run(version)
         drain()
-        version.flow.total_token_budget = 1
+        earlier.refresh_from_db()
+        # Used to the last token: nothing is left.
+        version.flow.total_token_budget = earlier.total_tokens
         version.flow.save()
         late = make_run(version)
         drain()

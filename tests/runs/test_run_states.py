@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import ProtectedError
+from django.test.utils import CaptureQueriesContext
 
 from flows.engine.execution import Progress, Start
 from flows.models import FlowVersion, ImmutableVersionError
@@ -53,6 +55,15 @@ class TestClaim:
         claim_run(kept)
         Run.objects.filter(pk=lost.pk).update(owner="worker-2")
         assert Run.objects.renew(owner="worker-1", ids=[kept.pk, lost.pk], lease=LEASE) == {kept.pk}
+
+    def test_leases_are_written_and_compared_in_the_time_of_the_database(self) -> None:
+        with CaptureQueriesContext(connection) as queries:
+            run = claim_run(make_run())
+            Run.objects.renew(owner="worker-1", ids=[run.pk], lease=LEASE)
+            sweep()
+        statements = [query["sql"] for query in queries if "lease_until" in query["sql"]]
+        of_the_host = [sql for sql in statements if re.search(r"""lease_until\W+'\d{4}-""", sql)]
+        assert len(statements) > 3 and not of_the_host
 
 
 class TestHandBackAndReclaim:

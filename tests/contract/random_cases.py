@@ -1,0 +1,907 @@
+"""Random flows with inputs, model replies and mishaps, as plain JSON: the cases of ``engine_net``.
+
+Everything follows from ``random.Random`` and depends on nothing in the repository, so that any two checkouts of it are
+given the same cases. A change in here makes other cases: record both sides again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+Schema = dict[str, Any]
+Document = dict[str, Any]
+
+MODELS = (
+    *("gpt-4.1", "gpt-4o-mini", "gpt-5-mini", "gpt-5-mini", "gpt-5", "gpt-5.1", "gpt-5.3", "gpt-5.5", "gpt-6-sol"),
+    *("gpt-6-astra", "gpt-6.1", "o4-mini", "o3-pro", "codex-mini-latest", "gpt-5-chat-latest", "gpt-35-turbo"),
+    *("ft:gpt-4o-mini:acme::x", "gpt-5.2-codex", "local:llama3:8b", "local:gpt-4.1", "proxy:openai/gpt-5-mini"),
+)
+STRANGE_MODELS = ("nowhere:gpt-5", "gpt-7", "mistral-large", "llama3:8b", "proxy:")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+TIERS = ("auto", "default", "flex", "priority")
+SEVERITIES = ("low", "medium", "high", "critical")
+REDACTIONS = (
+    *("/customer/email", "/customer/*", "/lines/*/amount", "/secret", "/customer/name", "/title", "/lines/0"),
+    *("email", "phone", "iban", "credit_card", "api_key", "ip_address"),
+)
+TEXTS = (
+    *("Tea.", "Tea is a drink.", "", "naïve café", "line\nbreak", "a“b”c", "x" * 40, "{braces}", "2026-11-23", "42"),
+    *("mail ada@example.org now", "call +49 30 1234567", "DE89 3704 0044 0532 0130 00", "4111 1111 1111 1111"),
+    *("sk-abcdefghijklmnopqrstuv", "10.0.0.12", "🙂 emoji", "tab\there", 'quote"s', "back\\slash", "ABC-12", "open"),
+)
+NAMES = ("total", "title", "state", "count", "note", "date", "rate", "done", "kind", "code", "extra")
+ODD_NAMES = ("unit price", "naïve", "_hidden", "class", "a/b", "x~y")
+
+LONG_RULE = "lists.range(600).map(n, 'Finding ' + string(n))"
+"""More findings than one audit keeps. A process of its own may evaluate it, which takes time of the real clock."""
+
+INPUT_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "topic": {"type": "string"},
+        "amount": {"type": "number"},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"amount": {"type": "number"}}}},
+    },
+    "required": ["topic"],
+}
+
+
+def make_case(seed: int, number: int) -> Document:
+    """Case ``number`` of ``seed``: a spec document, an input, replies by tool name, and how the run goes."""
+    return _CaseMaker(random.Random(f"{seed}:{number}")).make(number)
+
+
+class _CaseMaker:
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.schemas: list[Schema | None] = [INPUT_SCHEMA]
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def pick(self, choices: Any) -> Any:
+        return self.rng.choice(list(choices))
+
+    # ------------------------------------------------------------------------------------------------ whole cases
+
+    def make(self, number: int) -> Document:
+        steps = [self.make_step(index) for index in range(1, self.pick((1, 1, 1, 2, 2, 3, 4)) + 1)]
+        spec: Document = {"name": self.pick(("net", "net-flow", "flow-2")), "steps": steps}
+        self.add_flow_fields(spec)
+        if self.chance(0.15):
+            self.sabotage(spec)
+        if '"time_limit"' in (text := json.dumps(spec)):
+            # What a slow machine cuts off at a time limit would be another case each time.
+            spec = json.loads(text.replace(LONG_RULE, "true"))
+        return {
+            "number": number,
+            "spec": spec,
+            "defaults": self.make_defaults(),
+            "provider": self.make_provider(),
+            "input": self.make_input(),
+            "replies": {f"tool_{index}": self.make_replies(index) for index in range(1, len(steps) + 1)},
+            "level": "http" if self.chance(0.25) else "protocol",
+            "run": self.make_run(),
+        }
+
+    def make_run(self) -> Document:
+        """How the run is interrupted, and what the shell is told."""
+        return {
+            "stop_after": self.rng.randrange(1, 6) if self.chance(0.15) else None,
+            "crash_at": self.rng.randrange(1, 10) if self.chance(0.2) else None,
+            "crash_is_stored": self.chance(0.5),
+            "longest_wait": self.pick((1, 5, 30)) if self.chance(0.15) else None,
+            "track_usage": not self.chance(0.08),
+            "retry_window": self.pick((60, 60, 5, None)),
+            "token_budget": self.pick((50, 400, 2_000)) if self.chance(0.05) else None,
+            "all_attempts": not self.chance(0.1),
+            "veto_after": self.rng.randrange(0, 4) if self.chance(0.04) else None,
+            "closed_gate": self.rng.randrange(0, 4) if self.chance(0.05) else None,
+        }
+
+    def make_provider(self) -> Document:
+        return {
+            "base_url": self.pick(
+                ("https://api.openai.com/v1",) * 6
+                + ("https://acme.openai.azure.com/openai/v1", "http://127.0.0.1:8000/v1", "http://simulated-model/v1")
+            ),
+            "api": self.pick(("auto",) * 5 + ("chat", "responses")),
+            "api_key": "sk-net-0123456789abcdef" if not self.chance(0.02) else "",
+        }
+
+    def make_defaults(self) -> Document:
+        defaults: Document = {"model": self.pick(MODELS)}
+        if self.chance(0.2):
+            defaults["temperature"] = self.pick((0.0, 0.5, 1))
+        if self.chance(0.2):
+            defaults["reasoning_effort"] = self.pick(EFFORTS)
+        if self.chance(0.2):
+            defaults["max_tokens"] = self.pick((100, 4_000))
+        if self.chance(0.1):
+            defaults["service_tier"] = self.pick(TIERS)
+        return defaults
+
+    def make_input(self) -> Any:
+        if self.chance(0.02):
+            return self.pick(([], "text", 5, None, {"topic": "NUL \0"}, {"topic": "\ud800"}, {}, {"topic": 5}))
+        found: Document = {
+            "topic": self.pick(TEXTS),
+            "amount": self.pick((1, 2.5, 0, -3, 10**12, 4.0)),
+            "lines": [
+                {"amount": self.pick((1, 1.5, -2)), "title": self.pick(TEXTS)} for _ in range(self.pick((0, 1, 3)))
+            ],
+            "customer": {"email": "ada@example.org", "name": self.pick(("Ada", "Ada Lovelace", "x")), "age": 36},
+        }
+        if self.chance(0.2):
+            found["_internal"] = {"note": "not for the model", "n": 1}
+        if self.chance(0.3):
+            found["secret"] = self.pick(("s3cret-value", 4711, True, None, ["deep", {"k": "deeper-value"}]))
+        return found
+
+    def add_flow_fields(self, spec: Document) -> None:
+        rng = self.rng
+        optional: dict[str, Callable[[], Any]] = {
+            "title": lambda: self.pick(TEXTS),
+            "description": lambda: "A flow of the net.",
+            "token_budget": lambda: self.pick((1, 300, 2_000, 10**15)),
+            "cost_budget": lambda: self.pick((0.0001, 0.01, 2.5, "0.002")),
+            "time_limit": lambda: self.pick((1, 30, 600)),
+            "input_schema": lambda: INPUT_SCHEMA,
+        }
+        for name, make in optional.items():
+            if self.chance(0.12):
+                spec[name] = make()
+        if self.chance(0.6):
+            spec["model"] = self.pick(MODELS)
+        self.add_model_settings(spec, 0.03)
+        if self.chance(0.2):
+            spec["redact"] = rng.sample(REDACTIONS, self.pick((1, 2, 4)))
+
+    def add_model_settings(self, part: Document, share: float) -> None:
+        if self.chance(share):
+            part["temperature"] = self.pick((0, 0.2, 1.5))
+        if self.chance(share):
+            part["reasoning_effort"] = self.pick(EFFORTS)
+        if self.chance(share * 2):
+            part["max_tokens"] = self.pick((1, 500, 8_000))
+        if self.chance(share):
+            part["service_tier"] = self.pick(TIERS)
+
+    # ------------------------------------------------------------------------------------------------ steps
+
+    def make_step(self, index: int) -> Document:
+        is_local = index > 1 and self.chance(0.2)
+        schema = self.make_object_schema(0)
+        if not is_local and self.chance(0.3):
+            schema = {"type": "object", "$defs": {"entry": self.make_object_schema(2)}, **schema}
+            schema["properties"]["linked"] = {"$ref": "#/$defs/entry"}
+            schema["required"].append("linked")
+        step: Document = {"name": self.pick((f"Step {index}", f"Extract {index}", f"“Naïve” step {index}"))}
+        if is_local:
+            step["compute"] = self.make_compute()
+            if self.chance(0.2):
+                step["output_schema"] = schema
+            self.schemas.append(None)
+        else:
+            self.add_model_fields(step, index, schema)
+        self.add_common_fields(step, index, None if is_local else schema)
+        return step
+
+    def add_model_fields(self, step: Document, index: int, schema: Schema) -> None:
+        step["tool_name"] = f"tool_{index}"
+        if self.chance(0.06):
+            step["output_type"] = "net_invoice"
+            schema = {
+                "type": "object",
+                "properties": {"title": {"type": "string"}, "total": {"type": "number"}, "count": {"type": "integer"}},
+                "required": ["title", "total", "count"],
+                "additionalProperties": False,
+            }
+        else:
+            step["output_schema"] = schema
+        self.schemas.append(schema)
+        if self.chance(0.7):
+            step["system_message"] = self.pick(("Extract it.", "  Spaces around.\n", "Line one.\nLine two: {x}.", "é"))
+        if self.chance(0.5):
+            step["description"] = self.pick(("Store what was found.", "Multi\nline", ""))
+        if self.chance(0.25):
+            step["model"] = self.pick(STRANGE_MODELS if self.chance(0.08) else MODELS)
+        self.add_model_settings(step, 0.03)
+        if self.chance(0.25):
+            step["output_sanitizer"] = self.make_sanitizer(schema)
+
+    def add_common_fields(self, step: Document, index: int, schema: Schema | None) -> None:
+        optional: dict[str, tuple[float, Callable[[], Any]]] = {
+            "input_expression": (0.45 if index > 1 else 0.25, lambda: self.make_input_expression(index)),
+            "input_sanitizer": (0.1, self.make_input_sanitizer),
+            "include_results": (0.4 if index > 1 else 0.03, lambda: self.make_includes(index)),
+            "issue_severity_filter": (0.5, lambda: self.pick(SEVERITIES)),
+            "max_retries": (0.7, lambda: self.pick((0, 1, 1, 2, 2, 4))),
+            "retry_window": (0.3, lambda: self.pick((0, 1, 10, 90, 900))),
+            "time_limit": (0.08, lambda: self.pick((1, 20, 300))),
+            "stop_on_failure": (0.35, lambda: self.pick((False, False, True))),
+            "pass_expression": (0.2, self.make_pass_expression),
+            "failure_reason_expression": (0.2, self.make_failure_reason),
+        }
+        for name, (share, make) in optional.items():
+            if self.chance(share):
+                step[name] = make()
+        count = self.pick((0, 0, 1, 1, 2, 3, 5))
+        if count:
+            step["audits"] = [self.make_audit(number, schema) for number in range(1, count + 1)]
+
+    def make_includes(self, index: int) -> list[int]:
+        return self.rng.sample(range(index), self.rng.randrange(1, index + 1))
+
+    # ------------------------------------------------------------------------------------------------ schemas
+
+    def make_object_schema(self, depth: int) -> Schema:
+        names = self.rng.sample(NAMES, self.pick((1, 2, 3, 4) if depth else (2, 3, 4, 5)))
+        if self.chance(0.1):
+            names.append(self.pick(ODD_NAMES))
+        properties = {name: self.make_schema(depth + 1) for name in names}
+        if depth < 2 and self.chance(0.45):
+            properties["lines"] = {"type": "array", "items": self.make_object_schema(depth + 2)}
+            if self.chance(0.3):
+                properties["lines"][self.pick(("minItems", "maxItems"))] = self.pick((1, 2))
+        schema: Schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+        if self.chance(0.15):
+            schema["description"] = "What stands in it."
+        return schema
+
+    def make_schema(self, depth: int) -> Schema:
+        kinds: dict[str, Callable[[], Schema]] = {
+            "string": self.make_string_schema,
+            "number": lambda: self.make_number_schema("number"),
+            "integer": lambda: self.make_number_schema("integer"),
+            "boolean": lambda: {"type": "boolean"},
+            "enum": lambda: {"type": "string", "enum": ["open", "closed", "ABC-12"]},
+            "const": lambda: self.pick(({"type": "string", "const": "open"}, {"type": "integer", "enum": [1, 2, 3]})),
+            "nullable": lambda: {"type": [self.pick(("string", "number", "integer", "boolean")), "null"]},
+            "texts": lambda: {"type": "array", "items": self.make_schema(9)},
+            "choice": lambda: {"anyOf": [self.make_schema(9), {"type": "null"}]},
+            "object": lambda: self.make_object_schema(depth + 1),
+            "null": lambda: {"type": "null"},
+            "several": lambda: {
+                "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "array", "items": {"type": "number"}}]
+            },
+        }
+        flat = ("string", "string", "number", "number", "integer", "boolean", "enum", "const", "nullable")
+        nested = ("texts", "texts", "choice", "object", "null", "several")
+        return kinds[self.pick(flat if depth > 2 or self.chance(0.7) else nested)]()
+
+    def make_string_schema(self) -> Schema:
+        schema: Schema = {"type": "string"}
+        if self.chance(0.15):
+            schema["pattern"] = self.pick(("^[A-Z]{3}-[0-9]+$", "e", "^.{0,30}$"))
+        elif self.chance(0.15):
+            schema["format"] = self.pick(("date", "email", "uuid", "date-time", "ipv4"))
+        if self.chance(0.2):
+            schema["description"] = "A text."
+        return schema
+
+    def make_number_schema(self, kind: str) -> Schema:
+        schema: Schema = {"type": kind}
+        if self.chance(0.3):
+            schema[self.pick(("minimum", "exclusiveMinimum"))] = self.pick((0, 1, -5))
+        if self.chance(0.2):
+            schema[self.pick(("maximum", "exclusiveMaximum"))] = self.pick((10, 100))
+        if self.chance(0.1):
+            schema["multipleOf"] = self.pick((2, 0.5) if kind == "number" else (2, 5))
+        return schema
+
+    # ------------------------------------------------------------------------------------------------ values
+
+    def make_value(self, schema: Any, root: Schema) -> Any:
+        """A value that mostly fits the schema."""
+        if "$ref" in schema:
+            return self.make_value(root.get("$defs", {}).get(str(schema["$ref"]).rsplit("/", 1)[-1], {}), root)
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self.pick(schema["enum"])
+        if "anyOf" in schema:
+            return self.make_value(self.pick(schema["anyOf"]), root)
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kind = self.pick(kind)
+        makers: dict[Any, Callable[[], Any]] = {
+            "object": lambda: {
+                name: self.make_value(part, root) for name, part in schema.get("properties", {}).items()
+            },
+            "array": lambda: self.make_array(schema, root),
+            "string": lambda: self.make_text(schema),
+            "number": lambda: self.make_number(schema),
+            "integer": lambda: self.make_number(schema),
+            "boolean": lambda: self.chance(0.5),
+            "null": lambda: None,
+        }
+        return makers.get(kind, lambda: None)()
+
+    def make_array(self, schema: Schema, root: Schema) -> list[Any]:
+        count = self.pick((0, 1, 2, 3))
+        count = min(max(count, schema.get("minItems", 0)), schema.get("maxItems", 9))
+        return [self.make_value(schema.get("items", {}), root) for _ in range(count)]
+
+    def make_text(self, schema: Schema) -> str:
+        formats = {
+            "date": "2026-11-23",
+            "email": "bob@example.com",
+            "uuid": "7e57d004-2b97-4e7a-b45f-5387367791cd",
+            "date-time": "2026-11-23T10:00:00Z",
+            "ipv4": "10.1.2.3",
+        }
+        if "format" in schema and self.chance(0.9):
+            return formats[schema["format"]]
+        if "pattern" in schema and self.chance(0.85):
+            return "ABC-12e" if schema["pattern"] == "e" else "ABC-12"
+        if self.chance(0.1):
+            return self.pick(("s3cret-value", "Ada", "Ada Lovelace", "ada@example.org", "deeper-value", "4711"))
+        return str(self.pick(TEXTS))
+
+    def make_number(self, schema: Schema) -> float:
+        whole = self.pick((2, 4, 6, 8, 10, 10, 20, 0, -4, 4711))
+        if schema.get("type") == "integer" or self.chance(0.5):
+            return float(whole) if self.chance(0.15) else int(whole)
+        return float(self.pick((0.5, 1.5, 2.0, 2.25, 99.5, -0.5, 1e21, 0.1)))
+
+    def spoil(self, value: Any) -> Any:
+        """The value with one thing wrong, somewhere in it."""
+        if isinstance(value, dict) and value and self.chance(0.75):
+            name = self.pick(sorted(value))
+            if self.chance(0.2):
+                return {key: entry for key, entry in value.items() if key != name}
+            if self.chance(0.15):
+                return {**value, "surplus": 1}
+            return {**value, name: self.spoil(value[name])}
+        if isinstance(value, list) and value and self.chance(0.7):
+            index = self.rng.randrange(len(value))
+            return [*value[:index], self.spoil(value[index]), *value[index + 1 :]]
+        if isinstance(value, int | float) and not isinstance(value, bool) and self.chance(0.5):
+            return self.pick((str(value), f" {value} ", f"{value}.0", f"{value} EUR", "1e3", "NaN"))
+        return self.pick(("wrong", 3, None, [], {}, True, 1.5, "NUL \0 here", "\ud83d", "", 10**400, -1))
+
+    # ------------------------------------------------------------------------------------------------ replies
+
+    def make_replies(self, index: int) -> list[Document]:
+        schema = self.schemas[index] or INPUT_SCHEMA
+        return [self.make_reply(schema) for _ in range(self.pick((2, 3, 4, 6)))]
+
+    def make_reply(self, schema: Schema) -> Document:
+        draw = self.rng.random()
+        reply: Document = {
+            "latency": self.pick((0.5, 1.25, 3, 3, 40)) if not self.chance(0.03) else 500,
+            "usage": self.make_usage(),
+            "model": self.pick((None, "gpt-5-mini-2025-08-07", "gpt-4.1", "unheard-of")),
+            "tier": self.pick((None, None, "default", "flex", "priority")),
+        }
+        if draw < 0.52:
+            reply |= {"kind": "call", "arguments": self.dump(self.make_value(schema, schema))}
+        elif draw < 0.66:
+            reply |= {"kind": "call", "arguments": self.dump(self.spoil(self.make_value(schema, schema)))}
+        elif draw < 0.74:
+            reply |= self.make_bad_arguments(schema)
+        elif draw < 0.84:
+            reply |= self.make_unusable(schema)
+        else:
+            reply |= self.make_mishap()
+        return reply
+
+    def make_usage(self) -> Any:
+        if self.chance(0.08):
+            return self.pick((None, {}, "none", {"prompt": -1, "completion": 2}, {"prompt": True, "completion": 5}))
+        prompt, completion = self.rng.randrange(5, 900), self.rng.randrange(1, 300)
+        return {
+            "prompt": prompt,
+            "completion": completion,
+            "total": self.pick((prompt + completion, prompt + completion, None, 1)),
+            "cached": self.pick((None, 0, prompt // 2, prompt * 2)),
+            "reasoning": self.pick((None, 0, completion // 2)),
+        }
+
+    def dump(self, value: Any) -> str:
+        if self.chance(0.15):
+            return json.dumps(value, indent=1, ensure_ascii=True)
+        return json.dumps(value, ensure_ascii=self.chance(0.5), separators=(",", ":"))
+
+    def make_bad_arguments(self, schema: Schema) -> Document:
+        text = self.dump(self.make_value(schema, schema))
+        broken = (
+            text[: len(text) // 2],
+            f"```json\n{text}\n```",
+            text.replace('"', "'"),
+            f"{text[:-1]},}}",
+            f"{text}{text}",
+            "[1, 2]",
+            '"text"',
+            "",
+            "null",
+            text.replace("true", "True").replace("null", "None") + " ",
+            '{"title": "a", "title": "b"}',
+            '{"total": NaN}',
+            '{"total": 1e999}',
+            '{"deep": ' + "[" * 300 + "]" * 300 + "}",
+        )
+        chosen: Any = self.pick(broken)
+        if self.chance(0.2):
+            chosen = self.pick(({"title": "an object", "total": 2}, None, 5, ["x"]))
+        return {"kind": "call", "arguments": chosen}
+
+    def make_unusable(self, schema: Schema) -> Document:
+        text = self.dump(self.make_value(schema, schema))
+        return self.pick(
+            (
+                {"kind": "text", "text": self.pick(("I can't do that.", "", text, "x" * 500))},
+                {"kind": "refusal", "text": "I'm sorry, I can't help with that."},
+                {"kind": "truncated", "arguments": text[: len(text) // 3]},
+                {"kind": "truncated", "arguments": text},
+                {"kind": "content_filter"},
+                {"kind": "wrong_tool", "arguments": text},
+                {"kind": "several", "arguments": text, "count": self.pick((2, 3))},
+                {
+                    "kind": "body",
+                    "body": self.pick(({}, {"choices": []}, {"choices": "no"}, {"output": 5}, {"choices": [5]})),
+                },
+                {"kind": "body", "body": self.pick(({"output": []}, {"status": "failed", "output": []}, {"id": 7}))},
+            )
+        )
+
+    def make_mishap(self) -> Document:
+        if self.chance(0.35):
+            return {"kind": self.pick(("timeout", "connection", "connection", "unreadable", "crash"))}
+        status = self.pick((429, 429, 429, 500, 500, 503, 502, 408, 409, 400, 401, 403, 404, 413))
+        return {
+            "kind": "status",
+            "status": status,
+            "retry_after": self.pick((None, None, 0, 1, 2.5, 20, 4_000)) if status in (429, 503, 500) else None,
+            "retry_style": self.pick(("seconds", "seconds", "ms", "date")),
+            "code": self.pick((None, "insufficient_quota", "rate_limit_exceeded", "model_not_found", "server_error")),
+            "message": self.pick(
+                (
+                    *("Slow down.", "", "The key sk-net-0123456789abcdef is bad."),
+                    "<html><title>Bad gateway</title></html>",
+                    *("Unsupported parameter: 'temperature'", "tool_choice is not supported"),
+                    "Use v1/responses instead",
+                )
+            ),
+            "param": self.pick((None, None, "temperature", "reasoning_effort", "max_tokens", "tools")),
+        }
+
+    # ------------------------------------------------------------------------------------------------ expressions
+
+    def list_places(self, schema: Schema | None) -> list[tuple[str, Schema]]:
+        """Paths of an output that expressions can name, each with its schema."""
+        found: list[tuple[str, Schema]] = []
+        for name, part in (schema or {}).get("properties", {}).items():
+            if name in ODD_NAMES or name == "linked":
+                continue
+            found.append((f"output.{name}", part))
+            if part.get("type") == "object":
+                found += [
+                    (f"output.{name}.{inner}", deeper)
+                    for inner, deeper in part["properties"].items()
+                    if inner not in ODD_NAMES
+                ]
+        return found
+
+    def make_condition(self, path: str, schema: Schema) -> str:
+        """A condition on what stands at a path."""
+        kind = schema.get("type", "choice")
+        if "enum" in schema and kind == "string":
+            kind = "string"
+        if isinstance(kind, list):
+            return self.pick(
+                (f"{path} != null", f"{path} == null || string({path}) != ''", f"type({path}) != null_type")
+            )
+        conditions: dict[str, tuple[str, ...]] = {
+            "string": (
+                f"size({path}) > 5",
+                f"{path}.matches('^[A-Z]')",
+                f"{path}.contains('ea') || {path}.startsWith('x')",
+                f"{path} in ['open', 'closed', 'Tea.']",
+                f"{path}.lowerAscii() != {path}.upperAscii()",
+                f"{path}.split(' ').size() <= 3",
+                f"{path}.trim() == {path} && {path}.replace('e', 'a') != 'x'",
+                f"{path}.indexOf('a') < 3",
+                f"'s' + {path}.substring(0) == 's' + {path}",
+            ),
+            "number": (
+                f"{path} > 1.5",
+                f"{path} >= 0.0 && {path} < 100.0",
+                f"math.abs({path}) < 10.0",
+                f"{path} * 2.0 == {path} + {path}",
+                f"double({path}) <= 10.0",
+                f"math.round({path}) == {path}",
+                f"{path} > 2",
+                f"string({path}) != '0.5'",
+            ),
+            "integer": (
+                f"{path} % 2 == 0",
+                f"{path} > 3 ? true : false",
+                f"{path} in [2, 4, 6]",
+                f"{path} / 2 >= 1",
+                f"100 / {path} > 1",
+                f"{path} + 1.5 > 2.0",
+                f"int(string({path})) == {path}",
+            ),
+            "boolean": (path, f"!{path}", f"{path} == true"),
+            "array": (
+                f"size({path}) > 1",
+                f"{path}.size() <= 2",
+                f"{path}.all(x, x != null)",
+                f"{path}.exists(x, x == x)",
+                f"{path}.map(x, x).size() == size({path})",
+                f"{path}.distinct().size() == {path}.size()",
+                f"{path}.filter(x, type(x) == string).size() == 0",
+                f"{path}[0] != null",
+                f"{path}.first().hasValue()",
+                f"{path}.exists_one(x, true)",
+            ),
+            "object": (
+                f"has({path}.title)",
+                f"{path}.all(k, k != 'code')",
+                f"size({path}) < 3",
+                f"{path}.map(k, k).join(',') != ''",
+                f"'title' in {path}",
+            ),
+            "null": (f"{path} == null",),
+            "choice": (f"{path} != null", f"type({path}) == string"),
+        }
+        return str(self.pick(conditions[kind]))
+
+    def make_item_condition(self, schema: Schema) -> str:
+        places = [(path.replace("output.", "i."), part) for path, part in self.list_places(schema)]
+        path, part = self.pick(places) if places else ("i", {"type": "object"})
+        return self.make_condition(path, part)
+
+    def make_list_rule(self, path: str, schema: Schema) -> str:
+        """A rule over the elements of a list of objects."""
+        condition = self.make_item_condition(schema)
+        names = [name for name in schema.get("properties", {}) if name not in ODD_NAMES] or ["title"]
+        name = self.pick(names)
+        described = f"'description': 'Bad: ' + string(i.{name})"
+        suggested = "'description': 'N', 'suggestions': ['Drop it.']"
+        severity = f"'severity': '{self.pick(SEVERITIES)}'"
+        places = f"lists.range(size({path})).filter(n, !has({path}[n].{name}) || n % 2 == 1)"
+        return str(
+            self.pick(
+                (
+                    f"{path}.filter(i, !({condition}))",
+                    f"{path}.all(i, {condition})",
+                    f"{path}.filter(i, {condition}).map(i, i.{name})",
+                    f"{path}.filter(i, !({condition})).map(i, {{{described}, {severity}}})",
+                    f"{path}.map(i, {condition}, {{'description': 'Entry', 'path': '/lines', 'given': i.{name}}})",
+                    f"{places}.map(n, {{'path': '/lines/' + string(n), {suggested}}})",
+                    f"{path}.exists(i, {path}.filter(j, j.{name} == i.{name}).size() > 1) ? ['Doubled.'] : []",
+                )
+            )
+        )
+
+    def make_rule(self, schema: Schema | None) -> str:
+        places = self.list_places(schema)
+        draw = self.rng.random()
+        if draw < 0.1:
+            return f"python:{self.pick(('net_short', 'net_lines', 'net_raises', 'net_async', 'net_severe'))}"
+        if draw < 0.16:
+            return str(
+                self.pick(
+                    (
+                        "output.nowhere.deeper > 1",
+                        "1 / 0 == 1",
+                        "size(output)",
+                        "'text'",
+                        "output",
+                        "[1, 2.5, 'text', {'severity': 'nope'}]",
+                        "[{'description': 5}]",
+                        LONG_RULE,
+                        "[{'code': 'own_code', 'description': 'Own.', 'severity': ' HIGH ', 'context': {'n': 1}}]",
+                        "weight('none') > 1",
+                        "output.map(k, k).sort().join(',') == ''",
+                        "[null, true, 'x']",
+                    )
+                )
+            )
+        if draw < 0.3 or not places:
+            return str(
+                self.pick(
+                    (
+                        "size(output) > 2",
+                        "input.amount > 1",
+                        "steps[0].output.topic != ''",
+                        "has(input.secret) && input.secret == 's3cret-value'",
+                        "steps.all(s, s.passed)",
+                        "steps.size() > 1 ? steps[1].issues.size() == 0 : true",
+                        "size(input.lines) > 0 ? input.lines.map(l, l.amount).sum() > 1.0 : true",
+                        "[{'description': 'Always.', 'severity': 'low'}, 'And one more.']",
+                        "true",
+                        "false",
+                        "[]",
+                        "input.customer.email.endsWith('example.org') ? ['Mail ' + input.customer.email] : []",
+                        "sets.intersects(input.lines.map(l, l.amount), [1, 1.5])",
+                        "timestamp('2030-01-31T12:00:00Z').getFullYear() == 2030",
+                    )
+                )
+            )
+        path, part = self.pick(places)
+        if part.get("type") == "array" and part["items"].get("type") == "object" and self.chance(0.85):
+            return self.make_list_rule(path, part["items"])
+        condition = self.make_condition(path, part)
+        if self.chance(0.25):
+            return f"{condition} ? [] : [{{'description': 'Not so: ' + string(size(output)), 'path': '/{path[7:]}'}}]"
+        if self.chance(0.15):
+            return f"({condition}) && ({self.make_condition(*self.pick(places))})"
+        return condition
+
+    def make_audit(self, number: int, schema: Schema | None) -> Document:
+        audit: Document = {"name": self.pick((f"Audit {number}", f"check-{number}", f"Länge {number}"))}
+        audit["rule"] = self.make_rule(schema)
+        if self.chance(0.6):
+            audit["severity"] = self.pick(SEVERITIES)
+        if self.chance(0.3):
+            audit["fail_at"] = self.pick((*SEVERITIES, "never"))
+        draw = self.rng.random()
+        if draw < 0.3:
+            audit["message"] = self.pick(
+                (
+                    "'Not so.'",
+                    "'Found ' + string(size(output)) + ' fields'",
+                    "item == null ? 'None.' : 'Item: ' + string(item)",
+                    "'Title ' + item.title",
+                    "size(output)",
+                    "'About ' + input.topic",
+                    "'Steps: ' + steps.map(s, s.name).join(', ')",
+                    "python:net_message",
+                )
+            )
+        elif draw < 0.55:
+            audit["message_template"] = self.pick(
+                (
+                    "Total {output.total} is wrong for {input.topic}.",
+                    "{item.title}: {{literal}} {item}",
+                    "Line {output.lines[0].title} of {steps[0].name}",
+                    "Plain text",
+                    "{input.lines[1].amount} {output}",
+                )
+            )
+        if self.chance(0.2):
+            audit["path"] = self.pick(("'/total'", "'/lines/' + string(size(output))", "item", "''"))
+        if self.chance(0.2):
+            audit["suggestions"] = self.pick(
+                ("['Do this.', 'Or that.']", "'One.'", "[1]", "item", "[]", "['For ' + input.topic]")
+            )
+        return audit
+
+    def make_input_expression(self, index: int) -> str:
+        earlier = self.rng.randrange(index)
+        return str(
+            self.pick(
+                (
+                    "input",
+                    "{'topic': input.topic, 'n': size(input.lines)}",
+                    f"{{'text': steps[{earlier}].output, 'issues': steps[{earlier}].issues.map(i, i.description)}}",
+                    f"{{'ok': steps[{earlier}].passed, 'name': steps[{earlier}].name}}",
+                    "{'previous': previous, 'mail': input.customer.email}",
+                    "previous == null ? {} : previous",
+                    "{'lines': input.lines.filter(l, l.amount > 0), '_hidden': input.topic}",
+                    "{'sorted': input.lines.map(l, l.title).sort(), 'first': input.lines.first().orValue({})}",
+                    "python:net_input",
+                    "input.missing" if self.chance(0.3) else "{'k': input.map(k, k).size()}",
+                    "[1, 2]" if self.chance(0.3) else "{'sum': input.lines.map(l, double(l.amount)).sum()}",
+                )
+            )
+        )
+
+    def make_input_sanitizer(self) -> str:
+        return str(self.pick(("value", "{'only': value}", "python:net_sanitize", "value.missing", "'text'")))
+
+    def make_sanitizer(self, schema: Schema) -> str:
+        names = [name for name in schema["properties"] if name not in ODD_NAMES]
+        kept = names[:-1] if self.chance(0.15) else names
+        entries = ", ".join(f"'{name}': value.{name}" for name in kept)
+        return str(
+            self.pick(
+                (f"{{{entries}}}", f"{{{entries}}}", "value", "python:net_sanitize", "value.map(k, k)", "value.gone")
+            )
+        )
+
+    def make_pass_expression(self) -> str:
+        return str(
+            self.pick(
+                (
+                    "size(issues) < 2",
+                    "issues.all(i, i.severity != 'critical')",
+                    "issues.map(i, weight(i.severity)).sum() < 6",
+                    "size(issues) == 0 || issues.filter(i, i.audit == 'Audit 1').size() == 0",
+                    "true",
+                    "false",
+                    "size(issues)",
+                    "has(output.total) ? true : size(issues) == 0",
+                    "issues[0].severity == 'low'",
+                    "python:net_passes",
+                )
+            )
+        )
+
+    def make_failure_reason(self) -> str:
+        return str(
+            self.pick(
+                (
+                    "'Found ' + string(size(issues)) + ': ' + issues.map(i, i.description).join('; ')",
+                    "issues.map(i, i.severity).distinct().join(', ')",
+                    "issues[0].code + ' at ' + string(issues[0].path)",
+                    "1",
+                    "'Never good.'",
+                    "issues[5].description",
+                )
+            )
+        )
+
+    def make_compute(self) -> str:
+        return str(
+            self.pick(
+                (
+                    "{'sum': 1 + 2, 'topic': input.topic}",
+                    "{'n': size(steps), 'names': steps.map(s, s.name)}",
+                    "previous == null ? {'none': true} : {'previous': previous}",
+                    "{'when': string(timestamp('2030-01-01T00:00:00Z')), 'd': 1.0, 'big': 10000000000}",
+                    "{'keys': input.map(k, k), 'half': 1.0 / 2.0}",
+                    "1",
+                    "{'bad': 1 / 0}",
+                    "{'issues': steps[1].issues.map(i, i.code), 'ok': steps[1].passed}",
+                    "python:net_compute",
+                    "input",
+                    "{'total': input.lines.map(l, double(l.amount)).sum(), 'title': input.topic}",
+                )
+            )
+        )
+
+    # ------------------------------------------------------------------------------------------------ sabotage
+
+    def sabotage(self, spec: Document) -> None:
+        """Make the document invalid, or at least odd, in one or two places."""
+        for _ in range(self.pick((1, 1, 2))):
+            self.pick((self.spoil_flow, self.spoil_step, self.spoil_step, self.spoil_schema, self.spoil_expression))(
+                spec
+            )
+
+    def spoil_flow(self, spec: Document) -> None:
+        name, value = self.pick(
+            (
+                ("name", "Not A Name"),
+                ("steps", []),
+                ("steps", "none"),
+                ("temperature", 5),
+                ("temperature", True),
+                ("token_budget", 0),
+                ("cost_budget", "free"),
+                ("time_limit", -1),
+                ("redact", ["nonsense", "/fine"]),
+                ("unknown_field", 1),
+                ("input_schema", {"type": "nope"}),
+                ("input_schema", []),
+                ("model", ""),
+                ("reasoning_effort", "extreme"),
+                ("title", "NUL \0"),
+                ("service_tier", "slow"),
+            )
+        )
+        spec[name] = value
+
+    def spoil_step(self, spec: Document) -> None:
+        steps = spec["steps"] if isinstance(spec["steps"], list) else []
+        if not steps:
+            return
+        step = self.pick(steps)
+        name, value = self.pick(
+            (
+                ("tool_name", "bad name"),
+                ("tool_name", None),
+                ("output_schema", None),
+                ("output_type", "unheard_of"),
+                ("include_results", [7]),
+                ("include_results", [0, 0]),
+                ("include_results", [-1]),
+                ("max_retries", 101),
+                ("max_retries", "3"),
+                ("retry_window", -1),
+                ("issue_severity_filter", "huge"),
+                ("stop_on_failure", "yes"),
+                ("name", ""),
+                ("name", steps[0]["name"]),
+                ("tool_name", "tool_1"),
+                ("audits", [{"name": "A", "rule": "true"}, {"name": "A", "rule": "true"}]),
+                ("audits", [{"name": "A"}]),
+                ("audits", [{"name": "A", "rule": "true", "message": "'x'", "message_template": "x"}]),
+                ("audits", [{"name": "A", "rule": "true", "fail_at": "always"}]),
+                ("audits", [{"name": f"A{number}", "rule": "true"} for number in range(52)]),
+                ("surprise", {}),
+                ("compute", ""),
+            )
+        )
+        step[name] = value
+
+    def spoil_schema(self, spec: Document) -> None:
+        steps = [step for step in spec["steps"] if isinstance(step, dict) and step.get("output_schema")]
+        if not steps:
+            return
+        step = self.pick(steps)
+        schema = json.loads(json.dumps(step["output_schema"]))
+        properties = schema.get("properties") or {"title": {}}
+        name = self.pick(sorted(properties))
+        changes: tuple[Callable[[], Any], ...] = (
+            lambda: schema.pop("additionalProperties", None),
+            lambda: schema.update(required=[]),
+            lambda: schema.update(required=[*properties, "gone"]),
+            lambda: properties.update({name: {"type": "string", "minLength": 2}}),
+            lambda: properties.update({name: {"type": "text"}}),
+            lambda: properties.update({name: {"type": "string", "pattern": "("}}),
+            lambda: properties.update({name: {"type": "string", "pattern": "(?=x)"}}),
+            lambda: properties.update({name: {"$ref": "#/$defs/none"}}),
+            lambda: properties.update({name: {"oneOf": [{"type": "string"}]}}),
+            lambda: properties.update({name: {"type": "string", "format": "colour"}}),
+            lambda: properties.update({name: {"type": "string", "default": "x", "minimum": 1}}),
+            lambda: properties.update({name: {"type": "array"}}),
+            lambda: properties.update({name: {"type": "object", "properties": {"a": {"type": "string"}}}}),
+            lambda: properties.update({name: {"enum": ["a", "a"]}}),
+            lambda: properties.update({name: "string"}),
+            lambda: properties.update({name: {"type": ["string", "null"], "nullable": True}}),
+            lambda: properties.update({name: {"allOf": [{"type": "string"}, {"description": "x"}]}}),
+            lambda: schema.update(type="array", items={"type": "string"}),
+            lambda: schema.update(anyOf=[{"type": "object"}]),
+            lambda: schema.update({"definitions": {"a": {"type": "string"}}}),
+        )
+        self.pick(changes)()
+        step["output_schema"] = schema
+
+    def spoil_expression(self, spec: Document) -> None:
+        steps = [step for step in spec["steps"] if isinstance(step, dict)]
+        if not steps:
+            return
+        step = self.pick(steps)
+        bad = self.pick(
+            (
+                "output.total >",
+                "unknown_name == 1",
+                "outptu.total > 1",
+                "size(",
+                "nofunction(1)",
+                "output.title.matches('(')",
+                "output.lines.all(x, y > 1)",
+                "output.lines.all(output, output > 1)",
+                " ",
+                "python:unheard_of",
+                "'unclosed",
+                "true; false",
+                "output.lines.map(i)",
+                "x" * 4_001,
+                "'NUL \0'",
+                "a && b || c",
+                "item.title == ''",
+                "issues.size() == 0",
+                "for (x in y)",
+                "has(output)",
+                "{'a': 1, 'a': 2}",
+            )
+        )
+        fields = (
+            "input_expression",
+            "pass_expression",
+            "failure_reason_expression",
+            "input_sanitizer",
+            "output_sanitizer",
+        )
+        audits = step.get("audits")
+        if isinstance(audits, list) and audits and self.chance(0.6):
+            self.pick(audits)[self.pick(("rule", "message", "suggestions", "path"))] = bad
+        elif self.chance(0.2) and isinstance(audits, list) and audits:
+            self.pick(audits)["message_template"] = self.pick(("{output.total", "{nope.x}", "}", "{output.a + 1}"))
+        else:
+            step[self.pick(fields)] = bad
