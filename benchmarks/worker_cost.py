@@ -20,7 +20,7 @@ IN_FLIGHT = 32
 LATENCY = 0.02
 WARM_UP = 40
 """Runs before the first round."""
-PEERS = ("burr", "instructor", "langgraph", "dbos")
+PEERS = ("burr", "langgraph", "dbos")
 KIB = 1024
 
 Rounds = dict[str, list[dict[str, Any]]]
