@@ -22,7 +22,7 @@ from tests.engine.model_server import ModelServer
 from tests.runs.gateway import Gateway
 from tests.runs.worker_host import PATIENCE, WorkerHost, find_descendants, is_alive
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the worker is django-q2's own cluster")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers run on Linux only")
 
 HostMaker = Callable[..., WorkerHost]
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 import redis
+from django.core.management import CommandError
 from django.db import OperationalError
 from django_q.brokers.redis_broker import Redis as RedisBroker
 from django_q.models import OrmQ
@@ -268,3 +269,9 @@ def test_a_message_signed_with_another_key_is_dropped_and_the_next_one_is_done(
     assert isinstance(task, dict) and (task["name"], task["ack_id"]) == ("ours", 1)
     assert channel.is_empty() and dropped == [0]
     assert "the same TOOLFLOW_SECRET_KEY" in caplog.text
+
+
+def test_a_worker_refuses_to_start_elsewhere_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(CommandError, match="Workers run on Linux only"):
+        run_worker.Command().handle()

@@ -18,7 +18,6 @@ from django.db import OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
-from django_q.cluster import Cluster
 
 from flows.providers import build_providers
 from runs.checks import TAG
@@ -35,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 RETRY = 1.0
 """Seconds before the database is asked again after it did not answer."""
-LOOK = 0.2
-"""Seconds between looks at the plain cluster of systems other than Linux."""
 
 REFUSAL_CODES = ("28", "3D000")
 """How the SQLSTATE of a PostgreSQL begins that answers, but not to us: wrong role or password, no such database."""
@@ -57,6 +54,8 @@ class Command(BaseCommand):
     requires_system_checks = [TAG]
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if sys.platform != "linux":
+            raise CommandError("Workers run on Linux only; start them there, or in a container.")
         StopSignals()
         # Without a key every run that is taken would end as errored; as long as no worker runs, they wait.
         if problem := find_provider_problem():
@@ -78,31 +77,12 @@ class Command(BaseCommand):
         self._say("Worker stopped.")
 
     def _work(self) -> None:
-        if sys.platform != "linux":
-            self._run_plain_cluster()
-            return
         tree = ProcessTree(recover=sweep, wake_task=DRAIN_TASK, say=self._say)
         self._say("Worker started.")
         try:
             tree.run()
         except ProcessTreeError as error:
             raise CommandError(str(error)) from error
-
-    def _run_plain_cluster(self) -> None:
-        """What django-q2 brings: an orderly stop, but no protection from killed processes."""
-        sweep()
-        connections.close_all()
-        cluster = Cluster()
-        # It takes the signals for itself.
-        StopSignals()
-        cluster.start()
-        self._say("Worker started.")
-        while not stopping.is_set():
-            if not cluster.sentinel.is_alive():
-                raise CommandError("The queue's guard process died. Start the worker again.")
-            time.sleep(LOOK)
-        self._say("Worker stops: calls under way are allowed to end.")
-        cluster.stop()
 
     def _say(self, line: str) -> None:
         if settings.TOOLFLOW_LOG_FORMAT == "json":
