@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from functools import lru_cache
 from django.conf import settings
 from yarl import URL
 
-from flows.engine.metadata_services import is_metadata_service
 from flows.webhook_address import find_problem, is_usable_port
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -28,6 +28,22 @@ _REFUSED_V4 = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "1
 _INTERNET_V6 = ipaddress.IPv6Network("2000::/3")
 # Tunnels lead to an IPv4 address that is part of theirs; the last is for documentation.
 _REFUSED_V6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20")))
+
+_METADATA_NAMES = frozenset(
+    {"metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
+)
+# Where clouds tell a machine its own secrets: nearly all at a link-local address; some have others.
+_METADATA_NETWORKS = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            *("169.254.0.0/16", "fe80::/10", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+            *("fd00:ec2::/32", "fd00:42::42", "fd20:ce::254"),
+        ),
+    )
+)
+# Addresses of IPv6 that gateways turn into the one of IPv4 at their end.
+_TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48")))
 
 _SETTING = "TOOLFLOW_WEBHOOK_ALLOW"
 _DEFAULT_PORT = 443
@@ -59,6 +75,21 @@ class Target:
         """Whether this is the host of that name, or one above it that stands for all below."""
         host = host.lower().rstrip(".")
         return bool(self.name) and (host == self.name or (self.name.startswith(".") and host.endswith(self.name)))
+
+    @property
+    def is_metadata(self) -> bool:
+        """Whether this names only where clouds tell a machine its own secrets. Names are not resolved."""
+        if self.network is not None:
+            network = self.network
+            return any(
+                network.version == known.version and network.subnet_of(known)  # type: ignore[arg-type]  # of one version
+                for known in _METADATA_NETWORKS
+            )
+        try:
+            # What resolvers take for an address, such as “0xa9fea9fe”.
+            return _is_metadata(ipaddress.IPv4Address(socket.inet_aton(self.name)))
+        except (OSError, UnicodeEncodeError):
+            return self.name in _METADATA_NAMES
 
     def has_address(self, address: IPAddress) -> bool:
         """Whether the address is one of this network."""
@@ -95,7 +126,7 @@ class Allowance:
     def permits(self, url: URL, address: IPAddress) -> bool:
         """Whether a webhook for ``url`` may connect to ``address``."""
         address = _unwrap(address)
-        if is_metadata_service(str(address)):
+        if _is_metadata(address):
             return False
         if any(target.has_port(url.port) for target in self._find_targets(url, [address])):
             return True
@@ -168,11 +199,24 @@ def is_public(address: IPAddress) -> bool:
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False
     # One that looks like any other leads to the cloud's own.
-    if is_metadata_service(str(address)):
+    if _is_metadata(address):
         return False
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _REFUSED_V4)
     return address in _INTERNET_V6 and not any(address in network for network in _REFUSED_V6)
+
+
+def _is_metadata(address: IPAddress) -> bool:
+    if isinstance(address, ipaddress.IPv6Address):
+        address = _find_inner(address)
+    return any(address in network for network in _METADATA_NETWORKS)
+
+
+def _find_inner(address: ipaddress.IPv6Address) -> IPAddress:
+    """The address of IPv4 that one of IPv6 stands for; itself if it stands for none."""
+    if any(address in network for network in _TRANSLATED):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 def _unwrap(address: IPAddress) -> IPAddress:

@@ -26,7 +26,6 @@ from zoneinfo import ZoneInfo
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
-from flows.engine.metadata_services import is_metadata_network, is_metadata_service
 from flows.engine.providers import FINE_TUNED, Api, Provider
 from flows.webhook_allowance import Target
 from toolflow_site.servers import build_broker, build_database
@@ -221,13 +220,13 @@ def read_targets(name: str) -> list[str]:
                 "(192.0.2.7, [fd00::7]) or networks (10.0.0.0/8) between commas, each with a colon and its port "
                 "(80, 443, one above 1024, or * for all of them) unless that is 443."
             ) from None
-        if is_metadata_service(read.name) or (read.network and is_metadata_network(read.network)):
+        if read.is_metadata:
             raise ImproperlyConfigured(f"{name} names “{target}”, where clouds keep secrets of a machine; take it out.")
     return targets
 
 
 def read_base_url(name: str) -> str:
-    """An HTTP address, or nothing. It may be one of an inner network, but of no service that hands out secrets."""
+    """An HTTP address, or nothing. It may be one of an inner network."""
     text = read_text(name)
     try:
         parts = urlsplit(text)
@@ -236,8 +235,6 @@ def read_base_url(name: str) -> str:
         host = ""
     if text and (not host or parts.scheme not in {"http", "https"}):
         raise ImproperlyConfigured(f"{name} must be an address such as http://localhost:8080/v1.")
-    if is_metadata_service(host):
-        raise ImproperlyConfigured(f"{name} names “{host}”, where clouds keep secrets of a machine; name another.")
     return text
 
 

@@ -13,10 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx2
-from aiohttp.abc import ResolveResult
 from yarl import URL
-
-from flows.engine.metadata_services import MetadataAddressError, is_metadata_service
 
 _KEEP_ALIVE = 30.0
 """Seconds that an idle connection is kept."""
@@ -34,8 +31,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
     """Carries the requests of an ``httpx2.AsyncClient`` over aiohttp, on the event loop of its first request.
 
     There is no limit to the connections: whoever calls bounds the calls in flight. The whole body of a response is
-    read before it is handed on. Errors come out as those of httpx2; below one for a name that leads to a metadata
-    service stands a ``MetadataAddressError``.
+    read before it is handed on. Errors come out as those of httpx2.
     """
 
     def __init__(self, *, proxy: str | None = None) -> None:
@@ -73,28 +69,12 @@ class HttpTransport(httpx2.AsyncBaseTransport):
                     socket_factory=_open_socket,
                     ssl=_make_ssl_context(),
                     keepalive_timeout=_KEEP_ALIVE,
-                    # A proxy finds out by itself where names lead; where it stands is for the environment to say.
-                    resolver=None if self._proxy else _Resolver(),
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=_MADE_BY_HTTPX,
             )
         return self._session
-
-
-class _Resolver(aiohttp.ThreadedResolver):
-    """Finds the addresses of a name, for each connection anew, without those of metadata services."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Raises ``MetadataAddressError`` if there are no others."""
-        found = await super().resolve(host, port, family)
-        usable = [one for one in found if not is_metadata_service(one["host"])]
-        if found and not usable:
-            raise MetadataAddressError(found[0]["host"])
-        return usable
 
 
 def find_proxy(url: httpx2.URL) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Self
 
 import httpx2
@@ -13,7 +13,6 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
-from flows.engine.metadata_services import MetadataAddressError
 from flows.engine.model_client import ModelReply
 from flows.engine.model_request import find_api
 from flows.engine.provider_errors import explain_status, quote_provider, strike_key
@@ -231,14 +230,6 @@ class OpenAIClient:
 
     def _explain_connection(self, error: Exception) -> ModelError:
         cause = error.__cause__ or error
-        for origin in _list_causes(cause):
-            if isinstance(origin, MetadataAddressError):
-                return ModelError(
-                    ModelErrorCode.NOT_CONFIGURED,
-                    f"{self.provider.place} leads to {origin.address}, where clouds keep secrets of a machine; "
-                    f"set {self.provider.name_setting('BASE_URL')} to the address of a provider "
-                    "and restart the worker.",
-                )
         url = self.provider.name_setting("BASE_URL")
         detail = quote_provider(_find_words(cause), self.provider.api_key)
         if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
@@ -257,23 +248,17 @@ def simulated_client(app: ASGIApp, *, api: Api | str = Api.AUTO) -> OpenAIClient
 def _find_words(error: BaseException) -> str:
     """What the innermost error says: the outer ones are often empty or general."""
     words = type(error).__name__
-    for seen in _list_causes(error):
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None:
+            break
         if isinstance(seen, ConnectionError) and seen.errno:
             # What asyncio adds to these are names of its own.
             words = os.strerror(seen.errno)
         else:
             words = str(seen) or words
-    return words
-
-
-def _list_causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that it came from, the innermost last."""
-    seen: BaseException | None = error
-    for _ in range(10):
-        if seen is None:
-            break
-        yield seen
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return words
 
 
 def _encode_request(request: Mapping[str, Any]) -> bytes:

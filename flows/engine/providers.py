@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit
 
-from flows.engine.metadata_services import is_metadata_service
 from flows.engine.model_families import (
     COMPATIBLE_FAMILY,
     NEWER_FAMILY,
@@ -116,11 +115,6 @@ class Provider:
             return (
                 f"{url} is no web address. Give one that begins with http:// or https://, "
                 f"such as {OPENAI_BASE_URL}, and restart the worker."
-            )
-        if is_metadata_service(address.hostname):
-            return (
-                f"{self.variable('BASE_URL')} names “{address.hostname}”, where clouds keep secrets of a machine; "
-                f"set {url} to the address of a provider and restart the worker."
             )
         key = self.name_setting("API_KEY")
         if not self.api_key and self.is_openai and not self.is_simulated:

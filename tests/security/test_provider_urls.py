@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
-from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.test import Client
 
@@ -102,26 +101,6 @@ def test_a_flow_file_with_such_a_field_is_refused(name: str, script: Client) -> 
     assert answer.status_code in {400, 422} and name in answer.content.decode()
 
 
-METADATA = (
-    "http://169.254.169.254/v1", "https://169.254.169.254:443", "http://169.254.170.2/v1", "http://2852039166/v1",
-    "http://0xa9fea9fe/", "http://0251.0376.0251.0376/", "http://169.254.43518/", "http://[::ffff:169.254.169.254]/v1",
-    "http://[::ffff:a9fe:a9fe]/", "http://[fe80::1]/", "http://[fe80::1%25eth0]/", "http://[fd00:ec2::254]/",
-    "http://100.100.100.200/", "http://metadata.google.internal/v1", "http://METADATA.google.internal./v1",
-    "http://key@169.254.169.254/v1", "http://168.63.129.16/", "http://[fd00:42::42]/v1", "http://[64:ff9b:1::a9fe:a9fe]/",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "TOOLFLOW_TRACES", "TOOLFLOW_OIDC_ISSUER"])
-@pytest.mark.parametrize("address", METADATA)
-def test_not_even_the_environment_sends_anything_to_the_metadata_of_a_cloud(
-    name: str, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, address)
-    with pytest.raises(ImproperlyConfigured, match=f"{name} names “.+”, where clouds keep secrets") as refusal:
-        environment.read_base_url(name)
-    assert "key" not in str(refusal.value)
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -129,7 +108,7 @@ def test_not_even_the_environment_sends_anything_to_the_metadata_of_a_cloud(
         "http://[::1]/v1", "http://model/v1", "http://1.example.com/v1", "http://metadata.example.com/v1",
     ],
 )  # fmt: skip
-def test_a_model_of_ones_own_may_be_anywhere_else(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_ones_own_may_be_anywhere(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address)
     assert environment.read_base_url("OPENAI_BASE_URL") == address
 

@@ -229,10 +229,6 @@ def test_each_provider_has_variables_of_its_own(data_dir: Path, tmp_path: Path) 
             "TOOLFLOW_PROVIDER_GROQ_BASE_URL must be an address such as http",
         ),
         (
-            {**GROQ, "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "http://169.254.169.254/v1"},
-            "TOOLFLOW_PROVIDER_GROQ_BASE_URL names “169.254.169.254”, where clouds keep secrets",
-        ),
-        (
             {**GROQ, "TOOLFLOW_PROVIDER_GROQ_API": "completions"},
             "TOOLFLOW_PROVIDER_GROQ_API is “completions”; it must be auto or chat or responses.",
         ),
@@ -251,7 +247,7 @@ def test_a_wrong_variable_of_a_provider_is_named_without_its_secrets(
     with pytest.raises(ImproperlyConfigured) as raised:
         read_settings(**{"data_dir": data_dir, **variables})
     assert part in str(raised.value)
-    assert "secret" not in str(raised.value).replace("keep secrets", "")
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("command", ["check", "run_flow"])
