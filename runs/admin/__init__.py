@@ -11,17 +11,13 @@ from runs.admin.flow_admin import RunningFlowAdmin
 from runs.admin.issue_admin import IssueAdmin
 from runs.admin.limit_admin import RateLimitAdmin
 from runs.admin.run_admin import RunAdmin
-from runs.admin.step_admin import StepAdmin
 from runs.admin.token_admin import ApiTokenAdmin
-from runs.admin.usage_admin import TokenUsageAdmin
 from runs.admin.version_admin import RunCountingVersionAdmin
-from runs.models import ApiToken, Attempt, Issue, RateLimit, Run, Step, TokenUsage
+from runs.models import ApiToken, Attempt, Issue, RateLimit, Run
 
 admin.site.register(Run, RunAdmin)
-admin.site.register(Step, StepAdmin)
 admin.site.register(Attempt, AttemptAdmin)
 admin.site.register(Issue, IssueAdmin)
-admin.site.register(TokenUsage, TokenUsageAdmin)
 admin.site.register(RateLimit, RateLimitAdmin)
 admin.site.register(ApiToken, ApiTokenAdmin)
 # Flows know nothing of runs; what runs know of them is added here.

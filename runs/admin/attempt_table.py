@@ -1,4 +1,4 @@
-"""The attempts of a run or a step as a table, one line each."""
+"""The attempts of a run as a table, one line each."""
 
 from __future__ import annotations
 

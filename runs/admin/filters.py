@@ -1,6 +1,6 @@
 """What lists of history are narrowed by: one form a list, bound to the query string.
 
-No choice is read from a big table. Codes, audits and models are typed; what the newest rows hold is suggested.
+No choice is read from a big table. Codes and audits are typed; what the newest rows hold is suggested.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from flows.engine.issues import Severity
 from flows.models import Flow, FlowVersion
-from runs.models import Attempt, EndReason, Issue, RunStatus
+from runs.models import EndReason, Issue, RunStatus
 from runs.models.history import OUTCOME_CHOICES
 
 RECENT = 500
@@ -179,24 +179,6 @@ class RunFilters(HistoryFilters):
         return condition
 
 
-class StepFilters(HistoryFilters):
-    """Steps: by their run."""
-
-    run_path = "run__"
-    date_path = "run__created_at"
-    run_order = ("-run_id", "-index")
-    field_order = ("name", "flow", "version", "since", "until")
-
-    name = _make_text("Name")
-
-    def build_condition(self) -> Q:
-        """What steps must meet."""
-        condition = super().build_condition()
-        if name := self.chosen.get("name"):
-            condition &= Q(name=name)
-        return condition
-
-
 class _IssueFilters(HistoryFilters):
     """Attempts and issues: by what audits found."""
 
@@ -258,25 +240,3 @@ class IssueFilters(_IssueFilters):
     def build_condition(self) -> Q:
         """What issues must meet."""
         return super().build_condition() & self.build_issue_condition()
-
-
-class UsageFilters(HistoryFilters):
-    """Token usage: by the model that answered."""
-
-    run_path = "attempt__step__run__"
-    date_path = "attempt__started_at"
-    run_order = ("-attempt__step__run_id", "-attempt__step__index", "-attempt__number")
-    field_order = ("model", "flow", "version", "since", "until")
-
-    model = _make_text("Model that answered")
-
-    def __init__(self, data: Any) -> None:
-        super().__init__(data)
-        self._suggest("model", Attempt.objects.order_by("-pk").values_list("model", flat=True)[:RECENT])
-
-    def build_condition(self) -> Q:
-        """What usages must meet."""
-        condition = super().build_condition()
-        if model := self.chosen.get("model"):
-            condition &= Q(attempt__model=model)
-        return condition

@@ -15,12 +15,12 @@ from runs.admin import history_admin
 from runs.models import Attempt, Issue, Run, Step
 from tests.runs.builders import make_run, make_version
 from tests.runs.history_rows import add_attempt, list_keys
-from tests.runs.pages.reading import get_page, read_words
+from tests.runs.pages.reading import get_page
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
-KINDS = ("run", "step", "attempt", "issue", "tokenusage")
+KINDS = ("run", "attempt", "issue")
 LISTS = [f"/admin/runs/{kind}/" for kind in KINDS]
 
 
@@ -33,7 +33,7 @@ def reader(client: Client) -> Client:
 
 def list_pages(attempt: Attempt) -> dict[str, str]:
     """The addresses of an attempt and of the rows around it, by kind. It must have an issue."""
-    keys = (attempt.step.run_id, attempt.step_id, attempt.pk, attempt.issues.earliest("pk").pk, attempt.pk)
+    keys = (attempt.step.run_id, attempt.pk, attempt.issues.earliest("pk").pk)
     return {kind: f"/admin/runs/{kind}/{key}/change/" for kind, key in zip(KINDS, keys, strict=True)}
 
 
@@ -78,44 +78,20 @@ def test_attempts_lead_to_the_ones_before_and_after_them_in_the_run(reader: Clie
     ]
 
 
-def test_a_run_and_its_steps_show_their_attempts_one_line_each(reader: Client) -> None:
+def test_a_run_shows_its_attempts_one_line_each(reader: Client) -> None:
     run = make_run()
     first, second = add_attempt(run, 1, ("critical",)), add_attempt(run, step=2)
     page = get_page(reader, f"/admin/runs/run/{run.pk}/change/")
     assert f'href="/runs/{run.pk}/"' in page
     links = [f'href="/admin/runs/attempt/{attempt.pk}/change/"' for attempt in (first, second)]
     assert all(link in page for link in links)
-    page = get_page(reader, f"/admin/runs/step/{first.step_id}/change/")
-    assert links[0] in page and links[1] not in page
-    assert f'href="/runs/{run.pk}/#s1"' in page
-
-
-def test_usage_shows_every_kind_of_token_and_a_dash_for_what_was_not_reported(reader: Client) -> None:
-    attempt = add_attempt(make_run(), model="gpt-5-mini")
-    usage = attempt.usage
-    usage.cached, usage.reasoning, usage.cost = 300, 40, 0.0125
-    usage.save()
-    words = read_words(get_page(reader, f"/admin/runs/tokenusage/{attempt.pk}/change/"))
-    shown = "Prompt 1 000 Cached 300 Completion 200 Reasoning 40 Total 1 200 Cost $0.0125"
-    assert shown in words and "gpt-5-mini" in words
-    usage.reported = False
-    usage.save()
-    words = read_words(get_page(reader, f"/admin/runs/tokenusage/{attempt.pk}/change/"))
-    assert "Prompt — Cached — Completion — Reasoning — Total —" in words
 
 
 def test_an_attempt_that_is_under_way_has_a_page(reader: Client) -> None:
     run = make_run()
     step = Step.objects.create(run=run, index=1, name="Step 1")
     attempt = Attempt.objects.create(step=step, number=1)
-    own = [f"/admin/runs/{kind}/{key}/change/" for kind, key in (("attempt", attempt.pk), ("step", step.pk))]
-    for url in (*own, f"/admin/runs/run/{run.pk}/change/", *LISTS):
-        assert reader.get(url).status_code == 200
-
-
-def test_a_step_whose_attempts_are_not_there_yet_has_a_page(reader: Client) -> None:
-    step = Step.objects.create(run=make_run(), index=1, name="Step 1")
-    for url in ("/admin/runs/step/", f"/admin/runs/step/{step.pk}/change/"):
+    for url in (f"/admin/runs/attempt/{attempt.pk}/change/", f"/admin/runs/run/{run.pk}/change/", *LISTS):
         assert reader.get(url).status_code == 200
 
 
@@ -197,13 +173,10 @@ def test_history_needs_a_permission(client: Client) -> None:
 QUERIES = {
     "/admin/runs/run/": 5,
     "/admin/runs/run/?severity=low&flow=example&version=1": 6,
-    "/admin/runs/step/": 7,
     "/admin/runs/attempt/": 7,
     "/admin/runs/attempt/?severity=low&code=low_code&outcome=failed&flow=example&since=2020-01-01": 8,
     "/admin/runs/issue/": 6,
     "/admin/runs/issue/?severity=low&code=low_code&outcome=failed&flow=example&version=1&since=2020-01-01": 7,
-    "/admin/runs/tokenusage/": 6,
-    "/admin/runs/tokenusage/?model=gpt-5-mini&flow=example&version=1": 7,
 }
 
 
@@ -228,9 +201,7 @@ def test_a_list_takes_as_many_queries_for_many_rows_as_for_one(reader: Client, u
     assert len(reader.get(url).context["cl"].result_list) > 5
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"), [("run", 6), ("step", 7), ("attempt", 6), ("issue", 3), ("tokenusage", 3)]
-)
+@pytest.mark.parametrize(("kind", "expected"), [("run", 6), ("attempt", 6), ("issue", 3)])
 def test_a_page_takes_as_many_queries_for_many_rows_as_for_one(reader: Client, kind: str, expected: int) -> None:
     run = make_run()
     attempt = add_attempt(run, 1, ("low",))
