@@ -1,30 +1,15 @@
-"""What is done to many runs at once: asked for with filters, confirmed by a person, and followed."""
+"""Bulk actions of ``cancel`` and ``rerun``: requested with filters, confirmed by a person, and followed."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 from uuid import uuid4
 
-import typer
-
-from runs.client.chosen_view import write_body
-from runs.client.errors import ERRORED, FAILED, SUCCEEDED, ClientError, naming
-from runs.client.options import AS_JSON, LIMIT, find_server
-from runs.client.printing import (
-    NONE,
-    clean,
-    format_cost,
-    format_count,
-    format_plural,
-    format_time,
-    paint,
-    print_json,
-    print_line,
-    print_table,
-)
+from runs.client.errors import ERRORED, FAILED, SUCCEEDED, ClientError
+from runs.client.printing import clean, format_cost, format_plural, paint, print_json, print_line
 from runs.client.progress import RARELY, Progress
 from runs.client.server import Server
 from runs.client.waiting import look_patiently
@@ -36,62 +21,6 @@ PAUSE = 1.0
 
 _VERBS = {CANCEL: "Cancel", RUN_AGAIN: "Run again"}
 _DONE = {CANCEL: "cancelled", RUN_AGAIN: "started again"}
-_ACTION = Annotated[int, typer.Argument(metavar="ACTION", min=1, help="The number of the bulk action.")]
-
-commands = typer.Typer(help="Follow what is done to many runs at once.", no_args_is_help=True)
-
-
-@commands.command("list")
-def list_actions(context: typer.Context, limit: LIMIT = 20, as_json: AS_JSON = False) -> int:
-    """List bulk actions, the newest first."""
-    actions = list(find_server(context).list("bulk-actions", limit))
-    if as_json:
-        print_json(actions)
-    elif not actions:
-        print_line("There are no bulk actions.", is_error=True)
-    else:
-        rows = [
-            (
-                action["id"],
-                action["kind"].replace("_", " "),
-                action["status"],
-                f"{action['percent']} %",
-                *(format_count(action[name]) for name in ("done", "skipped", "failed")),
-                action["started_by"] or NONE,
-                format_time(action["created_at"]),
-            )
-            for action in actions
-        ]
-        columns = ("ACTION", "KIND", "STATUS", "PERCENT", "DONE", "SKIPPED", "FAILED", "BY", "CREATED")
-        print_table(columns, rows, right=("ACTION", "PERCENT", "DONE", "SKIPPED", "FAILED"))
-    return SUCCEEDED
-
-
-@commands.command("show")
-def show_action(
-    context: typer.Context,
-    action_id: _ACTION,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end.")] = False,
-    as_json: AS_JSON = False,
-) -> int:
-    """Show how far a bulk action is, and why runs were left out."""
-    server = find_server(context)
-    with naming(f"bulk action {action_id}"):
-        action: dict[str, Any] = server.get(f"bulk-actions/{action_id}")
-    if wait:
-        action = wait_for_action(server, action)
-    return tell_action(action, as_json=as_json)
-
-
-@commands.command("stop")
-def stop_action(context: typer.Context, action_id: _ACTION, as_json: AS_JSON = False) -> int:
-    """Stop a bulk action where it stands; what it has done stays done."""
-    server = find_server(context)
-    with naming(f"bulk action {action_id}"):
-        headers = {"Idempotency-Key": str(uuid4())}
-        action = server.ask("POST", f"bulk-actions/{action_id}/stop", headers=headers)
-    tell_action(action, as_json=as_json)
-    return SUCCEEDED
 
 
 def begin_action(
@@ -102,7 +31,7 @@ def begin_action(
     None if there is none to which it could be done; ``as_json`` prints the preview, which says so. Raises
     ``ClientError``, also where nobody can be asked.
     """
-    body: dict[str, Any] = {"kind": kind, "filters": write_body(filters)}
+    body: dict[str, Any] = {"kind": kind, "filters": _build_filters(filters)}
     preview = server.ask("POST", "bulk-actions/preview", json=body)
     count = min(preview["count"], terms.get("most") or preview["count"])
     if not count:
@@ -117,6 +46,12 @@ def begin_action(
     # Sent again because no answer came, it is done once.
     headers = {"Idempotency-Key": str(uuid4())}
     return server.ask("POST", "bulk-actions", json=body, headers=headers)
+
+
+def _build_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters of a command as the body of a request has them."""
+    statuses = filters.get("status")
+    return {**filters, **({} if statuses is None else {"status": statuses.split(",")})}
 
 
 def _write_question(kind: str, preview: Mapping[str, Any], count: int, is_bounded: bool) -> str:
@@ -148,8 +83,7 @@ def wait_for_action(server: Server, action: dict[str, Any]) -> dict[str, Any]:
                 time.sleep(PAUSE)
                 action = look_patiently(lambda: server.get(path))
     except KeyboardInterrupt:
-        number = action["id"]
-        print_line(f"\nBulk action {number} goes on; “toolflow bulk stop {number}” would end it.", is_error=True)
+        print_line(f"\nBulk action {action['id']} goes on; it can be stopped at {action['page_url']}", is_error=True)
         raise
     return action
 
@@ -169,8 +103,7 @@ def tell_action(action: dict[str, Any], *, as_json: bool) -> int:
         if action["label"] and action["done"]:
             print_line(f"Label of the new runs: {action['label']}", is_error=True)
         if action["status"] in UNFINISHED:
-            number = action["id"]
-            print_line(f"A worker goes on with it: “toolflow bulk show {number}” says how far it is.", is_error=True)
+            print_line(f"A worker goes on with it. Its progress: {action['page_url']}", is_error=True)
     if action["status"] in {"failed", "stopped"}:
         return ERRORED
     return FAILED if action["failed"] else SUCCEEDED

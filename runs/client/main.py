@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from flows import __version__
-from runs.client import batch, bulk, export, figures, flows, repeating, runs, saved_views, trail, versions, webhooks
+from runs.client import batch, export, flows, repeating, runs, versions
 from runs.client.errors import REFUSED, SUCCEEDED, ClientError
 from runs.client.printing import print_error, print_line
 from runs.client.server import DEFAULT_URL
@@ -33,15 +33,8 @@ app.command("show")(runs.show_run)
 app.command("cancel")(repeating.cancel_runs)
 app.command("rerun")(repeating.run_again)
 app.command("export")(export.export_runs)
-app.add_typer(bulk.commands, name="bulk")
-app.add_typer(saved_views.commands, name="views")
 app.add_typer(flows.commands, name="flows")
 app.add_typer(versions.commands, name="versions")
-app.add_typer(webhooks.commands, name="webhooks")
-app.command("overview")(figures.show_overview)
-app.command("stats")(figures.show_statistics)
-app.command("usage")(figures.show_usage)
-app.command("trail")(trail.read_trail)
 
 
 def _print_version(is_asked: bool) -> None:

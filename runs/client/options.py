@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-from runs.client.chosen_view import find_view, join_filters
 from runs.client.errors import ClientError
 from runs.client.server import Server
 
@@ -19,6 +18,8 @@ LIMIT = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at mo
 RUN_ID = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
 RUN_IDS = Annotated[list[int] | None, typer.Argument(metavar="RUN", min=1, help="Numbers of runs.")]
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Don’t ask; needed where nobody can be asked.")]
+MAX_VIEWS = 100_000
+"""Saved views that are searched for a name."""
 
 
 def _take(kind: Any, help: str, *names: str, metavar: str | None = None, least: int | None = None) -> Any:
@@ -54,7 +55,7 @@ def with_filters(command: Callable[..., int]) -> Callable[..., int]:
         given = {name: values.pop(own) for own, (name, _) in _FILTERS.items()}
         filters = {name: value for name, value in given.items() if value is not None}
         if wanted is not None:
-            filters = join_filters(find_view(find_server(values["context"]), wanted), filters)
+            filters = _join_filters(_fetch_view(find_server(values["context"]), wanted), filters)
         return command(**values, filters=filters)
 
     signature = inspect.signature(command, eval_str=True)
@@ -66,6 +67,27 @@ def with_filters(command: Callable[..., int]) -> Callable[..., int]:
     found = signature.replace(parameters=[*own, *options])
     choose.__signature__ = found  # type: ignore[attr-defined]  # where inspect looks for it
     return choose
+
+
+def _fetch_view(server: Server, wanted: str) -> dict[str, Any]:
+    """The saved view of that name, or else of that number. Raises ``ClientError`` if there is none or several."""
+    views = list(server.list("saved-views", MAX_VIEWS))
+    found = [view for view in views if view["name"] == wanted] or [view for view in views if str(view["id"]) == wanted]
+    if not found:
+        raise ClientError(f"There is no saved view “{wanted[:100]}”.")
+    if len(found) > 1:
+        listed = ", ".join(f"{view['id']} of {view['created_by']}" for view in found)
+        raise ClientError(f"{len(found):,} saved views are called “{wanted}”; name one by its number: {listed}.")
+    return found[0]
+
+
+def _join_filters(view: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters of a view, with those that are ``given`` in their place, as the addresses of lists have them."""
+    kept = dict(view["filters"])
+    if "flow" in given:
+        # Versions are counted by flow.
+        kept.pop("version", None)
+    return {name: ",".join(value) if isinstance(value, list) else value for name, value in {**kept, **given}.items()}
 
 
 def check_flow_name(name: str) -> str:

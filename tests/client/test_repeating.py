@@ -15,8 +15,7 @@ import pytest
 
 from flows.engine.spec import AuditSpec
 from runs.client.server import TRIES
-from runs.models import BulkAction, FacetKind, Run, RunStatus, WorkState
-from tests.api.long_work import make_bulk_action
+from runs.models import BulkAction, FacetKind, Run, RunStatus
 from tests.client.conftest import PATIENCE, Terminal
 from tests.client.stand_in import answer_json, answer_problem
 from tests.client.test_runs import make_local
@@ -215,24 +214,30 @@ class TestAllThatMatch:
         done = make_terminal("Viewer").run("cancel", "--all", "--yes")
         assert (done.status, "lacks the permission “runs.change_run”" in done.err) == (3, True)
 
-
-class TestBulkActions:
-    def test_they_are_listed(self, terminal: Terminal) -> None:
-        action = make_bulk_action(state=WorkState.DONE, done=3)
-        header, row = terminal.run("bulk", "list").out.splitlines()
-        assert header.split()[:4] == ["ACTION", "KIND", "STATUS", "PERCENT"]
-        assert row.split()[:3] == [str(action.pk), "cancel", "done"]
-
-    def test_one_is_shown_with_what_was_left_out(self, terminal: Terminal) -> None:
-        notes = [{"run": 7, "failed": True, "sentence": "Its flow is archived."}]
-        action = make_bulk_action(state=WorkState.DONE, done=3, failed=1, notes=notes)
-        done = terminal.run("bulk", "show", str(action.pk), "--wait")
-        assert (done.status, done.out) == (1, f"Bulk action {action.pk}: done, 3 runs cancelled, 1 failed\n")
-        assert "Run 7: Its flow is archived." in done.err
-
-    def test_one_that_is_at_work_is_stopped(self, terminal: Terminal) -> None:
-        action = make_bulk_action(state=WorkState.WORKING, done=3)
-        done = terminal.run("bulk", "stop", str(action.pk))
-        assert (done.status, done.out) == (0, f"Bulk action {action.pk}: stopped, 3 runs cancelled\n")
-        again = terminal.run("bulk", "stop", str(action.pk))
-        assert (again.status, again.err.count("\n")) == (3, 1)
+    @pytest.mark.parametrize(
+        ("status", "failed", "exit_status", "remark"),
+        [
+            ("done", 1, 1, "Run 7: Its flow is archived."),
+            ("stopped", 0, 2, "Run 7: Its flow is archived."),
+            ("working", 0, 0, "Its progress: http://example.com/runs/bulk/5/"),
+        ],
+    )
+    def test_what_was_left_out_and_what_is_left_to_a_worker_is_shown(
+        self, stand_in: Callable[..., Terminal], status: str, failed: int, exit_status: int, remark: str
+    ) -> None:
+        preview = {"count": 2, "is_exact": True, "newest": 9, "examples": [9, 8], "cost": None}
+        action = {
+            "id": 5,
+            "kind": "cancel",
+            "status": status,
+            "done": 1,
+            "skipped": 0,
+            "failed": failed,
+            "problem": "",
+            "label": None,
+            "page_url": "http://example.com/runs/bulk/5/",
+            "notes": [{"run": 7, "failed": True, "sentence": "Its flow is archived."}],
+        }
+        done = stand_in(answer_json(preview), answer_json(action, 202)).run("cancel", "--all", "--yes")
+        assert (done.status, remark in done.err) == (exit_status, True)
+        assert done.out.startswith(f"Bulk action 5: {status}, 1 run cancelled")

@@ -166,7 +166,7 @@ def test_standard_input_is_utf_8_as_json_is(stand_in: Callable[..., Terminal]) -
         ((*START, "--json"), make_replies("errored"), 2, ""),
         (START, make_replies("succeeded"), 0, f"Run 7: succeeded. {SENTENCE}\n"),
         (("flows", "settings", "a", "--json"), (answer_json({"note": "x" * 200_000}),), 0, ""),
-        (("webhooks", "secret"), (answer_json({"secret": "whsec_1", "earlier_until": None}),), 0, ""),
+        (("cancel", "7"), (answer_json({"id": 7, "status": "cancelled"}, 202),), 0, ""),
         (("export",), ((200, {"Content-Type": "application/x-ndjson"}, b'{"id": 7}\n' * 100_000),), 0, ""),
     ],
     ids=["run", "output", "long", "line", "file"],
