@@ -295,7 +295,7 @@ class FlowVersion(models.Model):
 class WebhookSecretChange(models.Model):
     """How often the secret of a webhook was changed. The secret itself follows from this, and is stored nowhere."""
 
-    signer = models.CharField(max_length=40, unique=True, help_text="A flow or a user, by kind and key.")
+    signer = models.CharField(max_length=40, unique=True, help_text="A flow, by its key, or the installation.")
     number = models.PositiveIntegerField(help_text="Of the last change, from 1.")
     changed_at = models.DateTimeField()
 

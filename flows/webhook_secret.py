@@ -1,8 +1,7 @@
 """By what receivers of webhooks know that a message is ours: secrets that follow from the secret key.
 
-Whoever checks messages with a secret could sign others with it. So each flow has one of its own, for its own address,
-and each user has one, for the addresses of the runs that this user starts. They are stored nowhere: what is stored is
-how often one was changed.
+Each flow has one of its own, for its own address; addresses given with runs have that of the installation. They are
+stored nowhere: what is stored is how often one was changed.
 """
 
 from __future__ import annotations
@@ -46,19 +45,17 @@ class WebhookSigner:
     """In whose name a message is signed."""
 
     name: str
-    """Tells signers apart for ever. Its number is that of the row: names can be taken by somebody else later."""
+    """Tells signers apart for ever. A flow's holds the number of its row: its name can be used again later."""
 
     @classmethod
     def of_flow(cls, flow_id: int) -> Self:
-        """A flow, which tells its own address."""
+        """A flow, for messages to its own address."""
         return cls(f"flow {flow_id}")
 
     @classmethod
-    def of_user(cls, user_id: int | None) -> Self:
-        """A user, whose runs tell the address that they were given; None for runs that nobody started, or nobody who
-        still has an account.
-        """
-        return cls("nobody" if user_id is None else f"user {user_id}")
+    def of_installation(cls) -> Self:
+        """The installation, for messages to addresses given with runs."""
+        return cls("installation")
 
     @property
     def secret(self) -> str:

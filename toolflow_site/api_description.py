@@ -45,6 +45,10 @@ OPENAPI: dict[str, Any] = {
         "Severity": "runs.api.schema_completion.SEVERITIES",
         "Outcome": "runs.api.schema_completion.OUTCOMES",
     },
+    # The reference page loads its scripts and styles from this installation, and asks no validator elsewhere.
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},
     "POSTPROCESSING_HOOKS": [
         "runs.api.schema_completion.know_choices_by_values",
         "drf_spectacular.hooks.postprocess_schema_enums",

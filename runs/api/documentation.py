@@ -6,23 +6,24 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from django.contrib.auth.views import redirect_to_login
-from django.http import HttpResponse
+from csp.constants import UNSAFE_INLINE
+from csp.decorators import csp_update
+from django.contrib.auth.decorators import login_required
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
 from django.urls import URLPattern, include, path, reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.views import SpectacularSwaggerSplitView
+from rest_framework.authentication import SessionAuthentication
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api import schema_completion  # noqa: F401  # it tells drf-spectacular about tokens and strict bodies
-from runs.api.browsing import HeaderNegotiation
-from runs.api.reference import Reference
-from runs.api.rendering import DocumentRenderer
 from runs.api.view import ApiView
 
 ADDRESS = "/api/v1"
@@ -65,8 +66,6 @@ class SchemaView(ApiView):
     """The OpenAPI document."""
 
     renderer_classes = RENDERERS  # type: ignore[assignment]  # other formats than elsewhere
-    # A browser gets the document itself, too: it is too large for a page.
-    content_negotiation_class = HeaderNegotiation  # type: ignore[assignment]  # not as elsewhere
 
     @extend_schema(
         operation_id="getSchema",
@@ -89,28 +88,12 @@ class SchemaView(ApiView):
         return super().finalize_response(request, response, *args, **kwargs)
 
 
-class HtmlRenderer(DocumentRenderer):
-    """Lets whoever asks for HTML in; what is rendered are the problems that came in its place."""
+@method_decorator(csp_update({"style-src": [UNSAFE_INLINE]}), name="dispatch")
+class ReferenceView(SpectacularSwaggerSplitView):
+    """The reference page: Swagger UI, which sets styles in line. What is tried there runs in the user's session."""
 
-    media_type = "text/html"
-    format = "html"
-
-
-class ReferenceView(ApiView):
-    """The reference page, for everybody who is signed in. What can't be done is told in the API's own way."""
-
-    schema = None
-    permission_classes: Any = ()
-    renderer_classes: Any = (DocumentRenderer, HtmlRenderer)
-
-    def get(self, request: Request) -> HttpResponse:
-        """The page; strangers are led to where they sign in."""
-        site = request._request
-        if not request.user.is_authenticated:
-            return redirect_to_login(site.get_full_path())
-        address = _find_address()
-        reference = Reference(build_schema(), address=address, site=site.build_absolute_uri("/").rstrip("/"))
-        return render(site, "runs/api_reference.html", {"reference": reference, "address": address})
+    url_name = "api:schema"
+    authentication_classes = (SessionAuthentication,)
 
 
 def _find_address() -> str:
@@ -119,5 +102,5 @@ def _find_address() -> str:
 
 urls: list[URLPattern] = [
     path("schema", SchemaView.as_view(), name="schema"),
-    path("docs", ReferenceView.as_view(), name="docs"),
+    path("docs", require_safe(login_required(ReferenceView.as_view())), name="docs"),
 ]

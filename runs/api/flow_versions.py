@@ -19,7 +19,6 @@ from flows.exported import tell_of_export
 from flows.flow_file import write_flow
 from flows.models import Flow, FlowVersion
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, SEE_FLOWS
-from runs.api.browsing import BrowserNegotiation
 from runs.api.conditions import make_tag
 from runs.api.flow_changes import Condition, delete_version, make_version_live
 from runs.api.flow_documents import (
@@ -48,6 +47,7 @@ from runs.api.flows_schema import (
 )
 from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import InvalidQuery
+from runs.api.rendering import HeaderNegotiation
 from runs.api.schema_parts import LIMIT, problem_responses
 from runs.api.view import ApiView
 
@@ -95,7 +95,7 @@ class FlowFileRenderer(JSONRenderer):
     format = "yaml"
 
 
-class _FormatNegotiation(BrowserNegotiation):
+class _FormatNegotiation(HeaderNegotiation):
     """The parameter ``format`` wins over the header ``Accept``."""
 
     def select_renderer(
@@ -104,7 +104,8 @@ class _FormatNegotiation(BrowserNegotiation):
         """The renderer to use. Raises ``InvalidQuery`` for a format that is not known."""
         wanted = request.query_params.get("format")
         if wanted is None:
-            return super().select_renderer(request, renderers, format_suffix)
+            chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
+            return chosen
         for renderer in renderers:
             if renderer.format == wanted:
                 return renderer, renderer.media_type or ""

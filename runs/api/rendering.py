@@ -1,4 +1,4 @@
-"""Answers as JSON."""
+"""What answers are written as: JSON, unless the header ``Accept`` names something else that an endpoint has."""
 
 from __future__ import annotations
 
@@ -6,10 +6,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
 from rest_framework.utils.encoders import JSONEncoder
 
+from runs.api.problems import MEDIA_TYPE as PROBLEM
+
 _encode = JSONEncoder().default
+_ANYTHING = "*/*"
+
+
+class HeaderNegotiation(DefaultContentNegotiation):
+    """What the header ``Accept`` asks for; an empty one, as some clients send it, asks for nothing in particular.
+
+    Nor does one that names problem documents: every endpoint gives them, and generated clients name nothing else where
+    no other JSON is documented.
+    """
+
+    def get_accept_list(self, request: Request) -> list[str]:
+        """The media types that are asked for."""
+        named: list[str] = super().get_accept_list(request)
+        return [_ANYTHING if _is_problem(one) else one for one in named if one] or [_ANYTHING]
+
+
+def _is_problem(media_type: str) -> bool:
+    return media_type.partition(";")[0].strip().lower() == PROBLEM
 
 
 class DocumentRenderer(JSONRenderer):

@@ -77,8 +77,8 @@ class RunOptionsSerializer(StrictSerializer):
     webhook_url = WebhookField(
         required=False,
         allow_null=True,
-        help_text="An http or https address that is told when the run has ended, signed with what `getWebhookSecret` "
-        "gives to whoever starts it.",
+        help_text="An http or https address that is told when the run has ended, signed with the "
+        "secret of the installation, which an administrator knows.",
     )
 
 

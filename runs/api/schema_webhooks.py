@@ -64,9 +64,9 @@ def _describe_message() -> dict[str, Any]:
         "tags": [TAG],
         "summary": "A run has ended",
         "description": "Sent to `webhook_url` of the run and to the address that its flow has in the editor. Signed by "
-        "the Standard Webhooks scheme: verify it with one of its libraries, and with the secret that "
-        "`getWebhookSecret` gives to whoever started the run; for the address of a flow with that of "
-        "`getFlowWebhookSecret`. Messages may come twice and in any order.",
+        "the Standard Webhooks scheme: verify it with one of its libraries and the secret of the installation, which "
+        "an administrator knows; for the address of a flow with that of `getFlowWebhookSecret`. Messages may come "
+        "twice and in any order.",
         "parameters": [
             {"name": name, "in": "header", "required": True, "description": text, "schema": {"type": "string"}}
             for name, text in _HEADERS.items()

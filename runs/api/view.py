@@ -17,11 +17,10 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs.api.access import HasNeed, Need
 from runs.api.authentication import ApiTokenAuthentication
-from runs.api.browsing import BrowserNegotiation, PageRenderer
 from runs.api.conditions import leave_out_known
 from runs.api.problems import InvalidQuery, handle_exception
 from runs.api.reading import JSONBodyParser, prepare_body
-from runs.api.rendering import DocumentRenderer
+from runs.api.rendering import DocumentRenderer, HeaderNegotiation
 from runs.api.throttling import READ_METHODS, ThrottledView
 
 
@@ -41,9 +40,7 @@ class ApiView(ThrottledView):
     permission_classes = (HasNeed,)
     parser_classes = (JSONBodyParser,)
     renderer_classes = (DocumentRenderer,)
-    content_negotiation_class = BrowserNegotiation
-    # Also for what goes wrong before the framework sets it: else that would be JSON in browsers, too.
-    format_kwarg = None
+    content_negotiation_class = HeaderNegotiation
     metadata_class = None
     # All but OPTIONS: what there is, the schema says.
     http_method_names = ("get", "post", "put", "patch", "delete", "head")
@@ -58,9 +55,6 @@ class ApiView(ThrottledView):
             response = super().dispatch(request, *args, **kwargs)
             if isinstance(response, Response):
                 response.render()
-                if isinstance(response.accepted_renderer, PageRenderer):
-                    # It stands for the document that the page shows.
-                    del response["ETag"]
         response = leave_out_known(request, response)
         # History is for those who may see it now: nothing stays in caches on the way.
         patch_cache_control(response, private=True, no_store=True)

@@ -1,4 +1,4 @@
-"""By what receivers of webhooks check messages: one's own secret, and those of flows; and taking another one."""
+"""By what receivers of a flow's webhook check messages: reading its secret, and taking another one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
-from django.contrib.auth.models import User
 from django.http import Http404, HttpResponse
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -17,9 +16,8 @@ from rest_framework.response import Response
 
 from flows.models import Flow
 from flows.webhook_secret import OVERLAP, WebhookSigner
-from runs.api.access import CHANGE_FLOWS, START_RUNS, Need
+from runs.api.access import CHANGE_FLOWS, Need
 from runs.api.body_fields import FlagField
-from runs.api.flow_reading import find_user
 from runs.api.flows_schema import NAME
 from runs.api.idempotency import answer_once
 from runs.api.problems import Conflict
@@ -63,43 +61,6 @@ class SecretChangeSerializer(StrictSerializer):
     )
 
 
-class OwnWebhookSecret(ApiView):
-    """The secret of whoever asks."""
-
-    needs: ClassVar[Mapping[str, Need]] = {"GET": START_RUNS}
-
-    @extend_schema(
-        operation_id="getWebhookSecret",
-        tags=TAGS,
-        summary="Read the secret of your own webhooks",
-        description="Messages to the `webhook_url` of runs that you start are signed with it; nobody else’s are. "
-        f"{_USE} Takes the scope `run`.",
-        responses={200: OpenApiResponse(WebhookSecretSerializer, "Your secret.")},
-    )
-    def get(self, request: Request) -> Response:
-        """The secret."""
-        return _answer(WebhookSigner.of_user(find_user(request).pk))
-
-
-class OwnWebhookSecretChange(ApiView):
-    """Another secret for whoever asks."""
-
-    needs: ClassVar[Mapping[str, Need]] = {"POST": START_RUNS}
-
-    @extend_schema(
-        operation_id="changeWebhookSecret",
-        tags=TAGS,
-        summary="Change the secret of your own webhooks",
-        description=f"{_CHANGE} Takes the scope `run`.",
-        parameters=[IDEMPOTENCY_KEY, REPLAYED],
-        request=SecretChangeSerializer,
-        responses={200: OpenApiResponse(WebhookSecretSerializer, "Your new secret."), **problem_responses(409)},
-    )
-    def post(self, request: Request) -> Response:
-        """Take another one; 409 if that would end one that receivers may still have."""
-        return _change(request, find_user(request))
-
-
 class FlowWebhookSecret(ApiView):
     """The secret of a flow."""
 
@@ -119,7 +80,8 @@ class FlowWebhookSecret(ApiView):
         flow_id = Flow.objects.filter(name=name).values_list("pk", flat=True).first()
         if flow_id is None:
             raise Http404
-        return _answer(WebhookSigner.of_flow(flow_id))
+        secrets = WebhookSigner.of_flow(flow_id).read_secrets()
+        return Response({"secret": secrets.current, "earlier_until": secrets.changes_until})
 
 
 class FlowWebhookSecretChange(ApiView):
@@ -147,15 +109,10 @@ class FlowWebhookSecretChange(ApiView):
         return _change(request, flow)
 
 
-def _answer(signer: WebhookSigner) -> Response:
-    secrets = signer.read_secrets()
-    return Response({"secret": secrets.current, "earlier_until": secrets.changes_until})
-
-
-def _change(request: Request, owner: Flow | User) -> Response:
+def _change(request: Request, flow: Flow) -> Response:
     """Take another secret, or tell again which one that was. Raises ``Conflict``."""
     is_meant = read_body(SecretChangeSerializer, request).get("again", False)
-    signer = find_signer(owner)
+    signer = find_signer(flow)
 
     def change() -> HttpResponse:
         secrets = signer.read_secrets()
@@ -165,7 +122,7 @@ def _change(request: Request, owner: Flow | User) -> Response:
                 f"The secret was changed lately already: that of before counts until {until:%Y-%m-%d %H:%M} UTC, and "
                 "another change ends it at once; say “again” if that is meant.",
             )
-        if not change_secret(owner, number=secrets.number):
+        if not change_secret(flow, number=secrets.number):
             raise Conflict("secret-changed", "Somebody else changed the secret in this moment; read which one it is.")
         # What is stored under the key of the request: the secret itself is stored nowhere.
         until = signer.read_secrets().changes_until
@@ -185,8 +142,6 @@ def _change(request: Request, owner: Flow | User) -> Response:
 
 
 urls: list[URLPattern] = [
-    path("webhook-secret", OwnWebhookSecret.as_view(), name="webhook-secret"),
-    path("webhook-secret/change", OwnWebhookSecretChange.as_view(), name="webhook-secret-change"),
     path("flows/<slug:name>/webhook-secret", FlowWebhookSecret.as_view(), name="flow-webhook-secret"),
     path(
         "flows/<slug:name>/webhook-secret/change",

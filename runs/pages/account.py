@@ -1,4 +1,4 @@
-"""One's own account: the password, the browsers that are signed in, and the secret of one's own webhooks."""
+"""One's own account: the password, and the browsers that are signed in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from runs.tokens import revoke_tokens
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.trail.sign_ins import ADDRESS, BROWSER, SINCE
-from runs.webhooks.secrets import find_signer
 
 MOST_LISTED = 50
 """Sessions of one user that are listed, those that last longest first."""
@@ -66,7 +65,6 @@ def show_account(request: HttpRequest) -> HttpResponse:
         "form": form,
         "sessions": _list_sessions(request, user),
         "token_count": ApiToken.objects.filter(user=user).active(timezone.now()).count(),
-        "webhook_secrets": find_signer(user).read_secrets() if user.has_perm("runs.add_run") else None,
         "now": timezone.now(),
     }
     return render(request, "runs/account.html", context, status=422 if request.method == "POST" else 200)

@@ -13,18 +13,14 @@ from runs.webhooks.making import cut_address
 
 
 def find_signers(delivery: WebhookDelivery) -> Sequence[WebhookSigner]:
-    """In whose name a delivery is signed: that of the user who started the run for the run's own address, that of the
-    flow for all others; that of both for an address that both have.
-
-    Nobody's, if the user has no account any more: who knew the secret of a user who is gone gets nothing by it.
+    """In whose name a delivery is signed: that of the installation for the run's own address, that of the flow for all
+    others; that of both for an address that both have.
     """
-    row = Run.objects.filter(pk=delivery.run_id).values_list(
-        "webhook_url", "started_by_id", "flow_id", "flow__webhook_url"
-    )
-    own, user_id, flow_id, of_flow = row.get()
+    row = Run.objects.filter(pk=delivery.run_id).values_list("webhook_url", "flow_id", "flow__webhook_url")
+    own, flow_id, of_flow = row.get()
     signers = []
     if is_own := bool(own) and cut_address(own) == delivery.url:
-        signers.append(WebhookSigner.of_user(user_id))
+        signers.append(WebhookSigner.of_installation())
     # What is neither was the flow's address when the run ended.
     if not is_own or cut_address(of_flow) == delivery.url:
         signers.append(WebhookSigner.of_flow(flow_id))

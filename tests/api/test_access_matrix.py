@@ -129,8 +129,6 @@ TABLE: dict[str, dict[str, Ask]] = {
     "webhook-deliveries":                            get(),
     "webhook-deliveries/<delivery_id>":              get(),
     "webhook-deliveries/<delivery_id>/send-again":   post(RUN, 202, {}),
-    "webhook-secret":                                get(least=START),
-    "webhook-secret/change":                         post(START, 200, {}),
 
     "flows":                                         get() | post(EDIT, 201, {**FLOW, "name": "another"}),
     "flows/<name>":                                  get() | put(EDIT, 200, FLOW) | delete(EDIT, 409),  # it has runs

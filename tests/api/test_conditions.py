@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.http import HttpResponse
-from django.test import Client
 
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from runs.api import flow_changes, flows
-from tests.api.asking import Script, make_user, read_problem
+from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow, make_step
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -134,12 +132,3 @@ class TestNotSentTwice:
         assert editor.get(version, Accept="application/yaml")["ETag"] == answers["YAML"]["ETag"]
         assert len({answer["ETag"] for answer in answers.values()}) == len(answers)
         assert len({answer.content for answer in answers.values()}) == len(answers)
-
-    def test_a_page_for_people_is_sent_as_it_is(self, editor: Script) -> None:
-        store()
-        tag = editor.get(TEA)["ETag"]
-        client = Client()
-        client.force_login(User.objects.get(pk=make_user("editor", "Editor").pk))
-        page = client.get(f"/api/v1/{TEA}", headers={"Accept": "text/html", "If-None-Match": tag})
-        assert (page.status_code, "ETag" in page) == (200, False)
-        assert tag.strip('"') in page.content.decode()

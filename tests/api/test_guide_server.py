@@ -44,7 +44,7 @@ def printed(db: None) -> dict[str, str]:
     """What each command of the blocks for the server prints, on an installation as “make up” leaves it."""
     User.objects.create_superuser("admin")
     load_examples()
-    lines = re.findall(r"manage\.py ([^)\n]+)\)", "\n".join(find_code("on the server")))
+    lines = re.findall(r"manage\.py ([^)\n]+)\)", "\n".join(find_code("on the server", "receiver")))
     return {line: run_manage(line) for line in lines}
 
 

@@ -76,8 +76,6 @@ COUNTS: dict[str, dict[str, int]] = {
     "webhook-deliveries":                              {"GET": 3},
     "webhook-deliveries/<delivery_id>":                {"GET": 5},
     "webhook-deliveries/<delivery_id>/send-again":     {"POST": 10},
-    "webhook-secret":                                  {"GET": 3},
-    "webhook-secret/change":                           {"POST": 11},
     "workers":                                         {"GET": 6},
 }  # fmt: skip
 

@@ -111,9 +111,8 @@ class TestAddresses:
         assert Client().get("/apis")["Content-Type"] == "text/html; charset=utf-8"
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-    @pytest.mark.parametrize("path", ["docs", "schema"])
-    def test_what_can_only_be_read_says_so(self, viewer: Script, method: str, path: str) -> None:
-        answer = viewer.ask(method, path)
+    def test_what_can_only_be_read_says_so(self, viewer: Script, method: str) -> None:
+        answer = viewer.ask(method, "schema")
         assert (read_problem(answer)["status"], answer["Allow"]) == (405, "GET, HEAD")
 
 

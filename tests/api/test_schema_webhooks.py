@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.test import Client
 from jsonschema import Draft202012Validator
 
 from runs.api.documentation import build_schema
@@ -62,26 +61,3 @@ def test_every_answer_says_in_the_document_what_its_headers_tell_of_quotas(group
     sent = Script(make_token(make_user("nobody"))).get("schema").headers
     quotas = {name for name in schema["components"]["headers"] if name.startswith("RateLimit")}
     assert quotas == {name for name in sent if name.startswith("RateLimit")}
-
-
-def test_the_reference_page_shows_it_and_offers_no_command_for_it(groups: None) -> None:
-    client = Client()
-    client.force_login(make_user("nobody"))
-    page = client.get("/api/v1/docs").content.decode()
-    start = page.index(f'id="{NAME}"')
-    entry = page[start : page.find('<details class="api-entry">', start)]
-    assert f'href="#object-{MESSAGE}"' in entry and "webhook-signature" in entry
-    assert "curl" not in entry and "<form" not in entry
-
-
-def test_what_changes_something_can_be_tried_with_a_body_that_fits(groups: None) -> None:
-    client = Client()
-    client.force_login(make_user("nobody"))
-    page = client.get("/api/v1/docs").content.decode()
-    for path, methods in build_schema()["paths"].items():
-        for method, operation in methods.items():
-            start = page.index(f'id="{operation["operationId"]}"')
-            entry = page[start : page.find('<details class="api-entry">', start)]
-            has_body = "application/json" in operation.get("requestBody", {}).get("content", {})
-            assert ('data-place="body"' in entry) == has_body, (method, path)
-            assert ("This is done for real" in entry) == (method != "get"), (method, path)

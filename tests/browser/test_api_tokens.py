@@ -12,7 +12,6 @@ from playwright.sync_api import BrowserContext, Page, expect
 from runs.models import ApiToken
 from tests.api.asking import make_token
 from tests.browser.widths import assert_fits
-from tests.runs.pages.history_builders import make_retried_run
 
 
 def make_in_browser(page: Page, name: str) -> str:
@@ -92,22 +91,3 @@ def test_the_pages_fit_a_phone(admin_page: Page) -> None:
     assert_fits(admin_page)
     admin_page.get_by_role("link", name="Revoke WWW").click()
     assert_fits(admin_page)
-    admin_page.goto("/api/v1/nowhere?" + "x" * 300)
-    assert_fits(admin_page)
-
-
-def test_an_address_of_the_api_is_a_page_whose_links_lead_on(admin_page: Page) -> None:
-    run = make_retried_run()
-    admin_page.goto("/api/v1/runs?limit=1")
-    expect(admin_page.get_by_role("heading", level=1)).to_have_text("GET /api/v1/runs?limit=1")
-    expect(admin_page.get_by_text("200 OK")).to_be_visible()
-    body = admin_page.get_by_role("region", name="Body")
-    body.locator(f'a[href$="/api/v1/runs/{run.pk}"]').click()
-    expect(admin_page.get_by_role("heading", level=1)).to_have_text(f"GET /api/v1/runs/{run.pk}")
-    body.locator('a[href$="/steps/1/attempts/2"]').click()
-    expect(admin_page.get_by_role("heading", level=1)).to_contain_text("/steps/1/attempts/2")
-    body.locator(f'a[href$="/runs/{run.pk}/#s1a2"]').click()
-    expect(admin_page.locator("#s1a2")).to_be_visible()
-    admin_page.goto("/api/v1/nowhere")
-    expect(admin_page.get_by_text("404 Not Found")).to_be_visible()
-    expect(body).to_contain_text("There is nothing here.")

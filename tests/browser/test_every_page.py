@@ -46,7 +46,7 @@ def test_pages_of_runs_fit_a_phone(phone: Page, admin_page: Page) -> None:
 
 def test_the_trail_and_ones_own_account_fit_a_phone(phone: Page, admin_page: Page) -> None:
     make_retried_run()
-    for address in ("/trail/", "/trail/?action=signed_in", "/account/", "/account/webhook-secret/"):
+    for address in ("/trail/", "/trail/?action=signed_in", "/account/"):
         phone.goto(address)
         expect(phone.locator("h1")).to_be_visible()
         assert_fits_in_both_themes(phone)

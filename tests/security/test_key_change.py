@@ -51,8 +51,8 @@ def test_api_tokens_dont_depend_on_the_key(ada: User, settings: Any) -> None:
     assert client.get("/api/v1/runs").status_code == 403
 
 
-def test_webhooks_are_signed_with_both_while_the_old_key_still_counts(ada: User, settings: Any) -> None:
-    signer = WebhookSigner.of_user(ada.pk)
+def test_webhooks_are_signed_with_both_while_the_old_key_still_counts(settings: Any) -> None:
+    settings.SECRET_KEY, signer = OLD, WebhookSigner.of_installation()
     before = signer.secret
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW, [OLD]
     assert signer.read_secrets().earlier == [before] and signer.secret != before

@@ -17,7 +17,7 @@ from django.urls import URLPattern, get_resolver
 from flows.models import Flow
 from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.health import Readiness
-from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, Step, WebhookDelivery
+from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, WebhookDelivery
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
@@ -35,10 +35,8 @@ MODELS = {
     "flows/flow":        (VIEWER, EDITOR, EDITOR, EDITOR),
     "flows/flowversion": (VIEWER, NOBODY, NOBODY, EDITOR),
     "runs/run":          (VIEWER, NOBODY, NOBODY, NOBODY),
-    "runs/step":         (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/attempt":      (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/issue":        (VIEWER, NOBODY, NOBODY, NOBODY),
-    "runs/tokenusage":   (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/ratelimit":    (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
     "runs/apitoken":     (ADMINISTRATOR, NOBODY, ADMINISTRATOR, ADMINISTRATOR),  # as users
     "auth/user":         (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
@@ -92,7 +90,6 @@ ADDRESSES = {
     "trail/export.csv":                                 (ADMINISTRATOR, NO_METHOD),
     "account/":                                         (USER, USER),  # one's own
     "account/sessions/end/":                            (NO_METHOD, USER),
-    "account/webhook-secret/":                          (OPERATOR, OPERATOR),  # one's own
     "flows/<flow_name>/webhook-secret/":                (EDITOR, EDITOR),
 
     "admin/":                                           (STAFF, STAFF),  # shows what one may see
@@ -203,10 +200,8 @@ class World:
             "flows/flow": unused.flow_id,
             "flows/flowversion": idle.pk,
             "runs/run": run.pk,
-            "runs/step": Step.objects.earliest("pk").pk,
             "runs/attempt": attempt.pk,
             "runs/issue": Issue.objects.earliest("pk").pk,
-            "runs/tokenusage": attempt.pk,
             "runs/ratelimit": limit.pk,
             "runs/apitoken": ApiToken.objects.create(user=self.users[EDITOR], name="CI", expiry=None)[0].pk,
             "auth/user": self.users[USER].pk,  # type: ignore[union-attr]
@@ -335,11 +330,7 @@ def test_a_group_without_staff_status_opens_the_pages_of_runs_and_not_the_admin(
     ("role", "shown", "hidden"),
     [
         (STAFF, [], ["Flows", "Runs", "Users"]),
-        (
-            VIEWER,
-            ["Flows View", "Flow versions", "Runs", "Steps", "Attempts", "Issues", "Token usage"],
-            ["Users", "Rate limits"],
-        ),
+        (VIEWER, ["Flows View", "Flow versions", "Runs", "Attempts", "Issues"], ["Users", "Rate limits"]),
         (EDITOR, ["Flows Add Change", "Flow versions View"], ["Users", "Groups", "Rate limits"]),
         (ADMINISTRATOR, ["Flows", "Users", "Groups", "Rate limits"], []),
     ],

@@ -25,7 +25,7 @@ class Received:
 
     def verify(self, secret: str | None = None) -> Any:
         """The message in it, if it is signed as the library wants it; in nobody's name unless there is a ``secret``."""
-        return Webhook(secret or WebhookSigner.of_user(None).secret).verify(self.body, self.headers)
+        return Webhook(secret or WebhookSigner.of_installation().secret).verify(self.body, self.headers)
 
     def is_signed_with(self, secret: str) -> bool:
         """Whether somebody who knows that secret believes it."""

@@ -1,4 +1,4 @@
-"""By what receivers know whom a message is from: whose secrets there are, and what is signed with which."""
+"""By what receivers know that a message is ours: which secrets there are, and what is signed with which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
@@ -36,20 +35,6 @@ def print_secret(*arguments: str) -> str:
     return out.getvalue().removesuffix("\n")
 
 
-@pytest.fixture
-def ada() -> User:
-    return User.objects.create_user("ada")
-
-
-@pytest.fixture
-def mallory() -> User:
-    return User.objects.create_user("mallory")
-
-
-def of_user(user: User) -> str:
-    return WebhookSigner.of_user(user.pk).secret
-
-
 def of_flow(run_or_version: Any) -> str:
     return WebhookSigner.of_flow(run_or_version.flow_id).secret
 
@@ -62,131 +47,85 @@ def send(receiver: Receiver, delivery: WebhookDelivery) -> Received:
 
 
 class TestTheCommand:
-    def test_flows_and_users_and_nobody_have_each_a_secret_that_stays(self, ada: User, mallory: User) -> None:
+    def test_the_installation_and_each_flow_have_a_secret_that_stays(self) -> None:
         names = [make_version(make_page_flow(name=name)).flow.name for name in ("one", "two")]
-        asked = [*(("--flow", name) for name in names), ("--user", "ada"), ("--user", "mallory"), ("--nobody",)]
+        asked: list[tuple[str, ...]] = [(), *(("--flow", name) for name in names)]
         printed = [print_secret(*arguments) for arguments in asked]
-        assert len(set(printed)) == 5
+        assert len(set(printed)) == 3
         assert printed == [print_secret(*arguments) for arguments in asked]
-        assert printed[3] == of_user(mallory)
         for secret in printed:
             assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
 
-    def test_other_installations_have_others(self, ada: User, settings: Any) -> None:
-        secret = print_secret("--user", "ada")
+    def test_other_installations_have_others(self, settings: Any) -> None:
+        secret = print_secret()
         settings.SECRET_KEY = "another installation's key, of forty characters"
-        assert print_secret("--user", "ada") != secret
+        assert print_secret() != secret
         assert settings.SECRET_KEY not in secret
 
-    def test_a_name_that_somebody_takes_over_brings_no_secret(self, ada: User, mallory: User) -> None:
-        secret = of_user(ada)
-        ada.delete()
-        mallory.username = "ada"
-        mallory.save()
-        assert print_secret("--user", "ada") != secret
-
-    @pytest.mark.parametrize(
-        ("arguments", "sentence"),
-        [
-            (("--flow", "nowhere"), "There is no flow “nowhere”."),
-            (("--user", "nobody"), "There is no user “nobody”."),
-            ((), "one of the arguments --flow --user --nobody is required"),
-            (("--user", "ada", "--nobody"), "not allowed with argument"),
-        ],
-    )
-    def test_it_says_what_it_lacks(self, arguments: tuple[str, ...], sentence: str) -> None:
-        with pytest.raises(CommandError, match=sentence):
-            print_secret(*arguments)
+    def test_an_unknown_flow_is_refused(self) -> None:
+        with pytest.raises(CommandError, match="There is no flow “nowhere”"):
+            print_secret("--flow", "nowhere")
 
 
 class TestWhoSigns:
-    def test_the_address_of_a_run_is_told_in_the_name_of_who_started_it(
-        self, receiver: Receiver, ada: User, mallory: User
-    ) -> None:
-        delivery = make_delivery(receiver.url(), started_by=ada)
+    def test_an_address_given_with_a_run_gets_the_signature_of_the_installation(self, receiver: Receiver) -> None:
+        delivery = make_delivery(receiver.url())
         received = send(receiver, delivery)
-        assert received.is_signed_with(of_user(ada))
-        others = [of_user(mallory), of_flow(delivery.run), WebhookSigner.of_user(None).secret]
-        assert not any(map(received.is_signed_with, others))
+        assert received.is_signed_with(print_secret())
+        assert not received.is_signed_with(of_flow(delivery.run))
 
-    def test_the_address_of_a_flow_is_told_in_the_name_of_the_flow(self, receiver: Receiver, ada: User) -> None:
+    def test_the_address_of_a_flow_gets_the_signature_of_that_flow_alone(self, receiver: Receiver) -> None:
         version, other = make_version(make_page_flow(name="one")), make_version(make_page_flow(name="two"))
         set_flow_address(version, receiver.url())
-        make_ended_run(version, started_by=ada)
+        make_ended_run(version)
         tally_ended_runs()
         received = send(receiver, WebhookDelivery.objects.get())
         assert received.is_signed_with(of_flow(version))
-        assert not any(map(received.is_signed_with, [of_flow(other), of_user(ada)]))
+        assert not any(map(received.is_signed_with, [of_flow(other), print_secret()]))
 
-    def test_whoever_names_the_address_of_a_flow_is_not_believed_there(self, receiver: Receiver, mallory: User) -> None:
+    def test_a_run_that_names_the_address_of_another_flow_is_not_signed_by_that_flow(self, receiver: Receiver) -> None:
         """An operator knows where flows send. Runs of another flow that are told there are known for what they are."""
         victim, used = make_version(make_page_flow(name="victim")), make_version(make_page_flow(name="used"))
         set_flow_address(victim, receiver.url())
-        received = send(receiver, make_delivery(receiver.url(), used, started_by=mallory, status="succeeded"))
+        received = send(receiver, make_delivery(receiver.url(), used, status="succeeded"))
         assert not received.is_signed_with(of_flow(victim))
 
-    def test_what_a_run_and_its_flow_have_in_common_is_told_once_in_the_name_of_both(
-        self, receiver: Receiver, ada: User
-    ) -> None:
+    def test_an_address_that_run_and_flow_share_gets_one_message_with_both_signatures(self, receiver: Receiver) -> None:
         version = make_version()
         set_flow_address(version, receiver.url())
-        received = send(receiver, make_delivery(receiver.url(), version, started_by=ada))
+        received = send(receiver, make_delivery(receiver.url(), version))
         assert len(receiver.received) == 1
-        assert received.is_signed_with(of_user(ada)) and received.is_signed_with(of_flow(version))
+        assert received.is_signed_with(print_secret()) and received.is_signed_with(of_flow(version))
 
-    def test_a_retry_is_in_the_same_name_though_the_flow_has_another_address_by_now(
-        self, receiver: Receiver, ada: User
+    def test_a_retry_has_the_same_signature_though_the_flow_has_another_address_by_then(
+        self, receiver: Receiver
     ) -> None:
         receiver.reply(500, 200)
         version = make_version()
         set_flow_address(version, receiver.url())
-        make_ended_run(version, started_by=ada)
+        make_ended_run(version)
         tally_ended_runs()
         delivery = WebhookDelivery.objects.get()
         for address in ("https://example.com/other", ""):
             set_flow_address(version, address)
             received = send(receiver, delivery)
-            assert received.is_signed_with(of_flow(version)) and not received.is_signed_with(of_user(ada))
+            assert received.is_signed_with(of_flow(version)) and not received.is_signed_with(print_secret())
 
-    def test_runs_of_somebody_who_is_gone_are_told_in_nobody_s_name(self, receiver: Receiver, ada: User) -> None:
-        """A secret that somebody left with is worth nothing from then on."""
-        secret = of_user(ada)
-        delivery = make_delivery(receiver.url(), started_by=ada)
-        ada.delete()
-        received = send(receiver, delivery)
-        assert received.is_signed_with(print_secret("--nobody"))
-        assert not received.is_signed_with(secret) and not received.is_signed_with(of_flow(delivery.run))
-
-    def test_an_account_that_is_closed_goes_on_signing(self, receiver: Receiver, ada: User) -> None:
-        delivery = make_delivery(receiver.url(), started_by=ada)
-        User.objects.filter(pk=ada.pk).update(is_active=False)
-        assert send(receiver, delivery).is_signed_with(of_user(ada))
-
-    def test_whoever_repeats_a_run_of_another_speaks_for_themselves(
-        self, receiver: Receiver, ada: User, mallory: User
-    ) -> None:
-        first = make_delivery(receiver.url(), started_by=ada)
-        again = make_delivery(receiver.url(), first.run.version, started_by=mallory)
-        received = send(receiver, again)
-        assert received.is_signed_with(of_user(mallory)) and not received.is_signed_with(of_user(ada))
-
-    def test_addresses_that_are_too_long_to_be_kept_whole_are_still_the_run_s_own(self, ada: User) -> None:
-        run = make_ended_run(webhook_url="https://example.com/" + "ü" * 1_900, started_by=ada)
+    def test_addresses_that_are_too_long_to_be_kept_whole_are_still_the_run_s_own(self) -> None:
+        run = make_ended_run(webhook_url="https://example.com/" + "ü" * 1_900)
         tally_ended_runs()
-        assert find_signers(WebhookDelivery.objects.get()) == [WebhookSigner.of_user(ada.pk)]
+        assert find_signers(WebhookDelivery.objects.get()) == [WebhookSigner.of_installation()]
         assert Flow.objects.get(pk=run.flow_id).webhook_url == ""
 
 
 class TestAnotherSecretKey:
-    def test_receivers_change_over_while_the_old_key_still_counts(
-        self, receiver: Receiver, ada: User, settings: Any
-    ) -> None:
+    def test_receivers_change_over_while_the_old_key_still_counts(self, receiver: Receiver, settings: Any) -> None:
         settings.SECRET_KEY = OLD
-        before = of_user(ada)
+        before = print_secret()
         settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW, [OLD]
-        after = print_secret("--user", "ada")
+        after = print_secret()
         assert after not in ("", before)
-        delivery = make_delivery(receiver.url(), started_by=ada)
+        delivery = make_delivery(receiver.url())
         received = send(receiver, delivery)
         assert received.is_signed_with(before) and received.is_signed_with(after)
         assert len(received.headers["webhook-signature"].split()) == 2
