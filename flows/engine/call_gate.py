@@ -16,12 +16,12 @@ from flows.engine.usage import TokenUsage
 class Permit(Protocol):
     """The right to make one call."""
 
-    def leave(self, usage: TokenUsage | None) -> None:
+    def release(self, usage: TokenUsage | None) -> None:
         """Give the permit back after the call; ``usage`` is what it used, None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class Throttled:
     """No permit in time: ask again after ``until``. ``sentence`` says what is waited for, for people."""
 
     until: datetime
@@ -34,12 +34,12 @@ class CallGate(Protocol):
     def try_enter(self, request: Mapping[str, Any]) -> Permit | None:
         """A permit for ``request`` if there is one at once, without waiting for anything; else None."""
 
-    async def enter(self, request: Mapping[str, Any]) -> Permit | Closed:
+    async def enter(self, request: Mapping[str, Any]) -> Permit | Throttled:
         """Wait for a permit for ``request`` for as long as the gate thinks fit, a few seconds at most."""
 
 
 class _FreePermit:
-    def leave(self, usage: TokenUsage | None) -> None:
+    def release(self, usage: TokenUsage | None) -> None:
         """Nothing was counted."""
 
 
@@ -53,6 +53,6 @@ class OpenGate:
         """A permit, always."""
         return _FREE_PERMIT
 
-    async def enter(self, request: Mapping[str, Any]) -> Permit | Closed:
+    async def enter(self, request: Mapping[str, Any]) -> Permit | Throttled:
         """A permit, always."""
         return _FREE_PERMIT

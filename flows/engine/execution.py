@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
-from flows.engine.call_gate import CallGate, Closed, OpenGate, Permit
+from flows.engine.call_gate import CallGate, Throttled, OpenGate, Permit
 from flows.engine.clock import Clock, SystemClock
 from flows.engine.errors import ExpressionError, ModelError, ModelErrorCode
 from flows.engine.evaluation import Evaluator, describe_exception, step_variables
@@ -313,18 +313,18 @@ class Execution:
         entered = await self.gate.enter(request)
         now = self.clock.now()
         deadline = self._find_deadline(history, start.step, now)
-        until = entered.until if isinstance(entered, Closed) else now
+        until = entered.until if isinstance(entered, Throttled) else now
         if deadline is not None and max(now, until) >= deadline.moment:
             stop: Finish | ExecutionEnd | None = deadline.end(now=now)
-        elif isinstance(entered, Closed):
+        elif isinstance(entered, Throttled):
             stop = ExecutionEnd(history, None, entered.until, entered.sentence)
         else:
             stop = ExecutionEnd(history, None) if self.should_stop() else self.veto()
-        if isinstance(entered, Closed):
+        if isinstance(entered, Throttled):
             assert stop is not None
             return stop
         if stop is not None:
-            entered.leave(NO_USAGE)
+            entered.release(NO_USAGE)
             return stop
         patience = Patience(self.plugin_timeout, deadline, self.clock)
         return _Ready(replace(start, started_at=now), entered, patience)
@@ -387,7 +387,7 @@ class Execution:
             used = answer.usage if answer.usage.reported else None
             return answer
         finally:
-            permit.leave(used)
+            permit.release(used)
 
     async def _send(self, start: Start, run_id: str, timeout: float) -> ToolReply | AttemptError:
         """The reply of the model, or why there is none, whatever the client raises."""

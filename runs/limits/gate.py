@@ -1,321 +1,347 @@
-"""The gate before the model calls of one drain, with limits that it shares with all other drains.
+"""The gate before the model calls of one event loop, with limits that all workers share.
 
-Calls that find no permit wait here in memory. One task, the pump, asks the ledger for all of them at once, tells it of
-calls that ended, and while many calls go keeps a few permits ahead, so that not each of them costs a transaction.
+Calls that find no permit wait here in memory. While calls wait or have ended, one task settles all of them with the
+ledger in one transaction, up to 20 times a second: a call that finds room waits for at most 50 ms, and none costs a
+transaction of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any, Protocol, TypeVar
 
 from django.db import InterfaceError, OperationalError
 
-from flows.engine.call_gate import Closed, OpenGate, Permit
+from flows.engine.call_gate import OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
-from flows.engine.usage import TokenUsage
-from runs.limits.account import Account
-from runs.limits.ledger import Block, Want
-from runs.limits.rules import Rules
-from runs.limits.steady_clock import SteadyClock
-from runs.limits.stores import Store, StoreAwayError
-from runs.limits.waiting_calls import Blockade, WaitingCall, WaitingCalls
+from flows.engine.json_value import dump_json
+from flows.engine.model_request import find_max_tokens
+from flows.engine.usage import NO_USAGE, TokenUsage
+from runs.limits.ledger import Capacity, Denial, PermitRequest, Settlement, SettleRequest, settle_in_database
+from runs.limits.rules import Resource, Rules, load_rules
 from runs.ownership import Owner
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = timedelta(seconds=2)
+MAX_WAIT = timedelta(seconds=2)
 """How long a call waits at the gate; a run that would have to wait longer goes back to the queue."""
-PACE = timedelta(seconds=0.05)
-"""The least time between two orders."""
-POLL = timedelta(seconds=0.25)
-"""How long it takes at most to notice that another drain gave something back, and to give back what is not needed."""
-RENEWAL = timedelta(seconds=8)
-"""How often the ledger hears of calls under way."""
-FRESHNESS = timedelta(seconds=4)
-"""How old the knowledge of what is left may be in a heartbeat."""
-OUTAGE_PAUSE = timedelta(seconds=1)
-"""Between orders while the ledger is away."""
+MIN_DELAY = timedelta(seconds=0.5)
+"""After which a run that was sent back to the queue may return at the earliest."""
+SETTLE_INTERVAL = timedelta(seconds=0.05)
+RENEW_INTERVAL = timedelta(seconds=8)
+"""How often calls in flight are reported when nothing else is."""
+MAX_AGE = timedelta(seconds=4)
+"""Age at which a heartbeat fetches anew what is left of the limits."""
+OUTAGE_INTERVAL = timedelta(seconds=1)
+"""Between attempts to settle while the database is away."""
 OUTAGE_DELAY = timedelta(seconds=5)
-"""After which a run comes back that met no ledger."""
-LARGEST_ORDER = 100
-"""Permits asked for in one order for calls of one model."""
+"""After which a run comes back that could not be settled."""
+CHARACTERS_PER_TOKEN = 4
+DEFAULT_COMPLETION_TOKENS = 500
+"""Charged for the answer of a call without a maximum of its own."""
 
-_NOTHING = timedelta(0)
 _FREE_PERMIT = OpenGate().try_enter({})
+_DATABASE_AWAY = (OperationalError, InterfaceError)
+_Result = TypeVar("_Result")
+
+
+class Ask(Protocol):
+    """Runs a synchronous function on the thread that has the database connection."""
+
+    def __call__(self, question: Callable[[], _Result], /) -> Awaitable[_Result]: ...
 
 
 @dataclass(slots=True, eq=False)
 class SharedPermit:
-    """The right to make one call of ``model``; ``tokens`` are charged for it already."""
+    """The right to make one call of ``model``, for which ``tokens`` are charged."""
 
     gate: SharedGate
     model: str
     tokens: int
-    is_left: bool = field(default=False, init=False)
+    is_released: bool = field(default=False, init=False)
 
-    def leave(self, usage: TokenUsage | None) -> None:
-        """Give the permit back after the call, which used ``usage``; the second time nothing happens."""
-        if not self.is_left:
-            self.is_left = True
-            self.gate.end_call(self, usage)
+    def release(self, usage: TokenUsage | None) -> None:
+        """Give the permit back after the call, which used ``usage``; a second time does nothing."""
+        if not self.is_released:
+            self.is_released = True
+            self.gate.end_call(self.model, self.tokens, usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """A denial, and until when it holds."""
+
+    denial: Denial
+    until: datetime
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it surely lasts until then; a call in flight may end at any time."""
+        return self.denial.resource is not Resource.CALLS
+
+    def throttle(self, now: datetime) -> Throttled:
+        """The answer to a call that doesn't wait for the end of it."""
+        until = max(self.until, now + MIN_DELAY)
+        return Throttled(until, self.denial.limit.describe(self.denial.resource))
+
+
+@dataclass(slots=True, eq=False)
+class WaitingCall:
+    """A call that waits for its permit until ``deadline``."""
+
+    model: str
+    tokens: int
+    deadline: datetime
+    answer: asyncio.Future[Permit | Throttled]
+    backoff: Backoff | None = None
+
+    def would_time_out(self, now: datetime) -> bool:
+        """Whether it has waited long enough, or certainly will have before it can go."""
+        backoff = self.backoff
+        return now >= self.deadline or (backoff is not None and backoff.is_certain and backoff.until > self.deadline)
+
+
+def create_gate(*, owner: str, ask: Ask) -> SharedGate:
+    """Create the gate of ``owner`` on its event loop; ``refresh()`` has to be awaited before calls enter."""
+    return SharedGate(
+        owner=owner,
+        settle=lambda request, rules: ask(lambda: settle_in_database(request, rules)),
+        load=lambda: ask(load_rules),
+    )
 
 
 class SharedGate:
     """A ``CallGate`` for one event loop."""
 
     def __init__(
-        self, *, owner: str, store: Store, read_rules: Callable[[], Awaitable[Rules]], clock: Clock | None = None
+        self,
+        *,
+        owner: str,
+        settle: Callable[[SettleRequest, Rules], Awaitable[Settlement]],
+        load: Callable[[], Awaitable[Rules]],
+        clock: Clock | None = None,
     ) -> None:
-        """``owner`` names the drain. ``read_rules`` gives the limits as they are now. Nothing is read yet.
-
-        ``clock`` tells all times; without it the gate waits by a clock that nobody sets, and sends calls away until a
-        time of this host.
-        """
-        self._store = store
-        self._read_rules = read_rules
-        self._has_read = False
-        self._clock = clock or SteadyClock()
-        self._host_clock = clock or SystemClock()
-        self._account = Account(owner)
-        self._waiting = WaitingCalls()
-        self._blocked: dict[str, Blockade] = {}
+        """``settle`` and ``load`` reach the database and raise its errors. Nothing is read yet."""
+        self._owner = owner
+        self._settle_request = settle
+        self._load_rules = load
+        self._clock = clock or SystemClock()
+        self._rules: Rules | None = None
+        self._waiting: dict[WaitingCall, None] = {}
+        """First come first; a dict, since calls leave in any order."""
+        self._backoffs: dict[str, Backoff] = {}
+        self._left: Mapping[int, Capacity] = {}
+        self._owners: tuple[str, ...] = (owner,)
         self._gone: tuple[str, ...] = ()
+        self._active: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        """Used beyond what was charged, not yet reported."""
+        self._last_charge: dict[str, int] = {}
+        self._settled_at: datetime | None = None
+        self._has_changes = False
         self._is_away = False
         self._is_closing = False
-        self._pump: asyncio.Task[None] | None = None
-        self._nudged = asyncio.Event()
-        self._is_urgent = False
-        self._exchanging = asyncio.Lock()
-
-    # What a call does
+        self._refilling: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._settling = asyncio.Lock()
 
     def try_enter(self, request: Mapping[str, Any]) -> Permit | None:
-        """A permit for ``request`` if there is one at once, without waiting for anything; else None."""
-        model = request["model"]
-        if not self._account.rules.find(model):
-            return _FREE_PERMIT
-        tokens = self._account.take_ahead(request)
-        if tokens is None:
-            return None
-        self._account.meet_expected(model)
-        permit = self._begin_call(model, tokens)
-        self._nudge(is_urgent=self._account.ahead.is_low(model))
-        return permit
+        """Return a permit if no limit covers the model of ``request``, else None."""
+        return None if self._rules is not None and self._rules.find(request["model"]) else _FREE_PERMIT
 
-    async def enter(self, request: Mapping[str, Any]) -> Permit | Closed:
-        """Wait for a permit for ``request``, two seconds at most, and no time at all if it is known to take longer."""
-        permit = self.try_enter(request)
-        if permit is not None:
+    async def enter(self, request: Mapping[str, Any]) -> Permit | Throttled:
+        """Wait for a permit for up to ``MAX_WAIT``, and not at all if it is known to take longer."""
+        if (permit := self.try_enter(request)) is not None:
             return permit
-        model = request["model"]
-        self._account.meet_expected(model)
-        now = self._clock.now()
-        blockade = self._blocked.get(model)
-        if blockade is not None and blockade.is_certain and blockade.until > now + PATIENCE:
-            return self._send_away(blockade.find_delay(now), blockade.sentence)
-        call = self._waiting.append(model, self._account.estimate(request), now + PATIENCE)
-        # Where it is known that there is nothing, the pump comes round in its own time.
-        self._nudge(is_urgent=blockade is None or blockade.until <= now)
+        model, now = request["model"], self._clock.now()
+        backoff = self._backoffs.get(model)
+        if backoff is not None and backoff.is_certain and backoff.until > now + MAX_WAIT:
+            return backoff.throttle(now)
+        call = WaitingCall(model, self._charge(request), now + MAX_WAIT, asyncio.get_running_loop().create_future())
+        self._waiting[call] = None
+        self._wake()
         try:
-            return await call.future
+            return await call.answer
         except asyncio.CancelledError:
-            self._abandon(call)
+            # The permit may have come at the same moment.
+            if not call.answer.cancelled() and isinstance(granted := call.answer.result(), SharedPermit):
+                granted.release(NO_USAGE)
             raise
+        finally:
+            self._waiting.pop(call, None)
 
-    def end_call(self, permit: SharedPermit, usage: TokenUsage | None) -> None:
-        """A call ended; ``usage`` is what it used, None if that is not known."""
-        self._account.end_call(permit.model, permit.tokens, usage)
-        self._nudge(is_urgent=bool(self._waiting.count(permit.model)))
-
-    # What the drain does
+    def end_call(self, model: str, charged: int, usage: TokenUsage | None) -> None:
+        """Count a call as ended; ``usage`` replaces the ``charged`` tokens unless it is unknown."""
+        self._active[model] -= 1
+        if usage is not None:
+            self._tokens[model] += usage.total - charged
+        self._has_changes = True
+        self._wake()
 
     async def refresh(self) -> None:
-        """Read the limits, and what is left of them; to be called at the start and in each heartbeat.
+        """Load the limits and what is left of them: at the start and in each heartbeat.
 
-        Raises the database's error only if the limits were never read; later the known ones go on to hold.
+        Raises the database's error only if the limits were never loaded; later the known ones stay in force.
         """
-        account = self._account
         try:
-            rules = await self._read_rules()
-        except (OperationalError, InterfaceError) as error:
-            if not self._has_read:
+            rules = await self._load_rules()
+        except _DATABASE_AWAY as error:
+            if self._rules is None:
                 raise
-            logger.warning("The limits of the provider can't be read; the known ones go on to hold: %s", error)
+            logger.warning("The limits of the provider can't be read; the known ones stay in force: %s", error)
             return
-        self._has_read = True
-        is_new = rules != account.rules
+        is_new = rules != self._rules
+        self._rules = rules
         if is_new:
-            self._adopt(rules)
-        if not rules.limits:
+            self._backoffs.clear()
+        if not rules.limits and not self._waiting:
             return
-        self._gone = tuple(name for name in account.owners if (owner := Owner.parse(name)) and owner.is_gone)
-        if is_new or account.asked_at is None or self._clock.now() - account.asked_at >= FRESHNESS:
-            await self._exchange()
-            self._nudge(is_urgent=False)
+        self._gone = tuple(name for name in self._owners if (owner := Owner.parse(name)) and owner.is_gone)
+        if is_new or self._settled_at is None or self._clock.now() - self._settled_at >= MAX_AGE:
+            await self._settle()
 
-    def room(self, model: str) -> int | None:
+    def available_permits(self, model: str) -> int | None:
         """How many calls of ``model`` could begin now, by what is known here; None if nothing limits them.
 
-        Safe from any thread.
+        What is left is divided by the number of processes. Safe from any thread.
         """
-        return self._account.find_room(model, waiting=self._waiting.count(model), now=self._clock.now())
-
-    def expect_call(self, model: str) -> None:
-        """A run was claimed that will soon call ``model``: its place is not offered again."""
-        if self._account.rules.find(model):
-            self._account.expect_call(model, self._clock.now())
+        limits = self._rules.find(model) if self._rules is not None else ()
+        if not limits:
+            return None
+        elapsed = (self._clock.now() - self._settled_at).total_seconds() if self._settled_at else 0.0
+        available: list[float] = []
+        for limit in limits:
+            left = self._left.get(limit.id)
+            if left is None:
+                return 0
+            if left.calls is not None:
+                available.append(left.calls)
+            if left.requests is not None and (bucket := limit.requests):
+                available.append(int(bucket.fill(left.requests, elapsed)))
+            if left.tokens is not None and (bucket := limit.tokens):
+                charge = self._last_charge.get(model, DEFAULT_COMPLETION_TOKENS)
+                available.append(bucket.fill(left.tokens, elapsed) / max(1, charge))
+        share = ceil(min(available, default=0) / max(1, len(self._owners)))
+        # Copied at once: the event loop may change it meanwhile.
+        waiting = sum(call.model == model for call in tuple(self._waiting))
+        return max(0, share - waiting)
 
     async def close(self) -> None:
-        """Give everything back. Calls that still wait are turned away."""
+        """Give everything back. Calls that still wait are sent back to the queue."""
         self._is_closing = True
-        self._nudged.set()
-        if self._pump is not None:
-            await self._pump
+        self._woken.set()
+        if self._refilling is not None:
+            await self._refilling
         for call in list(self._waiting):
-            self._answer(call, self._send_away(_NOTHING, "Waits for a worker."))
-        if self._account.asked_at is not None:
+            self._answer(call, Throttled(self._clock.now(), "Waits for a worker."))
+        if self._settled_at is not None:
             try:
-                await self._store.settle(self._account.make_last_order(), self._account.rules)
-            except StoreAwayError as error:
+                request = SettleRequest(self._owner, tokens=dict(self._tokens), leaves=True)
+                await self._settle_request(request, self._rules or Rules())
+            except _DATABASE_AWAY as error:
                 logger.warning("The limits could not be given back; they run out in half a minute: %s", error)
-        await self._store.close()
 
-    # Calls
+    def _charge(self, request: Mapping[str, Any]) -> int:
+        """Tokens that a call is charged before it is made, as providers estimate it: its text, and its longest answer.
 
-    def _begin_call(self, model: str, tokens: int) -> SharedPermit:
-        self._account.begin_call(model)
-        return SharedPermit(self, model, tokens)
+        Source: OpenAI's guide to rate limits, "Reduce the max_tokens to match the size of your completions".
+        """
+        completion = find_max_tokens(request) or DEFAULT_COMPLETION_TOKENS
+        charge = len(dump_json(request)) // CHARACTERS_PER_TOKEN + completion
+        self._last_charge[request["model"]] = charge
+        return charge
 
-    def _send_away(self, delay: timedelta, sentence: str) -> Closed:
-        return Closed(self._host_clock.now() + delay, sentence)
+    def _answer(self, call: WaitingCall, answer: Permit | Throttled) -> None:
+        self._waiting.pop(call, None)
+        # The future of a cancelled run is done before the run can take its call off the queue.
+        if not call.answer.done():
+            call.answer.set_result(answer)
 
-    def _answer(self, call: WaitingCall, answer: Permit | Closed) -> None:
-        self._waiting.remove(call)
-        # Of a run that is cancelled, the future is done before the run can take its call off the queue.
-        if not call.future.done():
-            call.future.set_result(answer)
-
-    def _abandon(self, call: WaitingCall) -> None:
-        """The run of a call was cancelled while it waited, perhaps in the moment in which it was answered."""
-        if call.future.cancelled():
-            self._waiting.remove(call)
-        elif call.future.exception() is None and isinstance(permit := call.future.result(), SharedPermit):
-            permit.is_left = True
-            self._account.drop_call(permit.model, permit.tokens)
-            self._nudge(is_urgent=bool(self._waiting))
-
-    def _turn_away_hopeless(self) -> None:
+    def _reject_late(self) -> None:
         now = self._clock.now()
-        for call in [call for call in self._waiting if call.is_hopeless(now)]:
-            if call.blockade is not None:
-                delay, sentence = call.blockade.find_delay(now), call.blockade.sentence
+        for call in [call for call in self._waiting if call.would_time_out(now)]:
+            if call.backoff is not None:
+                self._answer(call, call.backoff.throttle(now))
             else:
-                delay, sentence = OUTAGE_DELAY, "Waits until the limits of the provider can be looked up."
-            self._answer(call, self._send_away(delay, sentence))
+                sentence = "Waits until the limits of the provider can be looked up."
+                self._answer(call, Throttled(now + OUTAGE_DELAY, sentence))
 
-    def _adopt(self, rules: Rules) -> None:
-        """Go by new limits; calls that wait may be free to go."""
-        self._account.rules = rules
-        self._blocked.clear()
-        self._nudge(is_urgent=bool(self._waiting))
+    def _wake(self) -> None:
+        self._woken.set()
+        if self._refilling is None and not self._is_closing:
+            self._refilling = asyncio.create_task(self._refill(), name="limits")
 
-    # The pump
-
-    def _nudge(self, *, is_urgent: bool) -> None:
-        """Let the pump see what has changed; if that is urgent it asks the ledger as soon as it may."""
-        self._is_urgent = self._is_urgent or is_urgent
-        self._nudged.set()
-        if self._pump is None and not self._is_closing and self._find_pause() is not None:
-            self._pump = asyncio.create_task(self._run_pump(), name="limits")
-
-    async def _run_pump(self) -> None:
+    async def _refill(self) -> None:
+        """Settle for as long as calls wait or are in flight."""
         try:
-            while not self._is_closing and (pause := self._find_pause()) is not None:
-                self._nudged.clear()
-                if pause > _NOTHING:
-                    await self._sleep(pause)
-                    continue
+            while not self._is_closing and (self._waiting or self._has_changes or +self._active):
+                self._woken.clear()
+                if not self._waiting and not self._has_changes:
+                    await self._wait_until(self._clock.now() + RENEW_INTERVAL)
                 began = self._clock.now()
-                is_settled = await self._exchange()
-                self._turn_away_hopeless()
-                await self._clock.sleep_until(began + (PACE if is_settled else OUTAGE_PAUSE))
+                is_settled = await self._settle()
+                self._reject_late()
+                await self._clock.sleep_until(began + (SETTLE_INTERVAL if is_settled else OUTAGE_INTERVAL))
         except Exception as error:
-            # Calls must not wait for ever for a pump that broke: the error is theirs.
-            logger.exception("The gate of worker %s broke.", self._account.owner)
+            # Calls must not wait for ever for a task that broke: the error is theirs.
+            logger.exception("The gate of worker %s broke.", self._owner)
             for call in list(self._waiting):
-                self._waiting.remove(call)
-                if not call.future.done():
-                    call.future.set_exception(error)
+                if not call.answer.done():
+                    call.answer.set_exception(error)
         finally:
-            self._pump = None
+            self._refilling = None
 
-    def _find_pause(self) -> timedelta | None:
-        """How long the ledger need not be asked; None if there is nothing to ask."""
-        if self._is_urgent:
-            return _NOTHING
-        now = self._clock.now()
-        last = self._account.asked_at or now
-        due = [min(call.deadline, call.find_turn() or last + POLL) for call in self._waiting]
-        if self._account.has_news:
-            due.append(last + POLL)
-        if self._account.holds_calls:
-            due.append(last + RENEWAL)
-        return max(_NOTHING, min(due) - now) if due else None
-
-    async def _sleep(self, pause: timedelta) -> None:
-        """Until the pause is over or something has changed."""
-        until = self._clock.now() + pause
-        waits = {asyncio.ensure_future(self._clock.sleep_until(until)), asyncio.ensure_future(self._nudged.wait())}
+    async def _wait_until(self, moment: datetime) -> None:
+        """Wait until ``moment`` or until something changes."""
+        waits = {asyncio.ensure_future(self._clock.sleep_until(moment)), asyncio.ensure_future(self._woken.wait())}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
 
-    async def _exchange(self) -> bool:
-        """Send an order and take in the answer. False if the ledger is away."""
-        async with self._exchanging:
-            self._is_urgent = False
-            account = self._account
-            asking = self._waiting.choose(LARGEST_ORDER)
-            wants = [Want(call.model, call.tokens) for call in asking]
-            now = self._clock.now()
-            order = account.make_order(wants, gone=self._gone, now=now)
-            account.asked_at = now
+    async def _settle(self) -> bool:
+        """Report and ask for all that waits, in one request. False if the database is away."""
+        async with self._settling:
+            calls = list(self._waiting)
+            tokens = dict(self._tokens)
+            self._tokens.clear()
+            self._has_changes = False
+            self._settled_at = self._clock.now()
+            permits = [PermitRequest(call.model, call.tokens) for call in calls]
+            request = SettleRequest(self._owner, dict(+self._active), tokens, permits, self._gone)
             try:
-                answer = await self._store.settle(order, account.rules)
-            except StoreAwayError as error:
-                account.put_back(order)
+                settlement = await self._settle_request(request, self._rules or Rules())
+            except _DATABASE_AWAY as error:
+                self._tokens.update(tokens)
                 if not self._is_away:
                     logger.warning("The limits can't be looked up; calls that they cover wait: %s", error)
-                self._is_away = True
+                self._is_away = self._has_changes = True
                 return False
             self._is_away = False
-            account.take_in(answer)
-            count = len(asking)
-            self._tell(asking, answer.results[:count])
-            for want, block in zip(order.wants[count:], answer.results[count:], strict=True):
-                if block is None:
-                    account.ahead.add(want.model, want.tokens)
+            self._left, self._owners = settlement.left, settlement.owners
+            self._grant(calls, settlement)
             return True
 
-    def _tell(self, asking: list[WaitingCall], results: tuple[Block | None, ...]) -> None:
-        """Tell calls what the ledger has said."""
+    def _grant(self, calls: list[WaitingCall], settlement: Settlement) -> None:
         now = self._clock.now()
-        asked = {call.model for call in asking}
-        blocked = {model: blockade for model, blockade in self._blocked.items() if model not in asked}
-        for call, block in zip(asking, results, strict=True):
-            if block is not None:
-                call.blockade = Blockade.begin(block, now)
-                blocked.setdefault(call.model, call.blockade)
-            elif call.future.done():
-                # Its run was cancelled in the meantime.
-                self._account.ahead.add(call.model, call.tokens)
+        for model in {call.model for call in calls}:
+            self._backoffs.pop(model, None)
+        for call, denial in zip(calls, settlement.denials, strict=True):
+            if denial is not None:
+                call.backoff = Backoff(denial, now + timedelta(seconds=denial.delay))
+                self._backoffs.setdefault(call.model, call.backoff)
+                continue
+            self._active[call.model] += 1
+            permit = SharedPermit(self, call.model, call.tokens)
+            if call.answer.done():
+                # Its run was cancelled meanwhile.
+                permit.release(NO_USAGE)
             else:
-                self._answer(call, self._begin_call(call.model, call.tokens))
-        self._blocked = blocked
+                self._answer(call, permit)

@@ -1,7 +1,7 @@
-"""What is left of each limit, and who holds what of it: arithmetic alone, on a document that a store keeps.
+"""What is left of each limit and which process holds what: pure arithmetic on a document, and the row that keeps it.
 
-All drains of an installation send their orders to the one ledger, one after the other. An order says how many calls
-the drain holds in all, never how many more or fewer: one whose answer is lost is put right by the next.
+A request states how many calls its process holds in all, never how many more or fewer, so that one whose answer is lost
+is corrected by the next.
 """
 
 from __future__ import annotations
@@ -10,239 +10,194 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs.limits.rules import Bucket, Limit, Resource, Rules
+from django.db import transaction
 
-FORMAT = 1
-"""The number of this document's layout; another one is not read."""
-HOLDING_LIFE = 30.0
-"""Seconds after which the calls of a drain that is not heard of count no more."""
-SILENCE = 20.0
-"""Seconds without any order after which the store is taken to have been away: live drains send one more often."""
-GRACE = 10.0
-"""Seconds that drains have, after such a silence, to say that they are alive."""
-CALL_DELAY = 1.0
-"""Seconds after which somebody who waits for a call in flight to end may ask again; nobody knows when it does."""
-MEMORY = 3600.0
-"""Seconds that the level of a limit is kept which nobody knows any more."""
-_ROUNDING = 1e-6
+from runs.limits.rules import Bucket, Limit, Resource, Rules
+from runs.models import LimitLedger
+
+HOLDING_SECONDS = 30.0
+"""The calls of a process that sends no request for this long no longer count."""
+OUTAGE_SECONDS = 20.0
+"""Without a request from any process for this long, the database is taken to have been away."""
+GRACE_SECONDS = 10.0
+"""Time that processes have after an outage to send a request."""
+CALL_DELAY_SECONDS = 1.0
+"""Retry delay for a call that waits for another one to end, which may happen at any time."""
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """A permit that is asked for."""
+class PermitRequest:
+    """One call that asks for a permit; ``tokens`` are charged for it."""
 
     model: str
     tokens: int
-    is_ahead: bool = False
-    """No call waits for it yet: it is given only out of plenty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a drain tells and asks."""
+class SettleRequest:
+    """What a process reports and asks for."""
 
     owner: str
     held: Mapping[str, int] = field(default_factory=dict)
-    """How many permits it has, in use or ahead, by model."""
+    """Calls in flight, by model."""
     tokens: Mapping[str, int] = field(default_factory=dict)
     """Tokens used beyond those charged, by model; negative if they were fewer."""
-    unused: Mapping[str, int] = field(default_factory=dict)
-    """Permits given back that no call was made with, by model."""
-    wants: Sequence[Want] = ()
-    """First come first."""
+    permits: Sequence[PermitRequest] = ()
+    """First come, first served."""
     gone: Collection[str] = ()
     """Owners that are known to be dead."""
     leaves: bool = False
-    """It will not come again."""
+    """Whether this is the owner's last request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Why a permit can't be had: what ``limit`` is short of, and for how many seconds by the look of it."""
+class Denial:
+    """Why a permit can't be had: ``limit`` is short of ``resource`` for an estimated ``delay``, in seconds."""
 
     limit: Limit
     resource: Resource
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of one limit; None where it doesn't limit."""
-
-    calls: int | None
-    requests: float | None
-    tokens: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the ledger says to an order."""
-
-    results: tuple[Block | None, ...]
-    """For each want None if it is granted."""
-    left: Mapping[int, Left]
-    """By limit, after this order."""
-    owners: tuple[str, ...]
-    """All drains that were heard of lately, the one that asked among them."""
-
-
 @dataclass(slots=True)
-class _Pool:
-    """One limit while an order is worked on."""
+class Capacity:
+    """What is left of one limit; None where it doesn't limit."""
 
     limit: Limit
     calls: int | None
     requests: float | None
     tokens: float | None
-    requests_bucket: Bucket | None
-    tokens_bucket: Bucket | None
-    waiting: int = 0
-    waiting_tokens: int = 0
+    _queued: int = field(default=0, compare=False)
+    _queued_tokens: int = field(default=0, compare=False)
 
-    def find_block(self, want: Want) -> Block | None:
-        """What keeps the want from being granted; None if nothing does."""
-        blocks: list[Block] = []
-        if self.calls is not None and self.calls < 1 + self._reserve(self.limit.calls_in_flight, want):
-            blocks.append(Block(self.limit, Resource.CALLS, CALL_DELAY))
-        if (bucket := self.requests_bucket) is not None and self.requests is not None:
-            missing = 1 + self._reserve(bucket.size, want) - self.requests
-            if missing > _ROUNDING:
-                blocks.append(Block(self.limit, Resource.REQUESTS, (missing + self.waiting) / bucket.rate))
-        if (bucket := self.tokens_bucket) is not None and self.tokens is not None:
-            # Whatever its size, a call begins when anything is left, and what it takes too much is paid off before
-            # the next: so none is too large ever to begin, and small ones don't overtake large ones.
-            missing = self._reserve(bucket.size, want) - self.tokens
-            if missing >= 0:
-                blocks.append(Block(self.limit, Resource.TOKENS, (missing + self.waiting_tokens + 1) / bucket.rate))
-        return max(blocks, key=lambda block: block.delay, default=None)
+    def find_denial(self, permit: PermitRequest) -> Denial | None:
+        """What keeps the permit from being granted, that with the longest delay; None if nothing does."""
+        denials: list[Denial] = []
+        if self.calls is not None and self.calls < 1:
+            denials.append(Denial(self.limit, Resource.CALLS, CALL_DELAY_SECONDS))
+        if self.requests is not None and (bucket := self.limit.requests) and 1 - self.requests > ROUNDING:
+            delay = (1 - self.requests + self._queued) / bucket.rate
+            denials.append(Denial(self.limit, Resource.REQUESTS, delay))
+        # Whatever its size, a call begins when anything is left, and what it takes too much is paid off before the
+        # next one: so none is too large ever to begin, and small ones don't overtake large ones.
+        if self.tokens is not None and (bucket := self.limit.tokens) and self.tokens <= 0:
+            delay = (1 - self.tokens + self._queued_tokens) / bucket.rate
+            denials.append(Denial(self.limit, Resource.TOKENS, delay))
+        if denials:
+            self._queued += 1
+            self._queued_tokens += permit.tokens
+        return max(denials, key=lambda denial: denial.delay, default=None)
 
-    @staticmethod
-    def _reserve(size: int | None, want: Want) -> float:
-        """What must stay for others: half if nobody waits for the permit yet."""
-        return (size or 0) / 2 if want.is_ahead else 0
+    def take(self, calls: int, requests: int, tokens: int) -> None:
+        """Subtract what is used; negative numbers are given back, up to what the limit lets go at once."""
+        if self.calls is not None:
+            self.calls -= calls
+        if self.requests is not None:
+            self.requests -= requests
+        if self.tokens is not None and (bucket := self.limit.tokens):
+            self.tokens = bucket.fill(self.tokens - tokens, 0)
 
-    def take(self, want: Want) -> None:
-        self.calls = None if self.calls is None else self.calls - 1
-        self.requests = None if self.requests is None else self.requests - 1
-        self.tokens = None if self.tokens is None else self.tokens - want.tokens
 
-    def queue(self, want: Want) -> None:
-        self.waiting += 1
-        self.waiting_tokens += want.tokens
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The answer to a request."""
+
+    denials: tuple[Denial | None, ...]
+    """For each permit asked for, None if it is granted."""
+    left: Mapping[int, Capacity]
+    """By limit, after this request."""
+    owners: tuple[str, ...]
+    """All processes whose calls count, the one that asked included."""
 
 
 class Ledger:
-    """The state of all limits. Times are seconds since 1970 on the store's clock."""
+    """The state of all limits. Times are seconds since 1970 on the database's clock."""
 
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
-        """``document`` is what ``to_document`` gave; anything else is taken as a new ledger."""
-        known = document if document and document.get("format") == FORMAT else {}
+        """``document`` is what ``to_document`` gave; empty or None for a new ledger, whose buckets are full."""
+        known = document or {}
         self.as_of: float = known.get("as_of", 0.0)
-        self._levels: dict[str, dict[str, float]] = {
-            name: dict(level) for name, level in known.get("levels", {}).items()
-        }
+        self._levels: dict[str, dict[str, float]] = dict(known.get("levels", {}))
         self._owners: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in known.get("owners", {}).items()}
 
     def to_document(self) -> dict[str, Any]:
-        """The state as plain data."""
-        return {"format": FORMAT, "as_of": self.as_of, "levels": self._levels, "owners": self._owners}
+        """Return the state as plain data."""
+        return {"as_of": self.as_of, "levels": self._levels, "owners": self._owners}
 
-    def settle(self, order: Order, rules: Rules, now: float) -> Answer:
-        """Take in what an order tells, and grant what can be granted under ``rules``."""
-        # A statement's time is that of its begin, which may lie before that of the order it waited for.
+    def settle(self, request: SettleRequest, rules: Rules, now: float) -> Settlement:
+        """Take in what a process reports, and grant what can be granted under ``rules``."""
+        # A transaction's time is that of its begin, which may lie before that of one it waited for.
         now = max(now, self.as_of)
-        self._forget(order, now)
-        pools = {limit.id: self._open(limit, order.owner, now) for limit in rules.limits}
-        held = dict.fromkeys(pools, 0)
-        for model, count in order.held.items():
+        self._forget_owners(request, now)
+        left = {limit.id: self._find_capacity(limit, request.owner, now) for limit in rules.limits}
+        held = dict.fromkeys(left, 0)
+        for model, count in request.held.items():
             for limit in rules.find(model):
+                left[limit.id].take(count, 0, 0)
                 held[limit.id] += count
-        for pool in pools.values():
-            if pool.calls is not None:
-                pool.calls -= held[pool.limit.id]
-        self._correct(order, rules, pools)
-        results = []
-        for want in order.wants:
-            limits = rules.find(want.model)
-            block = _grant(want, [pools[limit.id] for limit in limits])
-            results.append(block)
-            if block is None:
+        for model, tokens in request.tokens.items():
+            for limit in rules.find(model):
+                left[limit.id].take(0, 0, tokens)
+        denials = []
+        for permit in request.permits:
+            limits = rules.find(permit.model)
+            found = [denial for limit in limits if (denial := left[limit.id].find_denial(permit)) is not None]
+            denials.append(max(found, key=lambda denial: denial.delay, default=None))
+            if not found:
                 for limit in limits:
+                    left[limit.id].take(1, 1, permit.tokens)
                     held[limit.id] += 1
-        self._close(order, pools, held, now)
-        left = {key: Left(pool.calls, pool.requests, pool.tokens) for key, pool in pools.items()}
-        return Answer(tuple(results), left, tuple(self._owners))
+        self._keep(request, left, held, now)
+        return Settlement(tuple(denials), left, tuple(self._owners))
 
-    def _forget(self, order: Order, now: float) -> None:
-        """Drop drains that are gone, and levels of limits that are."""
-        if now - self.as_of > SILENCE:
+    def _forget_owners(self, request: SettleRequest, now: float) -> None:
+        if now - self.as_of > OUTAGE_SECONDS:
             for entry in self._owners.values():
-                entry["until"] = max(entry["until"], now + GRACE)
+                entry["until"] = max(entry["until"], now + GRACE_SECONDS)
         self._owners = {
-            name: entry for name, entry in self._owners.items() if entry["until"] > now and name not in order.gone
+            name: entry for name, entry in self._owners.items() if entry["until"] > now and name not in request.gone
         }
-        self._levels = {name: level for name, level in self._levels.items() if level["as_of"] > now - MEMORY}
 
-    def _open(self, limit: Limit, owner: str, now: float) -> _Pool:
-        """The pool of a limit with what was added since, and without what others hold."""
+    def _find_capacity(self, limit: Limit, owner: str, now: float) -> Capacity:
+        """What is left with what was added since, and without what others hold."""
         level = self._levels.get(str(limit.id), {})
         elapsed = now - level.get("as_of", now)
         calls = limit.calls_in_flight
         if calls is not None:
-            key = str(limit.id)
-            calls -= sum(entry["held"].get(key, 0) for name, entry in self._owners.items() if name != owner)
-        requests, tokens = limit.requests, limit.tokens
-        return _Pool(
+            others = (entry for name, entry in self._owners.items() if name != owner)
+            calls -= sum(entry["held"].get(str(limit.id), 0) for entry in others)
+        return Capacity(
             limit,
             calls,
-            _fill(requests, level.get("requests"), elapsed),
-            _fill(tokens, level.get("tokens"), elapsed),
-            requests,
-            tokens,
+            _fill(limit.requests, level.get("requests"), elapsed),
+            _fill(limit.tokens, level.get("tokens"), elapsed),
         )
 
-    def _correct(self, order: Order, rules: Rules, pools: Mapping[int, _Pool]) -> None:
-        for model, count in order.unused.items():
-            for limit in rules.find(model):
-                pool = pools[limit.id]
-                if pool.requests is not None and (bucket := pool.requests_bucket) is not None:
-                    pool.requests = bucket.fill(pool.requests + count, 0)
-        for model, count in order.tokens.items():
-            for limit in rules.find(model):
-                pool = pools[limit.id]
-                if pool.tokens is not None and (bucket := pool.tokens_bucket) is not None:
-                    pool.tokens = bucket.fill(pool.tokens - count, 0)
-
-    def _close(self, order: Order, pools: Mapping[int, _Pool], held: Mapping[int, int], now: float) -> None:
+    def _keep(self, request: SettleRequest, left: Mapping[int, Capacity], held: Mapping[int, int], now: float) -> None:
         self.as_of = now
-        for key, pool in pools.items():
-            level = self._levels[str(key)] = {"as_of": now}
-            if pool.requests is not None:
-                level["requests"] = pool.requests
-            if pool.tokens is not None:
-                level["tokens"] = pool.tokens
-        if order.leaves:
-            self._owners.pop(order.owner, None)
+        for key, capacity in left.items():
+            levels = {"as_of": now, "requests": capacity.requests, "tokens": capacity.tokens}
+            self._levels[str(key)] = {name: level for name, level in levels.items() if level is not None}
+        if request.leaves:
+            self._owners.pop(request.owner, None)
         else:
-            counted = {str(key): count for key, count in held.items() if count and pools[key].calls is not None}
-            self._owners[order.owner] = {"until": now + HOLDING_LIFE, "held": counted}
+            counted = {str(key): count for key, count in held.items() if count and left[key].calls is not None}
+            self._owners[request.owner] = {"until": now + HOLDING_SECONDS, "held": counted}
+
+
+def settle_in_database(request: SettleRequest, rules: Rules) -> Settlement:
+    """Settle ``request`` in the ledger's row, which is locked meanwhile. Raises the database's errors."""
+    with transaction.atomic():
+        document, now = LimitLedger.objects.read_locked()
+        ledger = Ledger(document)
+        settlement = ledger.settle(request, rules, now.timestamp())
+        LimitLedger.objects.write(ledger.to_document())
+    return settlement
 
 
 def _fill(bucket: Bucket | None, level: float | None, seconds: float) -> float | None:
-    """The level of a bucket after so many seconds; one that is new is full."""
+    """The level of a bucket after ``seconds``; a new one is full."""
     if bucket is None:
         return None
     return float(bucket.size) if level is None else bucket.fill(level, seconds)
-
-
-def _grant(want: Want, pools: Sequence[_Pool]) -> Block | None:
-    """Take the want out of all its pools, or of none."""
-    blocks = [(block, pool) for pool in pools if (block := pool.find_block(want)) is not None]
-    if not blocks:
-        for pool in pools:
-            pool.take(want)
-        return None
-    if not want.is_ahead:
-        for _, pool in blocks:
-            pool.queue(want)
-    return max((block for block, _ in blocks), key=lambda block: block.delay)

@@ -1,4 +1,4 @@
-"""The limits of the provider as a drain knows them, and which of them a call falls under."""
+"""The limits that staff set, and which of them a call falls under."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from enum import Enum
 
 from runs.models import RateLimit
 
-BURST = 30
-"""One in so many of a minute's worth may go at once after a quiet time: two seconds' worth."""
-AHEAD = 60
-"""One in so many may lie about as permits given ahead: a second's worth."""
+BURST_SECONDS = 2
+"""Seconds' worth of a limit that may go at once after a quiet time."""
 
 
 class Resource(Enum):
@@ -26,8 +24,8 @@ class Resource(Enum):
 class Bucket:
     """What may go at once, and how much is added each second until that is full again.
 
-    Whatever minute one looks at: what was given ahead of it, what is in the bucket at its begin and what is added in
-    it make up the limit. So the rate in the long run is a twentieth less than the limit.
+    What is in the bucket at the beginning of a minute and what is added in it make up the limit, so the rate in the
+    long run is a thirtieth less than the limit.
     """
 
     size: int
@@ -36,11 +34,11 @@ class Bucket:
     @classmethod
     def for_minute(cls, limit: int) -> Bucket:
         """The bucket of a limit for each minute."""
-        size = max(1, limit // BURST)
-        return cls(size, (limit - size - limit // AHEAD + 1) / 60)
+        size = max(1, limit * BURST_SECONDS // 60)
+        return cls(size, (limit - size + 1) / 60)
 
     def fill(self, level: float, seconds: float) -> float:
-        """The level after so many seconds."""
+        """Return the level after ``seconds``."""
         return min(self.size, level + seconds * self.rate)
 
 
@@ -72,7 +70,7 @@ class Limit:
         return None if self.tokens_per_minute is None else Bucket.for_minute(self.tokens_per_minute)
 
     def describe(self, resource: Resource) -> str:
-        """The sentence for somebody who waits for ``resource``."""
+        """The sentence shown at a run that waits for ``resource``."""
         count = {
             Resource.CALLS: self.calls_in_flight,
             Resource.REQUESTS: self.requests_per_minute,
@@ -84,7 +82,7 @@ class Limit:
 
 
 class Rules:
-    """All limits of an installation; never changed, only replaced."""
+    """All limits of an installation, immutable."""
 
     def __init__(self, limits: Iterable[Limit] = ()) -> None:
         self.limits = tuple(limits)
@@ -93,7 +91,7 @@ class Rules:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rules) and self.limits == other.limits
 
-    __hash__ = None  # type: ignore[assignment]  # equal by value, and nobody needs it as a key
+    __hash__ = None  # type: ignore[assignment]  # equal by value, never a key
 
     def find(self, model: str) -> tuple[Limit, ...]:
         """The limits that calls of ``model`` fall under. Safe from any thread."""
@@ -114,7 +112,7 @@ class Rules:
 
 
 def load_rules() -> Rules:
-    """The limits as staff have set them."""
+    """Read the limits that staff have set."""
     rows = RateLimit.objects.order_by("pk").values_list(
         "pk", "model", "calls_in_flight", "requests_per_minute", "tokens_per_minute"
     )

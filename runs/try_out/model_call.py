@@ -15,7 +15,7 @@ from uuid import uuid4
 from asgiref.sync import async_to_sync, sync_to_async
 from django.conf import settings
 
-from flows.engine.call_gate import CallGate, Closed
+from flows.engine.call_gate import CallGate, Throttled
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ModelError
 from flows.engine.history import Attempt, AttemptError, History, Outcome
@@ -101,7 +101,7 @@ async def _call(
     request: dict[str, Any], step: StepSpec, timeout: float, gate: CallGate, client: ModelClient, key: str
 ) -> ToolReply | ModelError:
     permit = await gate.enter({**request, "model": step.model})
-    if isinstance(permit, Closed):
+    if isinstance(permit, Throttled):
         raise NotSentError(_explain_limit(permit))
     used: TokenUsage | None = None
     try:
@@ -112,7 +112,7 @@ async def _call(
     except ModelError as error:
         return error
     finally:
-        permit.leave(used)
+        permit.release(used)
 
 
 def _describe_error(error: ModelError, number: int, started_at: datetime) -> Attempt:
@@ -130,9 +130,9 @@ def _ask(question: Callable[[], _Result], /) -> Awaitable[_Result]:
     return sync_to_async(question, thread_sensitive=True)()
 
 
-def _explain_limit(closed: Closed) -> str:
-    wait = max(1, math.ceil((closed.until - datetime.now(UTC)).total_seconds()))
-    sentence = closed.sentence[:1].lower() + closed.sentence[1:]
+def _explain_limit(throttled: Throttled) -> str:
+    wait = max(1, math.ceil((throttled.until - datetime.now(UTC)).total_seconds()))
+    sentence = throttled.sentence[:1].lower() + throttled.sentence[1:]
     return f"Nothing was sent: a call now {sentence} Try again in {describe_seconds(wait)}."
 
 

@@ -236,7 +236,7 @@ class Drain:
                 in_flight=in_flight,
                 has_suspect=has_suspect,
                 unable=unable,
-                room=self._gate.room,
+                room=self._gate.available_permits,
             )
 
         found = await self._database.ask(claim)
@@ -245,7 +245,6 @@ class Drain:
         self._has_backlog = len(claimed) == free
         for run in claimed:
             self._interrupt(run.pk, Interruption.LOST)
-            self._gate.expect_call(run.next_model)
             run_task = RunTask(run, self._place)
             task = asyncio.create_task(run_task.execute(), name=f"run {run.pk}")
             self._tasks[run.pk] = (run_task, task)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine.call_gate import Closed, OpenGate, Permit
+from flows.engine.call_gate import Throttled, OpenGate, Permit
 from flows.engine.execution import Progress
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.pricing import price_usage
@@ -25,7 +25,7 @@ USED_UP = Finish(EndStatus.ERRORED, EndReason.BUDGET_EXCEEDED, "The flow's budge
 class Gate:
     """A gate that is open unless ``waits`` says what those who wait get; it counts who is inside."""
 
-    def __init__(self, *waits: Closed | None, during: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *waits: Throttled | None, during: Callable[[], None] = lambda: None) -> None:
         self._waits = iter(waits)
         self._during = during
         self.requests: list[Mapping[str, Any]] = []
@@ -37,7 +37,7 @@ class Gate:
         self._wait: Any = next(self._waits, self)
         return self._let_in() if self._wait is self else None
 
-    async def enter(self, request: Mapping[str, Any]) -> Permit | Closed:
+    async def enter(self, request: Mapping[str, Any]) -> Permit | Throttled:
         await asyncio.sleep(0)
         self._during()
         return self._wait or self._let_in()
@@ -46,7 +46,7 @@ class Gate:
         self.inside += 1
         return self
 
-    def leave(self, usage: TokenUsage | None) -> None:
+    def release(self, usage: TokenUsage | None) -> None:
         self.inside -= 1
         self.left.append(usage)
 
@@ -132,8 +132,8 @@ class TestPermits:
     async def test_the_open_gate_lets_everybody_in(self) -> None:
         gate = OpenGate()
         for permit in (gate.try_enter({}), await gate.enter({})):
-            assert not isinstance(permit, Closed)
-            permit.leave(None)
+            assert not isinstance(permit, Throttled)
+            permit.release(None)
 
 
 class TestWaiting:
@@ -153,7 +153,7 @@ class TestWaiting:
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
 
     async def test_a_gate_that_stays_closed_pauses_the_run_with_what_it_waits_for(self) -> None:
-        closed = Closed(NOON + seconds(40), "Waiting for the tokens a minute of gpt-4.1.")
+        closed = Throttled(NOON + seconds(40), "Waiting for the tokens a minute of gpt-4.1.")
         recorder, app = MemoryRecorder(), simulate(**APP)
         end = await execute(FLOW, app, gate=Gate(closed), recorder=recorder)
         assert (end.finish, end.resume_at, end.waits_for) == (None, closed.until, closed.sentence)
@@ -162,7 +162,7 @@ class TestWaiting:
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
 
     async def test_a_gate_that_is_closed_until_after_the_deadline_ends_the_run(self) -> None:
-        gate = Gate(Closed(NOON + seconds(40), "Waiting."))
+        gate = Gate(Throttled(NOON + seconds(40), "Waiting."))
         end = await execute(FLOW, gate=gate, deadline=NOON + seconds(30))
         assert end.finish is not None and end.finish.reason is EndReason.DEADLINE_EXCEEDED
 

@@ -1,4 +1,4 @@
-"""Limits, and gates whose ledger is in memory and whose clock stands still until somebody sleeps."""
+"""Limits, and gates whose ledger is in memory and whose clock stands still until all tasks sleep."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any
 
-from flows.engine.call_gate import Closed, Permit
+from django.db import OperationalError
+
+from flows.engine.call_gate import Permit, Throttled
 from flows.engine.clock import Clock
 from runs.limits import SharedGate
-from runs.limits.ledger import Answer, Ledger, Order
+from runs.limits.ledger import Ledger, Settlement, SettleRequest
 from runs.limits.rules import Limit, Rules
-from runs.limits.stores import StoreAwayError
 from tests.engine.builders import NOON, seconds
 
 MODEL = "gpt-5-mini"
@@ -30,10 +31,10 @@ def make_request(model: str = MODEL, text: str = "", **fields: Any) -> dict[str,
 
 
 class VirtualClock:
-    """A clock on which time passes only when everybody waits for that, and then as far as the first of them waits."""
+    """A clock on which time passes only when all tasks wait for it, as far as the first of them waits."""
 
     TURNS = 50
-    """Turns of the event loop after which nobody has anything to do but wait."""
+    """Turns of the event loop after which all tasks only wait."""
 
     def __init__(self) -> None:
         self._now = NOON
@@ -68,56 +69,45 @@ class VirtualClock:
                 wakes.set_result(None)
 
 
-class MemoryStore:
-    """A store that several gates of a test share."""
+class MemoryLedger:
+    """The ledger of several gates; answers while ``may_answer`` is set, or raises ``error``."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.ledger = Ledger()
-        self.orders: list[Order] = []
-        self.is_away = False
-
-    async def settle(self, order: Order, rules: Rules) -> Answer:
-        if self.is_away:
-            raise StoreAwayError("it is away")
-        self.orders.append(order)
-        return self.ledger.settle(order, rules, self.clock.now().timestamp())
-
-    async def close(self) -> None:
-        pass
-
-
-class HeldStore(MemoryStore):
-    """A store that answers no order as long as ``may_answer`` isn't set, and then perhaps with an error of ours."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+        self.requests: list[SettleRequest] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.error: Exception | None = None
 
-    async def settle(self, order: Order, rules: Rules) -> Answer:
-        answer = await super().settle(order, rules)
+    async def settle(self, request: SettleRequest, rules: Rules) -> Settlement:
+        if isinstance(self.error, OperationalError):
+            raise self.error
+        self.requests.append(request)
+        settlement = self.ledger.settle(request, rules, self.clock.now().timestamp())
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
-        return answer
+        return settlement
 
 
 class Drains:
     """Gates of several drains, with limits that can be changed."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules = rules
+        self.rules: Rules | None = rules
+        """None while the database is away."""
         self.clock = VirtualClock()
-        self.store = HeldStore(self.clock)
+        self.ledger = MemoryLedger(self.clock)
 
-    async def read_rules(self) -> Rules:
+    async def load_rules(self) -> Rules:
+        if self.rules is None:
+            raise OperationalError("the database is away")
         return self.rules
 
     async def open_gate(self, owner: str = "drain-1") -> SharedGate:
         """The gate of a drain that has begun."""
-        gate = SharedGate(owner=owner, store=self.store, read_rules=self.read_rules, clock=self.clock)
+        gate = SharedGate(owner=owner, settle=self.ledger.settle, load=self.load_rules, clock=self.clock)
         await gate.refresh()
         return gate
 
@@ -125,7 +115,7 @@ class Drains:
 async def enter(gate: SharedGate, model: str = MODEL, **fields: Any) -> Permit:
     """Wait for a permit, which has to come."""
     entered = await gate.enter(make_request(model, **fields))
-    assert not isinstance(entered, Closed), entered
+    assert not isinstance(entered, Throttled), entered
     return entered
 
 

@@ -6,24 +6,28 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 
-from flows.engine.call_gate import Closed, OpenGate
+from flows.engine.call_gate import OpenGate, Throttled
 from flows.engine.usage import NO_USAGE
 from runs.limits import gate as gate_module
-from runs.limits.ledger import HOLDING_LIFE
+from runs.limits.ledger import HOLDING_SECONDS
 from runs.limits.rules import Limit, Rules
 from runs.ownership import Owner
 from tests.engine.builders import make_usage
 from tests.runs.limits.builders import MODEL, Drains, enter, make_request, make_rules, start
+
+TIMEOUT = 30.0
+"""Seconds after which a test gives up on what never happens."""
 
 
 async def test_without_limits_calls_go_at_once_and_nothing_is_counted() -> None:
     drains = Drains(Rules())
     gate = await drains.open_gate()
     assert gate.try_enter(make_request()) is OpenGate().try_enter({})
-    assert gate.room(MODEL) is None
+    assert gate.available_permits(MODEL) is None
     await gate.close()
-    assert drains.store.orders == []
+    assert drains.ledger.requests == []
 
 
 async def test_models_that_no_limit_covers_are_not_held_up() -> None:
@@ -31,7 +35,7 @@ async def test_models_that_no_limit_covers_are_not_held_up() -> None:
     gate = await drains.open_gate()
     await enter(gate)
     assert gate.try_enter(make_request("gpt-4o")) is not None
-    assert gate.room("gpt-4o") is None and gate.room(MODEL) == 0
+    assert gate.available_permits("gpt-4o") is None and gate.available_permits(MODEL) == 0
 
 
 async def test_calls_go_in_the_order_in_which_they_came() -> None:
@@ -43,10 +47,10 @@ async def test_calls_go_in_the_order_in_which_they_came() -> None:
     async def call(number: int) -> None:
         permit = await enter(gate)
         order.append(number)
-        permit.leave(make_usage())
+        permit.release(make_usage())
 
     tasks = [await start(call(number)) for number in range(5)]
-    first.leave(make_usage())
+    first.release(make_usage())
     await asyncio.gather(*tasks)
     assert order == [0, 1, 2, 3, 4]
 
@@ -57,7 +61,7 @@ async def test_a_call_that_waits_for_another_model_holds_up_nobody() -> None:
     await enter(gate)
     waiting = await start(gate.enter(make_request()))
     await enter(gate, "gpt-4o")
-    assert isinstance(await waiting, Closed)
+    assert isinstance(await waiting, Throttled)
 
 
 async def test_a_call_waits_two_seconds_for_another_to_end_and_then_says_what_for() -> None:
@@ -66,12 +70,12 @@ async def test_a_call_waits_two_seconds_for_another_to_end_and_then_says_what_fo
     for _ in range(20):
         await enter(gate)
     began = drains.clock.now()
-    closed = await gate.enter(make_request())
-    assert isinstance(closed, Closed)
-    assert closed.sentence == "Waits for the rate limit of gpt-5-mini: 20 calls in flight."
+    throttled = await gate.enter(make_request())
+    assert isinstance(throttled, Throttled)
+    assert throttled.sentence == "Waits for the rate limit of gpt-5-mini: 20 calls in flight."
     waited = drains.clock.now() - began
-    assert gate_module.PATIENCE <= waited < gate_module.PATIENCE + timedelta(seconds=0.5)
-    assert closed.until > drains.clock.now()
+    assert gate_module.MAX_WAIT <= waited < gate_module.MAX_WAIT + timedelta(seconds=0.5)
+    assert throttled.until > drains.clock.now()
 
 
 async def test_a_call_whose_turn_comes_much_later_is_sent_away_at_once() -> None:
@@ -79,42 +83,22 @@ async def test_a_call_whose_turn_comes_much_later_is_sent_away_at_once() -> None
     gate = await drains.open_gate()
     await enter(gate)
     began = drains.clock.now()
-    closed = await gate.enter(make_request())
-    assert isinstance(closed, Closed) and closed.until - began >= timedelta(seconds=59)
-    assert closed.sentence == "Waits for the rate limit of gpt-5-mini: 1 request a minute."
-    orders = len(drains.store.orders)
+    throttled = await gate.enter(make_request())
+    assert isinstance(throttled, Throttled) and throttled.until - began >= timedelta(seconds=59)
+    assert throttled.sentence == "Waits for the rate limit of gpt-5-mini: 1 request a minute."
+    orders = len(drains.ledger.requests)
     for _ in range(100):
-        assert isinstance(await gate.enter(make_request()), Closed)
-    assert len(drains.store.orders) == orders, "it is known already"
+        assert isinstance(await gate.enter(make_request()), Throttled)
+    assert len(drains.ledger.requests) == orders, "it is known already"
     assert drains.clock.now() - began < timedelta(seconds=1)
 
 
 async def test_many_calls_that_come_together_cost_one_order() -> None:
     drains = Drains(make_rules(calls_in_flight=100))
     gate = await drains.open_gate()
-    asked = len(drains.store.orders)
+    asked = len(drains.ledger.requests)
     await asyncio.gather(*(enter(gate) for _ in range(80)))
-    assert len(drains.store.orders) == asked + 1
-
-
-async def test_a_model_that_is_asked_often_gets_permits_ahead_and_gives_back_those_it_does_not_need() -> None:
-    drains = Drains(make_rules(requests_per_minute=60_000))
-    gate = await drains.open_gate()
-    immediate = 0
-    for _ in range(30):
-        for _ in range(20):
-            permit = gate.try_enter(make_request())
-            immediate += permit is not None
-            (permit or await enter(gate)).leave(make_usage())
-        await drains.clock.pass_time(0.1)
-    assert immediate > 300
-    asked = sum(len(order.wants) for order in drains.store.orders)
-    assert asked < 2 * 600
-
-    await drains.clock.pass_time(3)
-    returned = sum(order.unused.get(MODEL, 0) for order in drains.store.orders)
-    taken = sum(len(order.wants) for order in drains.store.orders)
-    assert taken - returned == 600
+    assert len(drains.ledger.requests) == asked + 1
 
 
 async def test_a_drain_with_many_calls_gives_way_to_another_once_they_end() -> None:
@@ -122,17 +106,17 @@ async def test_a_drain_with_many_calls_gives_way_to_another_once_they_end() -> N
     one, other = await drains.open_gate("drain-1"), await drains.open_gate("drain-2")
     permits = [await enter(one) for _ in range(3)]
     waiting = await start(other.enter(make_request()))
-    permits[0].leave(make_usage())
-    assert not isinstance(await waiting, Closed)
+    permits[0].release(make_usage())
+    assert not isinstance(await waiting, Throttled)
 
 
 async def test_long_calls_stay_counted_for_as_long_as_they_take() -> None:
     drains = Drains(make_rules(calls_in_flight=1))
     one, other = await drains.open_gate("drain-1"), await drains.open_gate("drain-2")
     await enter(one)
-    end = drains.clock.now() + timedelta(seconds=3 * HOLDING_LIFE)
+    end = drains.clock.now() + timedelta(seconds=3 * HOLDING_SECONDS)
     while drains.clock.now() < end:
-        assert isinstance(await other.enter(make_request()), Closed)
+        assert isinstance(await other.enter(make_request()), Throttled)
 
 
 async def test_a_drain_whose_process_died_gives_way_in_the_next_heartbeat() -> None:
@@ -143,11 +127,11 @@ async def test_a_drain_whose_process_died_gives_way_in_the_next_heartbeat() -> N
     gone = await drains.open_gate(str(dead))
     await enter(gone)
     gate = await drains.open_gate(str(ours))
-    assert gate.room(MODEL) == 0
-    drains.store.orders.clear()
+    assert gate.available_permits(MODEL) == 0
+    drains.ledger.requests.clear()
     await gate.refresh()
-    assert not isinstance(await gate.enter(make_request()), Closed)
-    assert drains.store.orders[0].gone == (str(dead),)
+    assert not isinstance(await gate.enter(make_request()), Throttled)
+    assert drains.ledger.requests[0].gone == (str(dead),)
 
 
 # Tokens
@@ -157,21 +141,21 @@ async def test_the_real_usage_of_a_call_counts_once_it_is_known() -> None:
     drains = Drains(make_rules(tokens_per_minute=30_000))
     gate = await drains.open_gate()
     permit = await enter(gate, max_completion_tokens=100)
-    permit.leave(make_usage(20_000))
-    permit.leave(make_usage(20_000))
+    permit.release(make_usage(20_000))
+    permit.release(make_usage(20_000))
     await drains.clock.pass_time(1)
-    closed = await gate.enter(make_request())
-    while not isinstance(closed, Closed):
-        closed.leave(NO_USAGE)
-        closed = await gate.enter(make_request())
-    assert timedelta(seconds=30) < closed.until - drains.clock.now() < timedelta(seconds=60)
+    throttled = await gate.enter(make_request())
+    while not isinstance(throttled, Throttled):
+        throttled.release(NO_USAGE)
+        throttled = await gate.enter(make_request())
+    assert timedelta(seconds=30) < throttled.until - drains.clock.now() < timedelta(seconds=60)
 
 
 async def test_a_call_that_was_not_made_after_all_uses_no_tokens() -> None:
     drains = Drains(make_rules(tokens_per_minute=30_000))
     gate = await drains.open_gate()
     for _ in range(50):
-        (await enter(gate, text="x" * 3_600)).leave(NO_USAGE)
+        (await enter(gate, text="x" * 3_600)).release(NO_USAGE)
 
 
 async def test_a_call_larger_than_the_limit_is_made_in_the_end() -> None:
@@ -180,10 +164,10 @@ async def test_a_call_larger_than_the_limit_is_made_in_the_end() -> None:
     made = 0
     for _ in range(200):
         entered = await gate.enter(make_request(max_completion_tokens=1_000))
-        if isinstance(entered, Closed):
+        if isinstance(entered, Throttled):
             await drains.clock.sleep_until(entered.until)
             continue
-        entered.leave(make_usage(1_000))
+        entered.release(make_usage(1_000))
         made += 1
         if made == 3:
             return
@@ -196,30 +180,19 @@ async def test_a_call_larger_than_the_limit_is_made_in_the_end() -> None:
 async def test_no_more_runs_are_claimed_than_can_call() -> None:
     drains = Drains(make_rules(Limit(1, MODEL, 10, 60)))
     gate = await drains.open_gate()
-    assert gate.room(MODEL) == 2
-    gate.expect_call(MODEL)
-    assert gate.room(MODEL) == 1
+    assert gate.available_permits(MODEL) == 2
     await enter(gate)
-    assert gate.room(MODEL) == 1
+    assert gate.available_permits(MODEL) == 1
     await enter(gate)
-    assert gate.room(MODEL) == 0
+    assert gate.available_permits(MODEL) == 0
     await drains.clock.pass_time(1.1)
-    assert gate.room(MODEL) == 1
-
-
-async def test_a_run_that_was_claimed_and_did_not_come_blocks_its_place_for_two_seconds() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    gate.expect_call(MODEL)
-    assert gate.room(MODEL) == 0
-    await drains.clock.pass_time(2)
-    assert gate.room(MODEL) == 1
+    assert gate.available_permits(MODEL) == 1
 
 
 async def test_several_drains_share_what_is_left() -> None:
     drains = Drains(make_rules(calls_in_flight=10))
     gates = [await drains.open_gate(f"drain-{number}") for number in range(3)]
-    assert gates[-1].room(MODEL) == 4
+    assert gates[-1].available_permits(MODEL) == 4
 
 
 async def test_calls_that_wait_already_come_before_new_runs() -> None:
@@ -227,8 +200,150 @@ async def test_calls_that_wait_already_come_before_new_runs() -> None:
     gate = await drains.open_gate()
     permits = [await enter(gate) for _ in range(2)]
     waiting = await start(gate.enter(make_request()))
-    permits[0].leave(make_usage())
-    assert gate.room(MODEL) == 0
+    permits[0].release(make_usage())
+    assert gate.available_permits(MODEL) == 0
     await waiting
-    permits[1].leave(make_usage())
-    assert gate.room(MODEL) == 1
+    permits[1].release(make_usage())
+    await drains.clock.pass_time(0.1)
+    assert gate.available_permits(MODEL) == 1
+
+
+# Changes, cancelled runs and failures
+
+
+async def test_a_limit_that_is_changed_holds_from_the_next_heartbeat() -> None:
+    drains = Drains(Rules())
+    gate = await drains.open_gate()
+    drains.rules = make_rules(calls_in_flight=1)
+    await gate.refresh()
+    permit = await enter(gate)
+    assert gate.available_permits(MODEL) == 0
+    waiting = await start(gate.enter(make_request()))
+    drains.rules = make_rules(calls_in_flight=2)
+    await gate.refresh()
+    second = await waiting
+    assert not isinstance(second, Throttled)
+    drains.rules = Rules()
+    await gate.refresh()
+    assert gate.available_permits(MODEL) is None
+    permit.release(make_usage())
+    second.release(make_usage())
+
+
+async def test_calls_that_wait_go_at_once_when_the_limit_is_taken_away() -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    await enter(gate)
+    waiting = await start(gate.enter(make_request()))
+    await drains.clock.pass_time(0.1)
+    drains.rules = Rules()
+    began = drains.clock.now()
+    await gate.refresh()
+    assert not isinstance(await waiting, Throttled)
+    assert drains.clock.now() - began <= gate_module.SETTLE_INTERVAL
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    permit = await enter(gate)
+    cancelled = await start(gate.enter(make_request()))
+    second = await start(gate.enter(make_request()))
+    cancelled.cancel()
+    permit.release(make_usage())
+    assert not isinstance(await second, Throttled)
+
+
+async def test_a_permit_that_comes_in_the_moment_of_the_cancel_is_given_back() -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    permit = await enter(gate)
+    cancelled = await start(gate.enter(make_request()))
+    asked = len(drains.ledger.requests)
+    permit.release(make_usage())
+    for _ in range(100):
+        await asyncio.sleep(0)
+        if len(drains.ledger.requests) > asked:
+            break
+    assert not cancelled.done(), "it has its permit, but has not heard of it yet"
+    cancelled.cancel()
+    assert not isinstance(await gate.enter(make_request()), Throttled)
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("a bug of ours")])
+async def test_a_cancel_in_the_moment_in_which_all_are_told_concerns_nobody_else(error: RuntimeError | None) -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    await enter(gate)
+    drains.ledger.may_answer.clear()
+    waiting = [await start(gate.enter(make_request())) for _ in range(5)]
+    await drains.clock.pass_time(gate_module.MAX_WAIT.total_seconds() + 1)
+    drains.ledger.error = error
+    drains.ledger.may_answer.set()
+    waiting[0].cancel()
+    async with asyncio.timeout(TIMEOUT):
+        first, *others = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(first, asyncio.CancelledError)
+    assert all(other is error if error else isinstance(other, Throttled) for other in others), others
+    assert gate.available_permits(MODEL) == 0
+
+
+async def test_a_permit_for_a_run_that_was_cancelled_meanwhile_goes_to_the_next() -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    drains.ledger.may_answer.clear()
+    cancelled = await start(gate.enter(make_request()))
+    second = await start(gate.enter(make_request()))
+    await drains.clock.pass_time(0.1)
+    drains.ledger.may_answer.set()
+    cancelled.cancel()
+    assert not isinstance(await second, Throttled)
+
+
+async def test_calls_wait_while_the_ledger_is_away_and_fail_never(caplog: pytest.LogCaptureFixture) -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    drains.ledger.error = OperationalError("it is away")
+    for _ in range(3):
+        throttled = await gate.enter(make_request())
+        assert isinstance(throttled, Throttled)
+        assert throttled.sentence == "Waits until the limits of the provider can be looked up."
+    assert len(caplog.records) == 1
+    drains.ledger.error = None
+    await enter(gate)
+
+
+async def test_what_calls_used_while_the_ledger_was_away_counts_once_it_is_back() -> None:
+    drains = Drains(make_rules(tokens_per_minute=30_000))
+    gate = await drains.open_gate()
+    permit = await enter(gate)
+    drains.ledger.error = OperationalError("it is away")
+    permit.release(make_usage(20_000))
+    await drains.clock.pass_time(5)
+    drains.ledger.error = None
+    await drains.clock.pass_time(2)
+    assert gate.available_permits(MODEL) == 0
+    throttled = await gate.enter(make_request())
+    assert isinstance(throttled, Throttled) and throttled.until > drains.clock.now() + timedelta(seconds=20)
+
+
+async def test_limits_that_cannot_be_loaded_again_stay_in_force() -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate()
+    drains.rules = None
+    await gate.refresh()
+    assert gate.available_permits(MODEL) == 1
+    with pytest.raises(OperationalError):
+        await drains.open_gate("fresh")
+
+
+async def test_a_drain_that_ends_gives_everything_back() -> None:
+    drains = Drains(make_rules(calls_in_flight=1))
+    gate = await drains.open_gate("drain-1")
+    await enter(gate)
+    waiting = await start(gate.enter(make_request()))
+    await gate.close()
+    assert isinstance(await waiting, Throttled)
+    assert not isinstance(await (await drains.open_gate("drain-2")).enter(make_request()), Throttled)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.limits.ledger import GRACE, HOLDING_LIFE, Answer, Ledger, Order, Want
+from runs.limits.ledger import GRACE_SECONDS, HOLDING_SECONDS, Ledger, PermitRequest, Settlement, SettleRequest
 from runs.limits.rules import Limit, Resource, Rules
 from tests.runs.limits.builders import MODEL, make_rules
 
@@ -18,13 +18,13 @@ NOW = 1_000_000.0
 
 def ask(
     ledger: Ledger, rules: Rules, count: int = 1, *, owner: str = "a", now: float = NOW, held: int = 0, tokens: int = 0
-) -> Answer:
-    wants = [Want(MODEL, tokens)] * count
-    return ledger.settle(Order(owner, {MODEL: held}, wants=wants), rules, now)
+) -> Settlement:
+    permits = [PermitRequest(MODEL, tokens)] * count
+    return ledger.settle(SettleRequest(owner, {MODEL: held}, permits=permits), rules, now)
 
 
-def granted(answer: Answer) -> int:
-    return sum(block is None for block in answer.results)
+def granted(answer: Settlement) -> int:
+    return sum(denial is None for denial in answer.denials)
 
 
 # Calls in flight
@@ -34,7 +34,7 @@ def granted(answer: Answer) -> int:
     st.integers(1, 5),
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=40),
 )
-def test_drains_never_hold_more_calls_than_the_limit(limit: int, turns: list[tuple[str, int, int, bool]]) -> None:
+def test_processes_never_hold_more_calls_than_the_limit(limit: int, turns: list[tuple[str, int, int, bool]]) -> None:
     rules, ledger, held = make_rules(calls_in_flight=limit), Ledger(), dict.fromkeys("abc", 0)
     for number, (owner, ended, wanted, is_answer_lost) in enumerate(turns):
         held[owner] -= min(ended, held[owner])
@@ -51,29 +51,31 @@ def test_drains_never_hold_more_calls_than_the_limit(limit: int, turns: list[tup
 def test_the_calls_of_a_drain_that_is_not_heard_of_count_for_half_a_minute() -> None:
     rules, ledger = make_rules(calls_in_flight=2), Ledger()
     assert granted(ask(ledger, rules, 2, owner="dead")) == 2
-    for passed in range(0, int(HOLDING_LIFE), 5):
+    for passed in range(0, int(HOLDING_SECONDS), 5):
         assert granted(ask(ledger, rules, owner="live", now=NOW + passed)) == 0
-    assert granted(ask(ledger, rules, 2, owner="live", now=NOW + HOLDING_LIFE)) == 2
+    assert granted(ask(ledger, rules, 2, owner="live", now=NOW + HOLDING_SECONDS)) == 2
 
 
 def test_a_drain_whose_process_is_known_to_be_gone_holds_nothing() -> None:
     rules, ledger = make_rules(calls_in_flight=1), Ledger()
     ask(ledger, rules, owner="dead")
-    assert granted(ledger.settle(Order("live", wants=[Want(MODEL, 0)], gone=["dead"]), rules, NOW)) == 1
+    assert (
+        granted(ledger.settle(SettleRequest("live", permits=[PermitRequest(MODEL, 0)], gone=["dead"]), rules, NOW)) == 1
+    )
 
 
 def test_after_an_outage_of_the_store_drains_have_time_to_say_that_they_are_alive() -> None:
     rules, ledger = make_rules(calls_in_flight=1), Ledger()
     ask(ledger, rules, owner="silent")
-    back = NOW + 10 * HOLDING_LIFE
+    back = NOW + 10 * HOLDING_SECONDS
     assert granted(ask(ledger, rules, owner="first", now=back)) == 0
-    assert granted(ask(ledger, rules, owner="first", now=back + GRACE)) == 1
+    assert granted(ask(ledger, rules, owner="first", now=back + GRACE_SECONDS)) == 1
 
 
 def test_a_drain_that_leaves_gives_everything_back() -> None:
     rules, ledger = make_rules(calls_in_flight=1), Ledger()
     ask(ledger, rules, owner="a")
-    ledger.settle(Order("a", leaves=True), rules, NOW)
+    ledger.settle(SettleRequest("a", leaves=True), rules, NOW)
     answer = ask(ledger, rules, owner="b")
     assert granted(answer) == 1 and answer.owners == ("b",)
 
@@ -103,9 +105,9 @@ def test_over_an_hour_nearly_all_of_the_limit_can_be_used(limit: int) -> None:
     assert 0.94 * 60 * limit <= count <= 60 * limit
 
 
-def test_whoever_waits_hears_for_what_and_how_long() -> None:
+def test_a_denial_says_what_is_short_and_for_how_long() -> None:
     rules, ledger = make_rules(requests_per_minute=60), Ledger()
-    first, second, third, fourth = ask(ledger, rules, 4).results
+    first, second, third, fourth = ask(ledger, rules, 4).denials
     assert first is None and second is None and third is not None and fourth is not None
     assert third.limit.describe(third.resource) == "Waits for the rate limit of all models: 60 requests a minute."
     assert granted(ask(ledger, rules, now=NOW + third.delay - 0.01)) == 0
@@ -119,9 +121,9 @@ def test_tokens_of_a_minute_exceed_the_limit_by_less_than_the_last_call(limit: i
     minute: deque[tuple[float, int]] = deque()
     for tokens in calls:
         while granted(answer := ask(ledger, rules, now=now, tokens=tokens)) == 0:
-            block = answer.results[0]
-            assert block is not None
-            now += max(block.delay, 0.001)
+            denial = answer.denials[0]
+            assert denial is not None
+            now += max(denial.delay, 0.001)
         minute.append((now, tokens))
         while minute[0][0] <= now - 60:
             minute.popleft()
@@ -131,33 +133,19 @@ def test_tokens_of_a_minute_exceed_the_limit_by_less_than_the_last_call(limit: i
 def test_a_call_larger_than_the_limit_goes_and_the_next_waits_until_it_is_paid_off() -> None:
     rules, ledger = make_rules(tokens_per_minute=1_000), Ledger()
     assert granted(ask(ledger, rules, tokens=5_000)) == 1
-    (block,) = ask(ledger, rules, tokens=5_000).results
-    assert block is not None and block.resource is Resource.TOKENS
-    assert 4 * 60 < block.delay < 6 * 60
-    assert granted(ask(ledger, rules, tokens=5_000, now=NOW + block.delay)) == 1
+    (denial,) = ask(ledger, rules, tokens=5_000).denials
+    assert denial is not None and denial.resource is Resource.TOKENS
+    assert 4 * 60 < denial.delay < 6 * 60
+    assert granted(ask(ledger, rules, tokens=5_000, now=NOW + denial.delay)) == 1
 
 
 def test_what_a_call_really_used_corrects_the_estimate() -> None:
     rules, ledger = make_rules(tokens_per_minute=60_000), Ledger()
     ask(ledger, rules, tokens=500)
-    used_more = ledger.settle(Order("a", tokens={MODEL: 4_000}), rules, NOW)
+    used_more = ledger.settle(SettleRequest("a", tokens={MODEL: 4_000}), rules, NOW)
     assert used_more.left[1].tokens == 2_000 - 4_500
-    used_less = ledger.settle(Order("a", tokens={MODEL: -9_000}), rules, NOW)
+    used_less = ledger.settle(SettleRequest("a", tokens={MODEL: -9_000}), rules, NOW)
     assert used_less.left[1].tokens == 2_000, "never more than goes at once"
-
-
-def test_permits_that_are_given_back_unused_can_be_used_again() -> None:
-    rules, ledger = make_rules(requests_per_minute=60), Ledger()
-    assert granted(ask(ledger, rules, 5)) == 2
-    ledger.settle(Order("a", unused={MODEL: 1}), rules, NOW)
-    assert granted(ask(ledger, rules, 5)) == 1
-
-
-def test_permits_ahead_are_granted_out_of_plenty_only() -> None:
-    rules, ledger = make_rules(calls_in_flight=10, requests_per_minute=6_000, tokens_per_minute=1_000_000), Ledger()
-    ahead = ledger.settle(Order("a", wants=[Want(MODEL, 10, is_ahead=True)] * 10), rules, NOW)
-    assert granted(ahead) == 5
-    assert granted(ask(ledger, rules, 10, owner="b")) == 5
 
 
 # Several limits
@@ -165,9 +153,9 @@ def test_permits_ahead_are_granted_out_of_plenty_only() -> None:
 
 def test_a_call_must_pass_all_limits_that_cover_its_model() -> None:
     rules = make_rules(Limit(1, "", 3), Limit(2, "gpt-5*", 2), Limit(3, MODEL, 1))
-    wants = [Want(model, 0) for model in (MODEL, MODEL, "gpt-5", "gpt-5.1", "gpt-4o", "o3")]
-    results = Ledger().settle(Order("a", wants=wants), rules, NOW).results
-    assert [block and block.limit.model for block in results] == [None, MODEL, None, "gpt-5*", None, ""]
+    permits = [PermitRequest(model, 0) for model in (MODEL, MODEL, "gpt-5", "gpt-5.1", "gpt-4o", "o3")]
+    results = Ledger().settle(SettleRequest("a", permits=permits), rules, NOW).denials
+    assert [denial and denial.limit.model for denial in results] == [None, MODEL, None, "gpt-5*", None, ""]
 
 
 def test_a_call_that_is_refused_by_one_limit_takes_nothing_of_another() -> None:

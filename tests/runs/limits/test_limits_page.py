@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runs.limits import gate
-from runs.limits.estimates import CHARACTERS_PER_TOKEN, FIRST_COMPLETION
-from runs.limits.ledger import HOLDING_LIFE
-from runs.limits.rules import BURST, Bucket, Limit, Resource
+from runs.limits.ledger import HOLDING_SECONDS
+from runs.limits.rules import Bucket, Limit, Resource
 from runs.models import RateLimit
 from tests.test_docs import read_page, read_table
 
@@ -15,12 +14,10 @@ from tests.test_docs import read_page, read_table
 @pytest.mark.parametrize(
     "text",
     [
-        f"it waits for up to {gate.PATIENCE.seconds} seconds",
+        f"it waits for up to {gate.MAX_WAIT.seconds} seconds",
         Limit(1, "gpt-5-mini", requests_per_minute=60).describe(Resource.REQUESTS),
-        {30: "a thirtieth of the limit, at least one call"}[BURST],
-        {4: "a quarter of the characters of its request"}[CHARACTERS_PER_TOKEN],
-        f"else {FIRST_COMPLETION})",
-        f"count for at most {HOLDING_LIFE:.0f} seconds more",
+        f"else {gate.DEFAULT_COMPLETION_TOKENS})",
+        f"count for at most {HOLDING_SECONDS:.0f} seconds more",
         f"would let {Bucket.for_minute(500).rate:.1f} calls begin each second",
         f"the 200,000 tokens only {Bucket.for_minute(200_000).rate / 1_500:.1f}",
     ],
