@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.db.models import Exists, ExpressionWrapper, F, OuterRef, Q
 from django.db.models.functions import Coalesce, Now
 
@@ -57,11 +58,6 @@ def no_limits(model: str) -> None:
     """The room of every model where there are no limits."""
 
 
-def has_ready_runs(*, unable: Collection[int] = (), has_suspect: bool = False) -> bool:
-    """Whether any run is queued that this worker may claim; arguments as for ``claim_runs``. Takes no lock."""
-    return _find_ready(unable, has_suspect=has_suspect).exists()
-
-
 def claim_runs(
     *,
     free: int,
@@ -72,8 +68,10 @@ def claim_runs(
     has_suspect: bool = False,
     room: Room = no_limits,
     unable: Collection[int] = (),
-) -> list[Run]:
+) -> list[Run] | None:
     """Take up to ``free`` queued runs and give them to ``owner`` until ``lease`` from now, the oldest first.
+
+    Returns None without taking a lock if none is queued, and an empty list if none of those that are may go now.
 
     Of a higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is
     under way: ``in_flight`` says how many runs of each flow the owner has already. ``has_suspect`` says whether one of
@@ -82,12 +80,14 @@ def claim_runs(
     leaves the runs as they were submitted.
     """
     ready = _find_ready(unable, has_suspect=has_suspect)
-    flows = _find_flows(ready)
+    flows = _find_flows(unable, has_suspect=has_suspect)
+    if free <= 0 or not flows:
+        return None
     limits = {flow: limit for flow, limit, *_ in flows if limit is not None}
     # Looked at without a lock first: this is asked often, and a flow that has all it may have is no news.
     left = _count_left(limits)
     flows = [flow for flow in flows if left.get(flow[0], 1)]
-    if free <= 0 or not flows:
+    if not flows:
         return []
     allowance = Allowance(room, has_suspect=has_suspect)
     with transaction.atomic():
@@ -126,10 +126,20 @@ def _find_ready(unable: Collection[int], *, has_suspect: bool) -> RunQuerySet:
     return ready.exclude(version__in=unable) if unable else ready
 
 
-def _find_flows(ready: RunQuerySet) -> list[tuple[Any, ...]]:
+def _find_flows(unable: Collection[int], *, has_suspect: bool) -> list[tuple[Any, ...]]:
     """Flows that have runs to claim: key, how many may be under way, and for each priority whether there are any."""
-    return list(
-        # One look into an index for each flow and priority, however many runs are queued.
+    sql, parameters = _compile_find_flows(connection.vendor, tuple(unable), has_suspect)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
+
+
+@lru_cache(maxsize=16)
+def _compile_find_flows(vendor: str, unable: tuple[int, ...], has_suspect: bool) -> tuple[str, tuple[Any, ...]]:
+    """The statement of ``_find_flows``: a drain asks every 50 ms, and to build it takes ten times as long."""
+    ready = _find_ready(unable, has_suspect=has_suspect)
+    # One look into an index for each flow and priority, however many runs are queued.
+    flows = (
         Flow.objects.annotate(
             **{
                 f"has_{priority.name.lower()}": Exists(ready.filter(flow=OuterRef("pk"), priority=priority))
@@ -140,6 +150,7 @@ def _find_flows(ready: RunQuerySet) -> list[tuple[Any, ...]]:
         .order_by("pk")
         .values_list("pk", "max_runs_in_flight", *(f"has_{priority.name.lower()}" for priority in Priority))
     )
+    return flows.query.sql_with_params()
 
 
 def _choose(

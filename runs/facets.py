@@ -7,6 +7,7 @@ from typing import Protocol
 
 from flows.engine.issues import Severity
 from runs.models import FacetKind, RunFacet
+from runs.prepared_sql import PreparedInsert
 
 Facet = tuple[FacetKind, str]
 
@@ -51,8 +52,9 @@ _REACHED = {severity.value: tuple(other.value for other in Severity if other <= 
 """The thresholds that an issue of a severity reaches."""
 
 
+_ADD_FACET = PreparedInsert(RunFacet, "run", "kind", "value", ignores_conflicts=True)
+
+
 def add_facets(facets: Iterable[tuple[int, Facet]]) -> None:
     """Store facets of runs, by run number; those that are stored already stay as they are."""
-    rows = [RunFacet(run_id=run_id, kind=kind, value=value) for run_id, (kind, value) in facets]
-    if rows:
-        RunFacet.objects.bulk_create(rows, ignore_conflicts=True)
+    _ADD_FACET.execute({"run": run_id, "kind": kind, "value": value} for run_id, (kind, value) in facets)

@@ -25,9 +25,9 @@ from flows.engine.reply import ToolReply
 from runs.facets import Facet, add_facets
 from runs.models import Attempt, Issue, Run, RunStatus, Step, TokenUsage
 from runs.models.run import end_expressions
-from runs.prepared_update import PreparedUpdate
+from runs.prepared_sql import PreparedInsert, PreparedUpdate
 from runs.spending import add_spending
-from runs.stored_history import build_issues, build_usage
+from runs.stored_history import list_issue_values
 
 SHORT_TEXT = 200
 """Characters that columns for names and ids of the provider hold; longer ones are cut."""
@@ -136,12 +136,11 @@ def _find_written(write: RunWrite) -> Written:
 def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
     begun = [write for write in writes if write.begun is not None]
     step_rows = _make_steps(begun)
-    attempts = Attempt.objects.bulk_create(
-        [_build_attempt(write.begun, step_rows[write.run_id]) for write in begun if write.begun is not None]
+    attempts = _BEGIN_ATTEMPT.execute_returning(
+        _begin_values(write.begun, step_rows[write.run_id]) for write in begun if write.begun is not None
     )
     written = {
-        write.run_id: Written(step_rows[write.run_id], attempt.pk)
-        for write, attempt in zip(begun, attempts, strict=True)
+        write.run_id: Written(step_rows[write.run_id], attempt) for write, attempt in zip(begun, attempts, strict=True)
     }
     _RECEIVE_REPLY.execute(
         (write.running_row, _received_values(write.received))
@@ -149,8 +148,8 @@ def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
         if write.received is not None and write.running_row is not None
     )
     _end_attempts([(write.running_row, write.ended) for write in writes if write.ended is not None])
-    TokenUsage.objects.bulk_create(
-        [build_usage(Attempt(pk=write.running_row), write.usage) for write in writes if write.usage is not None]
+    _STORE_USAGE.execute(
+        {"attempt": write.running_row, **write.usage.__dict__} for write in writes if write.usage is not None
     )
     _update_runs(writes)
     add_facets((write.run_id, facet) for write in writes for facet in write.facets)
@@ -166,25 +165,41 @@ def _make_steps(begun: list[RunWrite]) -> dict[int, int]:
     """The row of the step of every attempt that begins, by run."""
     rows = {write.run_id: write.begun_step for write in begun if write.begun_step is not None}
     new = [write for write in begun if write.begun_step is None]
-    steps = Step.objects.bulk_create(
-        [
-            Step(run_id=write.run_id, index=write.begun.step, name=write.begun_step_name)
-            for write in new
-            if write.begun is not None
-        ]
+    steps = _BEGIN_STEP.execute_returning(
+        {"run": write.run_id, "index": write.begun.step, "name": write.begun_step_name}
+        for write in new
+        if write.begun is not None
     )
-    return rows | {step.run_id: step.pk for step in steps}
+    return rows | {write.run_id: step for write, step in zip(new, steps, strict=True)}
 
 
-def _build_attempt(start: Start, step_row: int) -> Attempt:
-    return Attempt(
-        step_id=step_row,
-        number=start.number,
-        input=start.input,
-        request=start.request,
-        plugins=start.plugins,
-        started_at=start.started_at,
-    )
+_BEGIN_STEP = PreparedInsert(Step, "run", "index", "name")
+_BEGIN_ATTEMPT = PreparedInsert(Attempt, "step", "number", "input", "request", "plugins", "started_at")
+_STORE_USAGE = PreparedInsert(TokenUsage, "attempt", *engine_usage.TokenUsage.model_fields)
+_STORE_ISSUE = PreparedInsert(
+    Issue,
+    "attempt",
+    "position",
+    "code",
+    "severity",
+    "description",
+    "audit",
+    "path",
+    "context",
+    "suggestions",
+    "added_fields",
+)
+
+
+def _begin_values(start: Start, step_row: int) -> dict[str, Any]:
+    return {
+        "step": step_row,
+        "number": start.number,
+        "input": start.input,
+        "request": start.request,
+        "plugins": start.plugins,
+        "started_at": start.started_at,
+    }
 
 
 _END_ATTEMPT = PreparedUpdate(
@@ -209,10 +224,7 @@ def _end_attempts(ended: list[tuple[int | None, engine.Attempt]]) -> None:
         if row is None:
             raise ValueError(f"Attempt {attempt.number} of step {attempt.step} ends without having begun here.")
     _END_ATTEMPT.execute((row, _end_values(attempt)) for row, attempt in ended if row is not None)
-    references = [(Attempt(pk=row), attempt) for row, attempt in ended]
-    Issue.objects.bulk_create(
-        [issue for reference, attempt in references for issue in build_issues(reference, attempt.issues)]
-    )
+    _STORE_ISSUE.execute(issue for row, attempt in ended for issue in list_issue_values(row, attempt.issues))
 
 
 def _end_values(ended: engine.Attempt) -> dict[str, Any]:

@@ -117,19 +117,24 @@ def read_usage(row: models.TokenUsage) -> TokenUsage:
 
 def build_issues(attempt: models.Attempt, issues: tuple[Issue, ...]) -> list[models.Issue]:
     """The rows of an attempt's issues, not stored yet."""
+    return [models.Issue(**{**values, "attempt": attempt}) for values in list_issue_values(None, issues)]
+
+
+def list_issue_values(attempt: int | None, issues: tuple[Issue, ...]) -> list[dict[str, Any]]:
+    """The columns of an attempt's issues; ``attempt`` is its row."""
     return [
-        models.Issue(
-            attempt=attempt,
-            position=position,
-            code=issue.code,
-            severity=issue.severity.value,
-            description=issue.description,
-            audit=issue.audit,
-            path=issue.path,
-            context=issue.context,
-            suggestions=list(issue.suggestions),
-            added_fields=issue.added_fields,
-        )
+        {
+            "attempt": attempt,
+            "position": position,
+            "code": issue.code,
+            "severity": issue.severity.value,
+            "description": issue.description,
+            "audit": issue.audit,
+            "path": issue.path,
+            "context": issue.context,
+            "suggestions": list(issue.suggestions),
+            "added_fields": issue.added_fields,
+        }
         for position, issue in enumerate(issues)
     ]
 

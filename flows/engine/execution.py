@@ -392,7 +392,7 @@ class Execution:
     async def _send(self, start: Start, run_id: str, timeout: float) -> ToolReply | AttemptError:
         """The reply of the model, or why there is none, whatever the client raises."""
         assert start.request is not None
-        key = make_idempotency_key(start.request, run_id=run_id, step=start.step, number=start.number)
+        key = make_idempotency_key(run_id=run_id, step=start.step, number=start.number, started_at=start.started_at)
         client = self.clients.get(self._find_provider(start.step).name, self.client)
         tool_name = self.spec.step(start.step).tool_name or ""
         try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from flows.engine.providers import Api, Provider, Providers
@@ -55,11 +54,10 @@ def _find_provider(client: ModelClient) -> Provider:
     return getattr(client, "provider", None) or CUSTOM_PROVIDER
 
 
-def make_idempotency_key(request: Mapping[str, Any], *, run_id: str, step: int, number: int) -> str:
-    """What a provider is sent with ``request``, so that it answers once what it is asked once more.
+def make_idempotency_key(*, run_id: str, step: int, number: int, started_at: datetime) -> str:
+    """Return what names one attempt to a provider, so that a request that arrives twice is answered once.
 
-    It ends with run, step and number of the attempt. The request is part of it: after an older copy of a database
-    was put back, another run has the number of one that the provider may remember.
+    It ends with run, step and number of the attempt. The time is part of it: after an older copy of a database was put
+    back, another run has the number of one that the provider may remember.
     """
-    digest = hashlib.sha256(json.dumps(request, separators=(",", ":")).encode()).hexdigest()
-    return f"{digest[:16]}-{run_id}-{step}-{number}"
+    return f"{int(started_at.timestamp() * 1000):x}-{run_id}-{step}-{number}"

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns
 from runs.models.statistics import Counts
 from runs.prepared_select import PreparedSelect
-from runs.prepared_update import PreparedUpdate
+from runs.prepared_sql import PreparedUpdate
 from runs.statistics.durations import merge_counts
 
 Key = tuple[Any, ...]

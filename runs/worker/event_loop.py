@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 
 from flows import __version__
 from flows.providers import build_providers
-from runs.claiming import SUSPECT_CRASHES, claim_runs, has_ready_runs
+from runs.claiming import SUSPECT_CRASHES, claim_runs
 from runs.limits import create_gate
 from runs.measuring import find_worker_meter
 from runs.models import Run, Worker
@@ -224,11 +224,8 @@ class Drain:
         has_suspect = any(run_task.run.crashes >= SUSPECT_CRASHES for run_task, _ in self._tasks.values())
         unable = list(self._place.unable)
 
-        def claim() -> list[Run] | None:
-            # Asked often and mostly in vain: a look that takes no lock comes first.
-            if not has_ready_runs(unable=unable, has_suspect=has_suspect):
-                return None
-            return claim_runs(
+        found = await self._database.ask(
+            lambda: claim_runs(
                 free=free,
                 owner=str(self._owner),
                 lease=self._lease,
@@ -238,8 +235,7 @@ class Drain:
                 unable=unable,
                 room=self._gate.available_permits,
             )
-
-        found = await self._database.ask(claim)
+        )
         self._is_blocked = found == []
         claimed = found or []
         self._has_backlog = len(claimed) == free

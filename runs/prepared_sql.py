@@ -1,4 +1,7 @@
-"""UPDATEs of many rows, each with values of its own, in one go."""
+"""Statements that a drain executes for every attempt, built once.
+
+Building an INSERT or UPDATE from querysets and model instances takes several times as long as executing it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,53 @@ from django.db import connections, models
 from django.db.models.sql import UpdateQuery
 
 
-class PreparedUpdate:
-    """The UPDATE of some columns by primary key.
+class PreparedInsert:
+    """The INSERT of rows of a model. Columns that are not named get the defaults of their fields."""
 
-    Building the statement from a queryset takes ten times as long as executing it, and a drain does it for every
-    attempt: so it is built once, from the model's own fields.
-    """
+    def __init__(self, model: type[models.Model], *names: str, ignores_conflicts: bool = False) -> None:
+        """``names`` are the fields that every row has its own value for."""
+        self._model = model
+        self._columns = {name: _find_column(model, name) for name in names}
+        self._rest = [
+            field
+            for field in model._meta.concrete_fields
+            if field not in self._columns.values() and not field.primary_key
+        ]
+        self._conflict = " ON CONFLICT DO NOTHING" if ignores_conflicts else ""
+
+    def execute(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
+        """Insert each row, given as its values by name."""
+        self._insert(rows, self._conflict, using)
+
+    def execute_returning(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> list[int]:
+        """Insert each row; return their primary keys in the same order."""
+        key = connections[using].ops.quote_name(_name_column(_find_column(self._model, "pk")))
+        return [pk for (pk,) in self._insert(rows, f" RETURNING {key}", using)]
+
+    def _insert(self, rows: Iterable[Mapping[str, Any]], ending: str, using: str) -> list[tuple[int]]:
+        connection = connections[using]
+        constants = [field.get_db_prep_save(field.get_default(), connection) for field in self._rest]
+        parameters: list[Any] = []
+        count = 0
+        for row in rows:
+            count += 1
+            parameters += [column.get_db_prep_save(row[name], connection) for name, column in self._columns.items()]
+            parameters += constants
+        if not count:
+            return []
+        quote = connection.ops.quote_name
+        columns = [*self._columns.values(), *self._rest]
+        names = ", ".join(quote(_name_column(column)) for column in columns)
+        places = f"({', '.join(['%s'] * len(columns))})"
+        # Made of the model's own names alone.
+        sql = f"INSERT INTO {quote(self._model._meta.db_table)} ({names}) VALUES {', '.join([places] * count)}{ending}"  # noqa: S608
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return cursor.fetchall() if ending.startswith(" RETURNING") else []
+
+
+class PreparedUpdate:
+    """The UPDATE of some columns by primary key."""
 
     def __init__(self, model: type[models.Model], *names: str, **expressions: Any) -> None:
         """``names`` are the fields that every row has its own value for; ``expressions`` are the same for all rows."""
