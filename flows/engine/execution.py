@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
-from flows.engine.call_gate import CallGate, Throttled, OpenGate, Permit
+from flows.engine.call_gate import CallGate, OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
 from flows.engine.errors import ExpressionError, ModelError, ModelErrorCode
 from flows.engine.evaluation import Evaluator, describe_exception, step_variables

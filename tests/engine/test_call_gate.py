@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine.call_gate import Throttled, OpenGate, Permit
+from flows.engine.call_gate import OpenGate, Permit, Throttled
 from flows.engine.execution import Progress
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.pricing import price_usage
