@@ -12,12 +12,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from flows.engine.clock import describe_seconds
-from flows.engine.daemon_threads import DaemonThreads
 from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
 from flows.engine.history import History
 from flows.engine.json_value import MOST_VALUES, clean_value
-from flows.engine.plugins import PREFIX, PluginName, PythonFunction, Registry, copy_json
+from flows.engine.plugins import PREFIX, DaemonThreads, PluginName, PythonFunction, Registry, copy_json
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import Patience
 

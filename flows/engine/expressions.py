@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 from flows.engine.cel_package import cel
-from flows.engine.daemon_threads import DaemonThreads
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_cost import (
     MAX_VALUE_DEPTH,
@@ -29,6 +28,7 @@ from flows.engine.expression_messages import check_names, describe_failure, fail
 from flows.engine.expression_process import MOST_PROCESSES, START_PATIENCE, ExpressionProcess
 from flows.engine.expression_results import KeyIndex, index_keys, sort_keys, to_json
 from flows.engine.expression_scanner import Scan, scan
+from flows.engine.plugins import DaemonThreads
 
 MAX_LENGTH = 4_000
 TIMEOUT = 2.0

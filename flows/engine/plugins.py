@@ -1,42 +1,56 @@
-"""Plug-ins: output types, audits and functions written in Python and registered by name.
+"""Plug-ins: output types, audits and functions written in Python, registered by name and called with a time limit.
 
-A plug-in is a module that uses the decorators at the end of this file; flows refer to what it registers by
-name: ``output_type: "color_suite"`` or ``rule: "python:contrast"``. A spec that is written in Python also takes the
-class or function itself.
+A plug-in is a module that uses the decorators ``output_type``, ``audit`` and ``function``; flows refer to what it
+registers by name: ``output_type: "color_suite"`` or ``rule: "python:contrast"``. A spec that is written in Python also
+takes the class or function itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import re
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
-from flows.engine.errors import PluginError
+from flows.engine.clock import describe_seconds
+from flows.engine.errors import ExpressionError, ExpressionTimeout, PluginError
 from flows.engine.json_value import MAX_DEPTH, MOST_VALUES
 
 PREFIX = "python:"
-"""What marks a field of a flow as the name of a registered function or audit instead of a CEL expression."""
+"""Marks a field of a flow as the name of a registered function or audit instead of a CEL expression."""
 
 ENTRY_POINT_GROUP = "toolflow.plugins"
 
 MAX_NAME_LENGTH = 100
 """Characters of the name of a plug-in: issues carry it as the name of their audit."""
-
 MAX_DERIVED_LENGTH = 64
 """Characters of a name that is made from that of a class: tools are named so too, and theirs have no more."""
+MAX_THREADS = 32
+"""Calls in threads at one time, without the abandoned ones."""
+MAX_ABANDONED = 8
+"""Abandoned calls of one function that still run, before it is not called any more."""
 
 _Type = TypeVar("_Type", bound=type[BaseModel])
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What is registered
 
 
 @dataclass(frozen=True)
@@ -69,38 +83,26 @@ class PythonFunction:
         return _fingerprint(self.function)
 
     @cached_property
-    def _parameters(self) -> tuple[tuple[str, ...], bool]:
-        parameters = inspect.signature(self.function).parameters.values()
-        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-        named = tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-        return named, takes_all
+    def _parameters(self) -> tuple[Mapping[str, inspect.Parameter], bool]:
+        parameters = inspect.signature(self.function).parameters
+        named = {
+            name: one for name, one in parameters.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        }
+        return named, any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
     def unknown_parameters(self, available: frozenset[str]) -> list[str]:
         """The parameters without a default that are not among the ``available`` variables."""
-        parameters = inspect.signature(self.function).parameters
-        return [
-            name for name in self._parameters[0] if name not in available and parameters[name].default is inspect._empty
-        ]
+        named, _ = self._parameters
+        return [name for name, one in named.items() if name not in available and one.default is one.empty]
 
     def call(self, variables: Mapping[str, Any]) -> Any:
-        """Call the function with the variables that it names. A coroutine comes back not awaited.
+        """Call the function with copies of the variables that it names. A coroutine comes back not awaited.
 
-        It gets copies of JSON values and typed outputs: what it changes reaches neither history nor another function.
-        Only a typed output that can't be copied is shared between functions.
+        What it changes reaches neither history nor another function; only a typed output may be beyond copying.
         """
         named, takes_all = self._parameters
         wanted = variables if takes_all else [name for name in named if name in variables]
         return self.function(**{name: copy_value(variables[name]) for name in wanted})
-
-
-def copy_value(value: Any) -> Any:
-    """A copy of a JSON value or typed output, or the typed output itself if it can't be copied: it may hold a lock."""
-    if not isinstance(value, BaseModel):
-        return copy_json(value)
-    try:
-        return value.model_copy(deep=True)
-    except Exception:  # noqa: BLE001  # copying runs code of the plug-in, which may raise anything
-        return value
 
 
 class PluginName(str):
@@ -114,58 +116,6 @@ class PluginName(str):
         text = cls(name if isinstance(entry, OutputType) else PREFIX + name)
         text.entry = entry
         return text
-
-
-def copy_json(value: Any) -> Any:
-    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object.
-
-    What stands in several places is copied for each. Raises ``ValueError`` if that gives more than ``MOST_VALUES``.
-    """
-    left = MOST_VALUES
-
-    def copy(value: Any, depth: int) -> Any:
-        nonlocal left
-        kind = type(value)
-        if (kind is not dict and kind is not list) or depth >= MAX_DEPTH:
-            return value
-        left -= len(value)
-        if left < 0:
-            raise ValueError(f"the value has more than {MOST_VALUES:,} parts")
-        if kind is dict:
-            return {key: copy(item, depth + 1) for key, item in value.items()}
-        return [copy(item, depth + 1) for item in value]
-
-    return copy(value, 0)
-
-
-def _find_origin(thing: Any) -> Any:
-    """The function or class whose source and name say what ``thing`` is: callable objects have neither."""
-    while isinstance(thing, partial):
-        thing = thing.func
-    return thing if hasattr(thing, "__qualname__") else type(thing)
-
-
-def _name(thing: Any) -> str:
-    origin = _find_origin(thing)
-    return f"{origin.__module__}.{origin.__qualname__}"
-
-
-def _find_thing(entry: OutputType | PythonFunction) -> Any:
-    return entry.model if isinstance(entry, OutputType) else entry.function
-
-
-def derive_name(thing: Any) -> str:
-    """A name for a class or function that has none in a registry: ``palette_draft`` for ``PaletteDraft``."""
-    return re.sub(r"\W+", "_", to_snake(_find_origin(thing).__name__)).strip("_")[:MAX_DERIVED_LENGTH]
-
-
-def _fingerprint(thing: Any) -> str:
-    try:
-        source = inspect.getsource(_find_origin(thing))
-    except (OSError, TypeError):
-        # Typed at a prompt or built at run time: its name is all that is known.
-        source = _name(thing)
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -191,8 +141,9 @@ class Registry:
         _check_name(name, "output_type")
 
         def register(model: _Type) -> _Type:
-            _check_model(name, model)
-            self._add(self.output_types, OutputType(name, model), model)
+            if not _is_model(model):
+                raise PluginError(f"The output type “{name}” must be a class derived from pydantic's BaseModel.")
+            _add(self.output_types, OutputType(name, model))
             return model
 
         return register
@@ -200,37 +151,40 @@ class Registry:
     def audit(self, name: str) -> Callable[[_Function], _Function]:
         """Register the decorated function as an audit: it names the variables that it wants and gives issues."""
         _check_name(name, "audit")
-
-        def register(function: _Function) -> _Function:
-            _check_parameters(name, function)
-            self._add(self.audits, PythonFunction(name, function), function)
-            return function
-
-        return register
+        return partial(_add_function, self.audits, name)
 
     def function(self, name: str) -> Callable[[_Function], _Function]:
         """Register the decorated function for use in place of an expression."""
         _check_name(name, "function")
+        return partial(_add_function, self.functions, name)
 
-        def register(function: _Function) -> _Function:
-            _check_parameters(name, function)
-            self._add(self.functions, PythonFunction(name, function), function)
-            return function
 
-        return register
+registry = Registry()
+"""The registry that the decorators below and the dashboard use."""
 
-    @staticmethod
-    def _add(kind: dict[str, Any], entry: OutputType | PythonFunction, thing: Any) -> None:
-        known = kind.get(entry.name)
-        if known is not None:
-            other = _find_thing(known)
-            # Importing a module a second time under its own name is no clash.
-            if _name(other) != _name(thing):
-                raise PluginError(
-                    f"“{entry.name}” is registered twice: by {_name(other)} and by {_name(thing)}. "
-                    "Give one of them another name."
-                )
-        kind[entry.name] = entry
+output_type = registry.output_type
+audit = registry.audit
+function = registry.function
+
+
+def load_plugins(modules: list[str]) -> None:
+    """Import the named plug-in modules and those of the entry-point group ``toolflow.plugins``.
+
+    Raises ``PluginError`` that names the module and why it can't be imported.
+    """
+    loaders: list[tuple[str, Callable[[], Any]]] = [
+        (f"Plug-in module “{name}”", partial(import_module, name)) for name in modules
+    ]
+    loaders += [(f"Plug-in “{one.name}” ({one.value})", one.load) for one in entry_points(group=ENTRY_POINT_GROUP)]
+    for words, load in loaders:
+        try:
+            load()
+        except (Exception, SystemExit) as error:
+            raise PluginError(f"{words} can't be imported: {str(error) or type(error).__name__}") from error
+
+
+def _is_model(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseModel)
 
 
 def _check_name(name: Any, decorator: str) -> None:
@@ -238,11 +192,6 @@ def _check_name(name: Any, decorator: str) -> None:
         raise PluginError(
             f'Write @{decorator}("name"), with a name of 1 to {MAX_NAME_LENGTH} characters that flows refer to.'
         )
-
-
-def _check_model(name: str, model: Any) -> None:
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise PluginError(f"The output type “{name}” must be a class derived from pydantic's BaseModel.")
 
 
 def _check_parameters(name: str, function: Callable[..., Any]) -> None:
@@ -260,13 +209,61 @@ def _check_parameters(name: str, function: Callable[..., Any]) -> None:
             )
 
 
-registry = Registry()
-"""The registry that the decorators below and the dashboard use."""
+def _add_function(entries: dict[str, PythonFunction], name: str, function: _Function) -> _Function:
+    _check_parameters(name, function)
+    _add(entries, PythonFunction(name, function))
+    return function
+
+
+def _add(entries: dict[str, Any], entry: OutputType | PythonFunction) -> None:
+    known = entries.get(entry.name)
+    # Importing a module a second time under its own name is no clash.
+    if known is not None and _name(known) != _name(entry):
+        raise PluginError(
+            f"“{entry.name}” is registered twice: by {_name(known)} and by {_name(entry)}. "
+            "Give one of them another name."
+        )
+    entries[entry.name] = entry
+
+
+def _find_thing(entry: OutputType | PythonFunction) -> Any:
+    return entry.model if isinstance(entry, OutputType) else entry.function
+
+
+def _find_origin(thing: Any) -> Any:
+    """The function or class whose source and name say what ``thing`` is: callable objects have neither."""
+    while isinstance(thing, partial):
+        thing = thing.func
+    return thing if hasattr(thing, "__qualname__") else type(thing)
+
+
+def _name(entry: OutputType | PythonFunction) -> str:
+    origin = _find_origin(_find_thing(entry))
+    return f"{origin.__module__}.{origin.__qualname__}"
+
+
+def _fingerprint(thing: Any) -> str:
+    origin = _find_origin(thing)
+    try:
+        source = inspect.getsource(origin)
+    except (OSError, TypeError):
+        # Typed at a prompt or built at run time: its name is all that is known.
+        source = f"{origin.__module__}.{origin.__qualname__}"
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Classes and functions in place of names, in specs that are written in Python
+
+
+def derive_name(thing: Any) -> str:
+    """A name for a class or function that has none in a registry: ``palette_draft`` for ``PaletteDraft``."""
+    return re.sub(r"\W+", "_", to_snake(_find_origin(thing).__name__)).strip("_")[:MAX_DERIVED_LENGTH]
 
 
 def name_type(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """The name for a pydantic class; anything else is validated as the name of a registered type."""
-    if not (isinstance(value, type) and issubclass(value, BaseModel)):
+    if not _is_model(value):
         return _validate_text(value, validate, "the name of a registered type or, in Python, a pydantic model class")
     return _carry(OutputType(derive_name(value), value), registry.output_types)
 
@@ -277,8 +274,7 @@ def name_function(value: Any, validate: ValidatorFunctionWrapHandler, info: Vali
         return _validate_text(value, validate, "CEL text, “python:name” or, in Python, a function")
     name = derive_name(value)
     _check_parameters(name, value)
-    kind = registry.audits if info.field_name == "rule" else registry.functions
-    return _carry(PythonFunction(name, value), kind)
+    return _carry(PythonFunction(name, value), registry.audits if info.field_name == "rule" else registry.functions)
 
 
 def _validate_text(value: Any, validate: ValidatorFunctionWrapHandler, expected: str) -> Any:
@@ -294,7 +290,7 @@ def _carry(entry: OutputType | PythonFunction, registered: Mapping[str, Any]) ->
     known = registered.get(entry.name, entry)
     if _find_thing(known) != thing:
         raise PluginError(
-            f"“{entry.name}” is registered for {_name(_find_thing(known))}, so {_name(thing)} can't have this name. "
+            f"“{entry.name}” is registered for {_name(known)}, so {_name(entry)} can't have this name. "
             "Rename it, or register it under a name of its own."
         )
     return PluginName.of(entry, entry.name)
@@ -318,25 +314,104 @@ def number_name(name: PluginName, taken: dict[str, OutputType | PythonFunction])
     return name
 
 
-output_type = registry.output_type
-audit = registry.audit
-function = registry.function
+# ---------------------------------------------------------------------------------------------------------------
+# Calls
 
 
-def load_plugins(modules: list[str]) -> None:
-    """Import the named plug-in modules and those of the entry-point group ``toolflow.plugins``.
+def copy_value(value: Any) -> Any:
+    """A copy of a JSON value or typed output, or the typed output itself if it can't be copied: it may hold a lock."""
+    if not isinstance(value, BaseModel):
+        return copy_json(value)
+    try:
+        return value.model_copy(deep=True)
+    except Exception:  # noqa: BLE001  # copying runs code of the plug-in, which may raise anything
+        return value
 
-    Raises ``PluginError`` that names the module and why it can't be imported.
+
+def copy_json(value: Any) -> Any:
+    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object.
+
+    What stands in several places is copied for each. Raises ``ValueError`` if that gives more than ``MOST_VALUES``.
     """
-    for name in modules:
-        try:
-            import_module(name)
-        except (Exception, SystemExit) as error:
-            reason = str(error) or type(error).__name__
-            raise PluginError(f"Plug-in module “{name}” can't be imported: {reason}") from error
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            entry.load()
-        except (Exception, SystemExit) as error:
-            reason = str(error) or type(error).__name__
-            raise PluginError(f"Plug-in “{entry.name}” ({entry.value}) can't be imported: {reason}") from error
+    left = MOST_VALUES
+
+    def copy(value: Any, depth: int) -> Any:
+        nonlocal left
+        kind = type(value)
+        if (kind is not dict and kind is not list) or depth >= MAX_DEPTH:
+            return value
+        left -= len(value)
+        if left < 0:
+            raise ValueError(f"the value has more than {MOST_VALUES:,} parts")
+        if kind is dict:
+            return {key: copy(item, depth + 1) for key, item in value.items()}
+        return [copy(item, depth + 1) for item in value]
+
+    return copy(value, 0)
+
+
+class DaemonThreads:
+    """Calls that may never return, each in a thread of its own, at most ``most`` at a time for each event loop.
+
+    No thread can be stopped from outside: a call that takes too long is abandoned and its place goes to another one.
+    The threads are daemons, so that a process with stuck ones can still exit.
+    """
+
+    def __init__(self, most: int = MAX_THREADS) -> None:
+        self._most = most
+        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._abandoned: Counter[str] = Counter()
+
+    @property
+    def abandoned(self) -> int:
+        """How many abandoned calls still run."""
+        return self._abandoned.total()
+
+    async def run(self, name: str, call: Callable[[], Any], *, timeout: float) -> Any:
+        """What ``call`` gives, called in a thread with the context of the caller.
+
+        ``timeout`` is in seconds from when the call begins. ``name`` says whose call it is. Raises what the call
+        raises, ``ExpressionTimeout`` if it does not return in time, and ``ExpressionError`` without a call if
+        ``MAX_ABANDONED`` earlier ones of that name still run.
+        """
+        if self._abandoned[name] >= MAX_ABANDONED:
+            raise ExpressionError(
+                f"“{name}” is not called: {self._abandoned[name]} earlier calls of it on this worker did not return "
+                "in time and are still running."
+            )
+        async with self._find_slots():
+            result: Future[Any] = Future()
+            result.set_running_or_notify_cancel()
+            waiting = asyncio.wrap_future(result)
+            threading.Thread(target=copy_context().run, args=(_call, call, result), name="call", daemon=True).start()
+            try:
+                await asyncio.wait({waiting}, timeout=timeout)
+                if waiting.done():
+                    return waiting.result()
+                raise ExpressionTimeout(f"“{name}” did not return within {describe_seconds(timeout)}.")
+            finally:
+                if not waiting.done():
+                    waiting.cancel()
+                    self._abandon(name, result)
+
+    def _find_slots(self) -> asyncio.Semaphore:
+        with self._lock:
+            return self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most))
+
+    def _abandon(self, name: str, result: Future[Any]) -> None:
+        self._count_abandoned(name, 1)
+        result.add_done_callback(lambda _: self._count_abandoned(name, -1))
+
+    def _count_abandoned(self, name: str, change: int) -> None:
+        with self._lock:
+            self._abandoned[name] += change
+
+
+def _call(call: Callable[[], Any], result: Future[Any]) -> None:
+    try:
+        value = call()
+    except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller
+        result.set_exception(error)
+    else:
+        result.set_result(value)

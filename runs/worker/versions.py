@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from flows.engine.errors import SpecError
-from flows.engine.plugin_names import find_missing_plugins
 from flows.engine.plugins import registry
 from flows.engine.providers import Providers
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import prepare_spec
 from flows.models import FlowVersion
+from flows.plugin_use import find_missing_names
 from runs.models import Run
 
 MOST_PREPARED = 256
@@ -48,7 +48,7 @@ class PreparedVersions:
         try:
             prepared = prepare_spec(spec, registry=registry, defaults=key[1], providers=self._providers)
         except SpecError:
-            if missing := find_missing_plugins(spec, registry):
+            if missing := dict.fromkeys(use.what for use in find_missing_names(spec, registry)):
                 raise MissingPluginsError(
                     f"Waits for a worker that has what version {version.number} needs: {', '.join(missing)}."
                 ) from None

@@ -41,17 +41,6 @@ class Report(BaseModel):
 
 
 class TestRegistering:
-    def test_what_is_decorated_stays_what_it_was(self) -> None:
-        registry = Registry()
-
-        @registry.audit("polite")
-        def check(output: Any) -> bool:
-            return bool(output)
-
-        assert check(1) is True
-        assert registry.output_type("report")(Report) is Report
-        assert registry.audits["polite"].call({"output": 0}) is False
-
     @pytest.mark.parametrize("kind", ["audit", "function", "output_type"])
     def test_a_name_that_is_taken_is_refused_and_both_owners_are_named(self, kind: str) -> None:
         class Other(BaseModel):
@@ -126,8 +115,6 @@ class TestCalling:
 
         assert self.call(tell, a=1, b=2, d=4) == (1, 2, 3)
         assert self.call(tell, a=1, b=2, c=5) == (1, 2, 5)
-
-    def test_one_with_double_asterisk_gets_them_all(self) -> None:
         assert self.call(lambda **everything: everything, a=1, b=2) == {"a": 1, "b": 2}
 
     def test_what_it_gets_is_its_own(self) -> None:
@@ -138,12 +125,9 @@ class TestCalling:
             a["more"] = True
 
         self.call(spoil, **given)
-        assert given == {"a": {"list": [1]}}
-
-    def test_objects_of_registered_types_are_copies_too(self) -> None:
         report = Report(title="Tea")
-        handed = self.call(lambda output: output, output=report)
-        assert handed == report and handed is not report
+        assert given == {"a": {"list": [1]}}
+        assert self.call(lambda output: output, output=report) is not report
 
 
 class TestFingerprints:
@@ -227,10 +211,6 @@ class Report(BaseModel):
 
 
 class TestLoading:
-    def test_modules_register_what_they_hold(self, write_module: WriteModule) -> None:
-        load_plugins([write_module("company_plugins", TestFingerprints.SOURCE)])
-        assert shared_registry.audits.keys() == {"polite"}
-
     def test_loading_twice_is_no_clash(self, write_module: WriteModule) -> None:
         name = write_module("company_plugins", TestFingerprints.SOURCE)
         load_plugins([name, name])
@@ -272,20 +252,13 @@ class TestLoading:
         self.install(tmp_path, "packaged = packaged_plugins")
         load_plugins([])
         assert shared_registry.audits.keys() == {"polite"}
-
-    def test_an_entry_point_that_cannot_be_imported_is_named_too(
-        self, write_module: WriteModule, tmp_path: Path
-    ) -> None:
         self.install(tmp_path, "packaged = nowhere_to_be_found:plugins")
-        with pytest.raises(PluginError) as caught:
+        with pytest.raises(PluginError, match=r"Plug-in “packaged” .* No module named 'nowhere_to_be_found'"):
             load_plugins([])
-        assert str(caught.value) == (
-            "Plug-in “packaged” (nowhere_to_be_found:plugins) can't be imported: No module named 'nowhere_to_be_found'"
-        )
 
     @staticmethod
     def install(place: Path, entry_point: str) -> None:
         info = place / "packaged_plugins-1.0.dist-info"
-        info.mkdir()
+        info.mkdir(exist_ok=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged-plugins\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{entry_point}\n")

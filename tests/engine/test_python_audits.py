@@ -20,6 +20,25 @@ from flows.engine.spec import AuditSpec
 from tests.engine.audit_parts import OUTPUT, make_evaluator, run_python, run_rule, the_issue
 
 
+class Finding(BaseModel):
+    description: str
+    line: int
+
+
+async def give_later(output: Any) -> str:
+    return "Later."
+
+
+def hand_back(output: Any) -> Any:
+    return give_later(output)
+
+
+async def generate_later(output: Any) -> AsyncIterator[str]:
+    yield "One."
+    await asyncio.sleep(0)
+    yield "Two."
+
+
 class TestPythonAudits:
     @pytest.mark.parametrize("finding", [None, True, [], (), [None], [True, None], "generator"])
     async def test_nothing_found_passes(self, finding: Any) -> None:
@@ -28,20 +47,31 @@ class TestPythonAudits:
 
         assert await run_python(check) == AuditResult((), passed=True)
 
-    async def test_false_is_one_issue(self) -> None:
-        assert the_issue(await run_python(lambda output: False)).description == "The audit “Cheap lines” did not pass."
-
-    async def test_text_is_a_description_even_if_it_is_empty(self) -> None:
-        assert the_issue(await run_python(lambda output: "Too cheap.")).description == "Too cheap."
-        assert the_issue(await run_python(lambda output: "")).description == ""
+    @pytest.mark.parametrize(
+        ("give", "found"),
+        [
+            (lambda output: False, ["The audit “Cheap lines” did not pass."]),
+            (lambda output: "", [""]),
+            (lambda output: MappingProxyType({"description": "Odd."}), ["Odd."]),
+            (lambda output: Finding(description="Odd.", line=2), ["Odd."]),
+            (lambda output: ("One.", "Two."), ["One.", "Two."]),
+            (lambda output: deque(["One.", "Two."]), ["One.", "Two."]),
+            (lambda output: iter(["One.", "Two."]), ["One.", "Two."]),
+            (lambda output: {"One.": 1, "Two.": 2}.keys(), ["One.", "Two."]),
+            (generate_later, ["One.", "Two."]),
+            (hand_back, ["Later."]),
+            (
+                lambda output: ["Text.", {"description": "Map."}, None, Finding(description="Odd.", line=2), 7, True],
+                ["Text.", "Map.", "Odd.", "The audit “Cheap lines” found 7."],
+            ),
+        ],
+    )
+    async def test_whatever_it_gives_is_one_issue_for_each_finding(self, give: Any, found: list[str]) -> None:
+        assert [issue.description for issue in (await run_python(give)).issues] == found
 
     async def test_a_dictionary_is_an_issue_with_these_fields(self) -> None:
         issue = the_issue(await run_python(lambda output: {"path": "/title", "severity": "low", "words": 1}))
         assert (issue.path, issue.severity, issue.added_fields) == ("/title", Severity.LOW, {"words": 1})
-
-    async def test_any_mapping_will_do(self) -> None:
-        issue = the_issue(await run_python(lambda output: MappingProxyType({"description": "Odd.", "words": 1})))
-        assert (issue.description, issue.added_fields) == ("Odd.", {"words": 1})
 
     async def test_an_issue_is_that_issue_under_the_name_of_the_audit(self) -> None:
         own = Issue.model_validate(
@@ -50,31 +80,6 @@ class TestPythonAudits:
         issue = the_issue(await run_python(lambda output: own))
         assert issue == own.model_copy(update={"audit": "Cheap lines"})
         assert issue.added_fields == {"rate": 19, "near": None}
-
-    async def test_an_object_of_pydantic_is_read_like_a_dictionary(self) -> None:
-        class Finding(BaseModel):
-            description: str
-            line: int
-
-        for finding in (Finding(description="Odd.", line=2), [Finding(description="Odd.", line=2)]):
-            issue = the_issue(await run_python(lambda output, finding=finding: finding))
-            assert (issue.description, issue.added_fields) == ("Odd.", {"line": 2})
-
-    @pytest.mark.parametrize("kind", [list, tuple, deque, iter, lambda items: dict.fromkeys(items).keys()])
-    async def test_whatever_can_be_gone_through_is_one_issue_for_each(self, kind: Any) -> None:
-        result = await run_python(lambda output: kind(["One.", "Two."]))
-        assert [issue.description for issue in result.issues] == ["One.", "Two."]
-
-    async def test_a_mixed_list_is_read_element_by_element(self) -> None:
-        own = Issue(code="own", severity=Severity.LOW, description="Issue.")
-        result = await run_python(lambda output: ["Text.", {"description": "Map."}, None, own, 7, True, False])
-        assert [issue.description for issue in result.issues] == [
-            "Text.",
-            "Map.",
-            "Issue.",
-            "The audit “Cheap lines” found 7.",
-            "The audit “Cheap lines” did not pass.",
-        ]
 
     async def test_a_generator_is_run_where_the_audit_runs_off_the_event_loop(self) -> None:
         threads = set()
@@ -104,20 +109,6 @@ class TestPythonAudits:
 
         loop = asyncio.get_running_loop()
         assert the_issue(await run_python(check)).description == "True"
-
-    async def test_asynchronous_generators_are_read_to_their_end(self) -> None:
-        async def check(output: Any) -> AsyncIterator[str]:
-            yield "One."
-            await asyncio.sleep(0)
-            yield "Two."
-
-        assert [issue.description for issue in (await run_python(check)).issues] == ["One.", "Two."]
-
-    async def test_a_function_that_hands_back_a_coroutine_is_awaited_too(self) -> None:
-        async def look_up() -> str:
-            return "Later."
-
-        assert the_issue(await run_python(lambda output: look_up())).description == "Later."
 
     async def test_partial_functions_and_callable_objects_are_audits_like_others(self) -> None:
         def check(output: Any, limit: int) -> bool:
@@ -244,38 +235,26 @@ class TestAuditOfAType:
         model = type("Checked", (BaseModel,), members)
         return await run_type_audit(name, make_evaluator(), model(title="October"))
 
-    async def test_its_issues_stand_under_the_name_of_the_type(self) -> None:
-        result = await self.run(lambda self: [f"{self.title} is no year.", {"severity": "low", "description": "Odd."}])
-        assert [(issue.audit, issue.code, issue.severity.value, issue.description) for issue in result.issues] == [
-            ("invoice", "invoice", "critical", "October is no year."),
-            ("invoice", "invoice", "low", "Odd."),
+    async def test_its_issues_stand_under_the_name_of_the_type_and_it_fails_at_critical_only(self) -> None:
+        findings = [{"severity": "low", "description": "Odd."}, {"severity": "urgent"}, None]
+        result = await self.run(lambda self: [f"{self.title} is no year.", *findings])
+        assert [(issue.audit, issue.code, issue.severity.value) for issue in result.issues] == [
+            ("invoice", "invoice", "critical"),
+            ("invoice", "invoice", "low"),
+            ("invoice", "audit_error", "critical"),
         ]
         assert not result.passed
-
-    async def test_its_bad_findings_leave_the_others(self) -> None:
-        result = await self.run(lambda self: [{"severity": "urgent"}, None, "Odd."])
-        assert [issue.code for issue in result.issues] == ["invoice", "audit_error"]
-
-    async def test_it_fails_at_critical_only(self) -> None:
         assert (await self.run(lambda self: {"severity": "high"})).passed
 
-    async def test_it_may_be_a_coroutine_or_a_generator(self) -> None:
-        async def audit_later(self: Any) -> list[str]:
-            return ["Later."]
+    @pytest.mark.parametrize("audit", [give_later, lambda self: iter(["Later."])], ids=["coroutine", "generator"])
+    async def test_it_may_be_a_coroutine_or_a_generator(self, audit: Any) -> None:
+        assert the_issue(await self.run(audit)).description == "Later."
 
-        def audit_lazily(self: Any) -> Iterator[str]:
-            yield "Lazily."
-
-        assert the_issue(await self.run(audit_later)).description == "Later."
-        assert the_issue(await self.run(audit_lazily)).description == "Lazily."
-
-    async def test_a_type_without_one_passes(self) -> None:
-        assert await self.run(None) == AuditResult((), passed=True)
-
-    async def test_a_field_called_audit_is_no_audit(self) -> None:
+    async def test_a_type_without_one_passes_also_with_a_field_of_that_name(self) -> None:
         class Report(BaseModel):
             audit: str
 
+        assert await self.run(None) == AuditResult((), passed=True)
         assert (await run_type_audit("report", make_evaluator(), Report(audit="clean"))).passed
 
     async def test_one_that_raises_is_a_critical_issue(self) -> None:
