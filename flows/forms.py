@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 
 from flows.editor_form import EditorForm, GrowingTextarea, make_code_area, make_text_area
 from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
-from flows.engine.redaction_patterns import PATTERNS
+from flows.engine.redaction import PATTERNS
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, MAX_SCHEMA_BYTES, ModelSettings
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 from flows.models import AuditRule, Flow, StepDefinition, validate_name

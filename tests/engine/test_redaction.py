@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.execution import Progress
-from flows.engine.history import Attempt, History, Outcome
+from flows.engine.history import Attempt, Outcome
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.providers import Api
-from flows.engine.redaction import MARK, Redactor, redact_input
-from flows.engine.redaction_patterns import PATTERNS
+from flows.engine.redaction import MARK, PATTERNS, Redactor, redact_input
 from flows.engine.running import run_flow
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
 from flows.engine.spec_check import check_spec
@@ -38,59 +37,27 @@ def dump_records(records: list[Progress]) -> str:
     return dump([ended, begun, [str(progress.finish) for progress in records]])
 
 
+def redact(secret: Any, output: Any) -> Any:
+    """An output of a run whose input has this secret at a pointer."""
+    return Redactor.of(["/secret"], {"secret": secret}).redact_value(output)
+
+
 class TestPointers:
-    def test_what_stands_at_a_pointer_is_taken_out_wherever_the_input_repeats_it(self) -> None:
-        assert redact_input(["/customer/name"], INPUT) == {
-            "customer": {"name": MARK, "age": 42, "iban": None},
-            "order": 7,
-            "topic": f"A card for {MARK}",
-        }
-
-    def test_an_object_keeps_its_names_and_a_list_its_length(self) -> None:
-        value = {"people": [{"name": "Anna", "tags": ["a", ""]}, {"name": None, "tags": []}]}
-        assert redact_input(["/people"], value) == {
-            "people": [{"name": MARK, "tags": [MARK, ""]}, {"name": None, "tags": []}]
-        }
-
-    def test_a_star_stands_for_any_name_or_position(self) -> None:
-        value = {"people": [{"name": "Anna", "city": "Köln"}, {"name": "Bert", "city": "Ulm"}]}
-        redacted = redact_input(["/people/*/name"], value)
-        assert [person["name"] for person in redacted["people"]] == [MARK, MARK]
-        assert [person["city"] for person in redacted["people"]] == ["Köln", "Ulm"]
-
-    def test_numbers_are_taken_out_too_where_they_stand_alone(self) -> None:
-        value = {"account": 12345678, "note": "Account 12345678, not 123456789", "other": 12345678}
-        assert redact_input(["/account"], value) == {
-            "account": MARK,
-            "note": f"Account {MARK}, not 123456789",
-            "other": MARK,
-        }
-
     @pytest.mark.parametrize(
-        "repeated",
+        ("rule", "value", "redacted"),
         [
-            "ADA LOVELACE",
-            "ada lovelace",
-            "Ada  Lovelace",
-            "Ada\nLovelace",
-            "Ada\u00a0Lovelace",
-            '{"a": "ada\\nlovelace"}',
+            ("/people", {"people": [{"n": "Anna", "t": ["a", ""]}, {"n": None, "t": []}]},
+             {"people": [{"n": MARK, "t": [MARK, ""]}, {"n": None, "t": []}]}),
+            ("/people/*/n", {"people": [{"n": "Anna", "c": "Ulm"}, {"n": "Bert", "c": "Ulm"}]},
+             {"people": [{"n": MARK, "c": "Ulm"}, {"n": MARK, "c": "Ulm"}]}),
+            ("/people/1/n", {"people": [{"n": "Anna"}, {"n": "Bert"}]}, {"people": [{"n": "Anna"}, {"n": MARK}]}),
+            ("/size", {"size": "XL", "text": "XLarge"}, {"size": MARK, "text": "XLarge"}),
+            ("/is", {"is": True, "no": None, "n": 7}, {"is": MARK, "no": None, "n": 7}),
         ],
-    )
-    def test_a_repetition_in_another_case_or_with_other_white_space_is_taken_out_too(self, repeated: str) -> None:
-        redacted = redact_input(["/name"], {"name": "Ada Lovelace", "text": f"Dear {repeated}, hello."})
-        assert "love" not in redacted["text"].lower() and redacted["text"].endswith(", hello.")
-
-    def test_letters_with_marks_are_found_in_one_character_or_in_several(self) -> None:
-        redacted = redact_input(["/name"], {"name": "Chlo\u00eb", "text": "chloe\u0308 and CHLO\u00cb"})
-        assert redacted["text"] == f"{MARK} and {MARK}"
-
-    def test_other_cases_are_found_as_words_of_their_own(self) -> None:
-        value = {"name": "Mark", "text": "A benchmark of markets, mark my words"}
-        assert redact_input(["/name"], value)["text"] == f"A benchmark of markets, {MARK} my words"
-
-    def test_what_is_short_is_only_taken_out_of_its_place(self) -> None:
-        assert redact_input(["/size"], {"size": "XL", "text": "XLarge"}) == {"size": MARK, "text": "XLarge"}
+        ids=["names and lengths stay", "any position", "one position", "short", "bool"],
+    )  # fmt: skip
+    def test_what_stands_at_a_pointer_is_taken_out(self, rule: str, value: Any, redacted: Any) -> None:
+        assert redact_input([rule], value) == redacted
 
     def test_an_input_without_any_of_it_stays_the_same_object(self) -> None:
         value = {"topic": "tea"}
@@ -98,102 +65,63 @@ class TestPointers:
         assert redact_input([], value) is value
 
 
-class TestWhatIsRepeated:
+class TestRepetitions:
     """What stands at a pointer of the input is looked for in everything else, however it is written there."""
 
-    def redact(self, secret: Any, output: Any) -> Any:
-        return Redactor.of(["/ssn"], {"ssn": secret}).redact_value(output)
+    @pytest.mark.parametrize(
+        ("secret", "text", "kept"),
+        [
+            ("Ada Lovelace", "Dear ADA LOVELACE, ada  lovelace,", f"Dear {MARK}, {MARK},"),
+            ("Ada Lovelace", "Ada\nLovelace, Ada\u00a0Lovelace;", f"{MARK}, {MARK};"),
+            ("Ada Lovelace", '{"a": "ada\\nlovelace"}', f'{{"a": "{MARK}"}}'),
+            ("Chlo\u00eb", "chloe\u0308 and CHLO\u00cb", f"{MARK} and {MARK}"),
+            ("Mark", "A benchmark of markets, mark my words", f"A benchmark of markets, {MARK} my words"),
+            (5551234, "n_5551234, n5551234x, (5551234) +5551234€", f"n_{MARK}, n{MARK}x, ({MARK}) +{MARK}€"),
+            (5551234, "55512345 15551234 0.15551234", "55512345 15551234 0.15551234"),
+            (12.75, "112.75, 12.755, x12.75", f"112.75, 12.755, x{MARK}"),
+            (48250.5, "48250.50 EUR, 48250.51, 48250.501, 148250.5", f"{MARK} EUR, 48250.51, 48250.501, 148250.5"),
+            (7, "7 or 42 or 12.0", "7 or 42 or 12.0"),
+        ],
+    )
+    def test_in_a_text(self, secret: Any, text: str, kept: str) -> None:
+        assert redact(secret, {"5551234": text} if secret == 5551234 else text) == (
+            {MARK: kept} if secret == 5551234 else kept
+        )
 
     @pytest.mark.parametrize("secret", ["123456789", " 123456789 ", "0123456789", 123456789, 123456789.0, -123456789])
     @pytest.mark.parametrize("repeated", [123456789, 123456789.0, -123456789, "123456789"])
-    def test_a_number_is_found_as_a_number_and_as_a_text(self, secret: Any, repeated: Any) -> None:
-        assert self.redact(secret, {"n": [repeated]}) == {"n": [MARK]}
+    def test_a_number_as_a_number_and_as_a_text(self, secret: Any, repeated: Any) -> None:
+        assert redact(secret, {"n": [repeated]}) == {"n": [MARK]}
 
     @pytest.mark.parametrize(
-        ("secret", "repeated"),
-        [(1234.5, 1234.5), ("1234.50", 1234.5), (1234.5, "1234.5"), (1e22, "1e+22"), (1e22, 10**22)],
+        ("secret", "repeated"), [("1234.50", 1234.5), (1234.5, "1234.5"), (1e22, "1e+22"), (1e22, 10**22)]
     )
-    def test_so_is_a_fraction(self, secret: Any, repeated: Any) -> None:
-        assert self.redact(secret, {"n": repeated}) == {"n": MARK}
+    def test_a_fraction_and_a_large_number(self, secret: Any, repeated: Any) -> None:
+        assert redact(secret, {"n": repeated}) == {"n": MARK}
 
-    @pytest.mark.parametrize("text", ["n_5551234", "n5551234x", "No. 5551234.", "(5551234)", "5551234€", "+5551234"])
-    def test_a_number_is_found_where_no_digit_adjoins_it(self, text: str) -> None:
-        assert self.redact(5551234, text) == text.replace("5551234", MARK)
-
-    @pytest.mark.parametrize("text", ["55512345", "15551234", "0.15551234"])
-    def test_and_not_within_another_number(self, text: str) -> None:
-        assert self.redact(5551234, [text, float(text)]) == [text, float(text)]
-
-    def test_a_fraction_is_not_found_within_another(self) -> None:
-        assert self.redact(12.75, ["112.75", "12.755", "x12.75"]) == ["112.75", "12.755", f"x{MARK}"]
-
-    @pytest.mark.parametrize("secret", [7, 42, "7", "042", "0007", 0, 12.0, -123, True, ""])
+    @pytest.mark.parametrize("secret", [7, 42, "042", "0007", 0, 12.0, -123, True, ""])
     def test_what_is_short_leaves_other_numbers_alone(self, secret: Any) -> None:
-        output = {"n": [7, 42, 0, 12, 123, -123, 1, 1.0, True], "text": "7 or 42 or 123 or 12.0"}
-        assert self.redact(secret, output) == output
+        output = {"n": [7, 42, 0, 12, 123, -123, 1, 1.0, True]}
+        assert redact(secret, output) == output
 
-    def test_names_are_looked_through_for_numbers(self) -> None:
-        assert self.redact(5551234, {"5551234": 1}) == {MARK: 1}
-
-    def test_a_text_is_found_in_json_that_lies_in_json(self) -> None:
+    @pytest.mark.parametrize("escapes", [True, False])
+    def test_a_text_in_json_that_lies_in_json(self, escapes: bool) -> None:
         secret = 'Miles "Ö" O\'Brien \\ Son'
-        for escapes in (True, False):
-            once = json.dumps({"who": secret}, ensure_ascii=escapes)
-            twice = json.dumps({"said": once}, ensure_ascii=escapes)
-            assert self.redact(secret, [once, twice]) == [
-                f'{{"who": "{MARK}"}}',
-                f'{{"said": "{{\\"who\\": \\"{MARK}\\"}}"}}',
-            ]
+        once = json.dumps({"who": secret}, ensure_ascii=escapes)
+        twice = json.dumps({"said": once}, ensure_ascii=escapes)
+        assert redact(secret, [once, twice]) == [f'{{"who": "{MARK}"}}', f'{{"said": "{{\\"who\\": \\"{MARK}\\"}}"}}']
 
-    def test_what_an_output_has_at_the_pointer_is_found_too(self) -> None:
-        attempt = Attempt(
-            step=1, number=1, outcome=Outcome.PASSED, input={}, output={"ssn": "987654321", "n": 987654321}
-        )
+    def test_what_an_output_has_at_the_pointer(self) -> None:
+        output = {"ssn": "987654321", "n": 987654321}
+        attempt = Attempt(step=1, number=1, outcome=Outcome.PASSED, input={}, output=output)
         assert Redactor.of(["/ssn"], {"ssn": None}).redact_attempt(attempt).output == {"ssn": MARK, "n": MARK}
 
-
-class TestPatterns:
-    @pytest.mark.parametrize(
-        ("name", "found", "left"),
-        [
-            ("email", "anna.bach+x@mail.example.co.uk", "anna@home"),
-            ("email", "jürgen@müller.de", "@müller.de"),
-            ("credit_card", "4111 1111 1111 1111", "4111 1111 1111 1112"),
-            ("credit_card", "4111111111111111", "41111111111111111111111"),
-            ("iban", "DE89 3704 0044 0532 0130 00", "DE89 3704 0044 0532 0130 01"),
-            ("iban", "GB82WEST12345698765432", "GB82WEST1234569876543"),
-            ("ip_address", "192.168.1.17", "999.168.1.17"),
-            ("ip_address", "2001:db8::8a2e:370:7334", "12:30:45"),
-            ("phone", "+49 (0)30 123456-7", "30 1234567"),
-            ("phone", "0049 30 1234567", "2026-11-21"),
-            ("api_key", "sk-abcdefghijklmnop1234", "sk-abc"),
-            ("api_key", "Bearer abc.def-ghijkl==", "Bearer of news"),
-        ],
-    )
-    def test_a_pattern_finds_what_it_names_and_leaves_what_only_looks_like_it(
-        self, name: str, found: str, left: str
-    ) -> None:
-        value = {"text": f"See {found} FOR IT, and {left}."}
-        assert redact_input([name], value) == {"text": f"See [redacted: {name}] FOR IT, and {left}."}
-
-    def test_a_card_that_is_a_number_is_one(self) -> None:
-        value = {"card": 4111111111111111, "as a fraction": 4111111111111111.0, "other": 4111111111111112}
-        assert redact_input(["credit_card", "email"], value) == {
-            "card": "[redacted: credit_card]",
-            "as a fraction": "[redacted: credit_card]",
-            "other": 4111111111111112,
-        }
-
-    def test_the_digits_of_a_fraction_are_no_card(self) -> None:
-        value = {"score": 0.4111111111111111, "count": 41, "is": True, "nothing": None}
-        assert redact_input(list(PATTERNS), value) is value
-
-    def test_names_of_fields_are_looked_through_and_stay_apart(self) -> None:
+    def test_names_of_fields_that_become_the_same_stay_apart(self) -> None:
         value = {"a@example.com": 1, "b@example.com": 2}
         assert redact_input(["email"], value) == {"[redacted: email]": 1, "[redacted: email] 2": 2}
 
     @given(st.text(max_size=300))
-    def test_any_text_can_be_looked_through_and_a_second_look_finds_nothing(self, text: str) -> None:
+    def test_a_second_look_finds_nothing(self, text: str) -> None:
         once = redact_input(list(PATTERNS), {"text": text})
         assert redact_input(list(PATTERNS), once) == once
 
@@ -294,13 +222,6 @@ class TestAttempts:
         assert end.finish is not None and "Rumpelstilz" not in end.finish.sentence
         assert recorder.records[-1].finish == end.finish
 
-    async def test_a_flow_without_rules_keeps_everything_as_it_is(self) -> None:
-        recorder = MemoryRecorder()
-        flow = make_flow(*self.FLOW.steps)
-        await execute(flow, simulate(**self.REPLIES), make_history(input=INPUT), recorder=recorder)
-        assert SECRET in dump_records(recorder.records)
-        assert Redactor.of((), INPUT).is_idle
-
 
 async def test_a_script_gets_a_result_that_it_can_keep() -> None:
     result = await run_flow(
@@ -315,22 +236,12 @@ async def test_a_script_gets_a_result_that_it_can_keep() -> None:
 
 class TestRules:
     def check(self, *rules: str) -> list[str]:
-        return [str(problem) for problem in check_spec(make_flow(redact=rules), Registry())]
+        return [problem.path for problem in check_spec(make_flow(redact=rules), Registry())]
 
-    def test_pointers_and_the_names_of_patterns_are_rules(self) -> None:
+    def test_pointers_and_the_names_of_patterns_are_rules_and_nothing_else(self) -> None:
         assert self.check("/a/b", "/", "/*", *PATTERNS) == []
-
-    def test_anything_else_is_told_with_what_would_be_right(self) -> None:
-        assert self.check("/a", "emial") == [
-            "/redact/1: “emial” is neither a JSON pointer, such as “/customer/email”, nor a pattern: api_key, "
-            + ", ".join(list(PATTERNS)[1:])
-            + "."
-        ]
+        assert self.check("/a", "emial") == ["/redact/1"]
 
     def test_a_flow_without_rules_has_the_digest_that_it_had(self) -> None:
         assert "redact" not in make_flow().to_document()
         assert FlowSpec.from_document(make_flow(redact=("email",)).to_document()).redact == ("email",)
-
-
-def test_history_begins_with_the_input_as_it_is() -> None:
-    assert History.begin(INPUT, run_id="1").initial_input == INPUT

@@ -3,28 +3,12 @@ faster than a text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from flows.engine.redaction import MARK, Redactor
-from flows.engine.redaction_patterns import PATTERNS, TextPattern
+from flows.engine.redaction import PATTERNS, Redactor
 
 CARD, OTHER_CARD, IBAN = "4111 1111 1111 1111", "4242 4242 4242 4242", "DE89 3704 0044 0532 0130 00"
-GAPS = [
-    "\u00a0",
-    "\u2007",
-    "\u2009",
-    "\u202f",
-    "\u2010",
-    "\u2011",
-    "\u2012",
-    "\u2013",
-    "\u2014",
-    "\u2015",
-    "\u2212",
-    "-",
-]
+GAPS = "\u00a0\u2007\u2009\u202f\u2010\u2011\u2012\u2013\u2014\u2015\u2212-"
 """Spaces and hyphens that models write between digits."""
 
 
@@ -61,6 +45,20 @@ def redact(name: str, text: str) -> str:
         ("iban", f"{IBAN} GB82 WEST 1234 5698 7654 32", "# #"),
         ("iban", f"AB12 {IBAN} 12 MORE", "AB12 # 12 MORE"),
         ("iban", "DE89 37040044 0532013000", "#"),
+        (
+            "iban",
+            "DE89 3704 0044 0532 0130 01, GB82WEST1234569876543",
+            "DE89 3704 0044 0532 0130 01, GB82WEST1234569876543",
+        ),
+        ("credit_card", "4111 1111 1111 1112, 41111111111111111111111", "4111 1111 1111 1112, 41111111111111111111111"),
+        ("email", "anna.bach+x@mail.example.co.uk, jürgen@müller.de, anna@home", "#, #, anna@home"),
+        ("ip_address", "192.168.1.17, 2001:db8::8a2e:370:7334, 999.168.1.17", "#, #, 999.168.1.17"),
+        ("phone", "+49 (0)30 123456-7 or 0049 30 1234567, not 30 1234567", "# or #, not 30 1234567"),
+        (
+            "api_key",
+            "sk-abcdefghijklmnop1234 Bearer abc.def-ghijkl== sk-abc Bearer of news",
+            "# # sk-abc Bearer of news",
+        ),
         # Of a country that is not known.
         ("iban", "ZZ73123456789012345678 now", "# now"),
         ("phone", "_+49 30 123456_", "_#_"),
@@ -74,6 +72,12 @@ def test_an_account_is_one_also_where_part_of_it_passes_for_a_card() -> None:
     for rules in (["credit_card", "iban"], list(PATTERNS)):
         redacted = Redactor.of(rules, {}).redact_value("DE08 3704 0044 0004 0130 00")
         assert redacted == "[redacted: iban]"
+
+
+def test_a_card_that_is_a_number_is_one_and_the_digits_of_a_fraction_are_none() -> None:
+    value = [4111111111111111, 4111111111111111.0, 4111111111111112, 0.4111111111111111, True, None]
+    mark = "[redacted: credit_card]"
+    assert Redactor.of(list(PATTERNS), {}).redact_value(value) == [mark, mark, *value[2:]]
 
 
 @pytest.mark.parametrize("gap", GAPS)
@@ -105,42 +109,8 @@ def test_ordinary_texts_stay_as_they_are(text: str) -> None:
     assert Redactor.of(list(PATTERNS), {}).redact_value(text) == text
 
 
-@pytest.mark.parametrize("text", ["48250.5", "48250.50 EUR", "EUR 48250.500", '{"sum": 48250.50}'])
-def test_a_fraction_at_a_pointer_is_found_with_zeros_after_it(text: str) -> None:
-    redacted = Redactor.of(["/sum"], {"sum": 48250.5}).redact_value(text)
-    assert MARK in redacted and "48250" not in redacted and "0" not in redacted
-
-
-@pytest.mark.parametrize("text", ["48250.51", "48250.501", "148250.5"])
-def test_and_not_in_another_fraction(text: str) -> None:
-    assert Redactor.of(["/sum"], {"sum": 48250.5}).redact_value(text) == text
-
-
-@dataclass
-class CountingCheck:
-    """What a pattern asks about the texts that look right, and how much of them it is asked to read."""
-
-    calls: int = 0
-    characters: int = 0
-
-    def __call__(self, text: str) -> bool:
-        self.calls += 1
-        self.characters += len(text)
-        return False
-
-
 MUCH = 250_000
 GROUPS = ["4231 ", "4111 1111 1111 1112 ", "4 ", "4-", "42", f"{'4' * 15} ", "be12 ", "be12-a ", "de12a", "ab12 a b c "]
-
-
-@pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("name", ["credit_card", "iban"])
-def test_long_rows_of_groups_are_checked_a_few_times_each(name: str, group: str) -> None:
-    text = group * (MUCH // 10 // len(group))
-    for pattern in PATTERNS[name]:
-        check = CountingCheck()
-        assert TextPattern(pattern.expression, check).replace(text, "#") == text
-        assert check.calls <= 2 * len(text) and check.characters <= 50 * len(text)
 
 
 @pytest.mark.parametrize(
