@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.contender import ROOT
 from flows.engine.simulated_model import Script, SimulatedModel
-from flows.engine.simulated_model.chance import Latency
+from flows.engine.simulated_model.script import Latency
 from flows.engine.simulated_model.server import build_server, open_socket
 from flows.examples.scripts import example_script
 

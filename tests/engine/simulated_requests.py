@@ -20,7 +20,7 @@ INVOICE: dict[str, Any] = {
         "record": {"type": "string", "format": "uuid"},
         "accent": {"type": "string", "pattern": "^#[0-9a-fA-F]{6}$"},
         "currency": {"type": "string", "enum": ["EUR", "USD"]},
-        "kind": {"const": "invoice"},
+        "kind": {"type": "string", "const": "invoice"},
         "discount": {"type": ["number", "null"], "minimum": 0, "maximum": 0.3},
         "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         "is_paid": {"type": "boolean"},

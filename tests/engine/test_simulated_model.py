@@ -1,290 +1,382 @@
-"""The simulated model: what it answers, what it refuses, what it counts."""
+"""The simulated model: what it answers, what it refuses, what it counts, and how it fails on demand."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import subprocess
 import sys
 from typing import Any
 
 import httpx2
+import jsonschema_rs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
-from flows.engine.openai_client import OpenAIClient
+from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.openai_client import OpenAIClient, simulated_client
+from flows.engine.prompt import ATTEMPT_HEADING, CURRENT_STEP_HEADING
 from flows.engine.reply import read_reply
-from flows.engine.simulated_model import SimulatedModel
-from flows.engine.simulated_model.__main__ import main
-from flows.engine.simulated_model.server import open_socket
+from flows.engine.simulated_model import Fault, FaultKind, Faults, Script, SimulatedModel, invent_value
+from flows.engine.simulated_model.server import main
+from tests.engine.builders import closed
 from tests.engine.simulated_requests import COLOR, INVOICE, ask, make_request, show_attempts
+
+TREE = closed(
+    name={"type": "string"},
+    left={"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+    children={"type": "array", "items": {"$ref": "#"}},
+)
 
 
 async def post(app: SimulatedModel, *, path: str = "/v1/chat/completions", **options: Any) -> httpx2.Response:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client:
         headers = {"Authorization": "Bearer right", **options.pop("headers", {})}
-        return await client.request(
-            options.pop("method", "POST"), f"http://simulated-model{path}", headers=headers, **options
-        )
+        return await client.post(f"http://simulated-model{path}", headers=headers, **options)
 
 
-async def test_the_same_request_gets_the_same_answer_and_another_seed_another() -> None:
-    first = await ask(SimulatedModel(), make_request(INVOICE))
-    again = await ask(SimulatedModel(), make_request(INVOICE), key="another-1-1")
-    other = await ask(SimulatedModel(seed=1), make_request(INVOICE))
-    assert first == again
-    assert first.arguments != other.arguments
+def scripted(*replies: Any) -> SimulatedModel:
+    return SimulatedModel(script=Script({"make": replies}))
 
 
-async def test_the_official_client_reads_the_answer_as_a_completion() -> None:
-    http_client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=SimulatedModel()))
-    async with AsyncOpenAI(api_key="right", base_url="http://simulated-model/v1", http_client=http_client) as client:
-        completion = await client.chat.completions.create(**make_request())
-        models = await client.models.list()
-    assert completion.id.startswith("chatcmpl-sim-")
-    assert completion.system_fingerprint == "simulated"
-    assert completion.choices[0].message.tool_calls is not None
-    assert completion.usage is not None
-    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
-    assert [model.id for model in models.data] == ["simulated"]
+class TestAnswers:
+    async def test_the_same_request_gets_the_same_answer_and_another_seed_another(self) -> None:
+        first = await ask(SimulatedModel(), make_request(INVOICE))
+        assert first == await ask(SimulatedModel(), make_request(INVOICE), key="another-1-1")
+        assert first.arguments != (await ask(SimulatedModel(seed=1), make_request(INVOICE))).arguments
+
+    async def test_the_official_client_reads_the_answer_as_a_completion(self) -> None:
+        http_client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=SimulatedModel()))
+        async with AsyncOpenAI(api_key="right", base_url="http://simulated/v1", http_client=http_client) as client:
+            completion = await client.chat.completions.create(**make_request())
+            models = await client.models.list()
+        assert completion.choices[0].message.tool_calls is not None and completion.usage is not None
+        assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
+        assert [model.id for model in models.data] == ["simulated"]
+
+    async def test_a_request_without_tools_gets_text(self) -> None:
+        request = make_request(tools=None, tool_choice=None, parallel_tool_calls=None)
+        message = (await post(SimulatedModel(), json=request)).json()["choices"][0]["message"]
+        assert message["content"] and "tool_calls" not in message
+
+    async def test_latency_is_spread_and_the_same_each_time(self) -> None:
+        async def measure() -> list[float]:
+            slept: list[float] = []
+
+            async def sleep(seconds: float) -> None:
+                slept.append(seconds)
+
+            app = SimulatedModel(latency=(0.2, 0.8), sleep=sleep)
+            for number in range(10):
+                await ask(app, make_request(system=str(number)))
+            return slept
+
+        spread = await measure()
+        assert len(set(spread)) == 10 and all(0.2 <= seconds <= 0.8 for seconds in spread)
+        assert spread == await measure()
+
+    async def test_usage_follows_the_length_of_texts_and_a_retry_finds_its_beginning_in_the_cache(self) -> None:
+        short = (await ask(SimulatedModel(), make_request(system="x" * 400))).usage
+        long = (await ask(SimulatedModel(), make_request(system="x" * 4_400))).usage
+        retry = (await ask(SimulatedModel(), make_request(system=show_attempts(1, system="x" * 4_400)))).usage
+        assert (long.prompt - short.prompt, short.cached, short.reasoning) == (1_000, 0, 0)
+        assert retry.cached % 128 == 0 and 1_000 <= retry.cached < long.prompt < retry.prompt
+
+    async def test_a_reasoning_model_counts_what_it_thought(self) -> None:
+        replies = [await ask(SimulatedModel(seed=seed), make_request(model="gpt-5-mini")) for seed in range(20)]
+        assert {reply.usage.reasoning for reply in replies} > {0, 64}
+
+    async def test_an_answer_beyond_the_token_limit_is_cut_off_there(self) -> None:
+        reply = await ask(SimulatedModel(), make_request(INVOICE, max_tokens=10))
+        assert ([issue.code for issue in reply.issues], reply.usage.completion) == (["truncated"], 10)
+
+    async def test_calls_are_remembered_in_order_up_to_a_bound(self) -> None:
+        app = SimulatedModel(keep_calls=2)
+        for number in range(3):
+            await ask(app, make_request(), key=f"run-1-{number}")
+        assert (app.call_count, app.calls[0].body) == (3, make_request())
+        assert [(call.number, call.idempotency_key, call.status) for call in app.calls] == [
+            (2, "run-1-1", 200),
+            (3, "run-1-2", 200),
+        ]
 
 
-async def test_a_request_without_tools_gets_text() -> None:
-    response = await post(SimulatedModel(), json=make_request(tools=None, tool_choice=None, parallel_tool_calls=None))
-    message = response.json()["choices"][0]["message"]
-    assert message["content"]
-    assert "tool_calls" not in message
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("changes", "status", "param"),
+        [
+            ({"model": "no-such-model"}, 404, "model"),
+            ({"model": None}, 400, "model"),
+            ({"tool_choice": {"type": "function", "function": {"name": "other"}}}, 400, "tool_choice"),
+            ({"tools": None}, 400, "tool_choice"),
+            ({"messages": []}, 400, "messages"),
+            ({"temperature": 3}, 400, "temperature"),
+            ({"max_tokens": 0}, 400, "max_tokens"),
+            ({"stream": True}, 400, "stream"),
+            ({"model": "gpt-5-mini", "temperature": 0.2}, 400, "temperature"),
+            ({"model": "o3", "max_tokens": 9, "parallel_tool_calls": None}, 400, "max_tokens"),
+            ({"model": "o3", "parallel_tool_calls": False}, 400, "parallel_tool_calls"),
+            ({"reasoning_effort": "low"}, 400, "reasoning_effort"),
+            ({"model": "gpt-5.4", "reasoning_effort": "low"}, 400, "reasoning_effort"),
+            ({"model": "gpt-6-sol"}, 400, "reasoning_effort"),
+            ({"schema": {**COLOR, "required": []}}, 400, "tools"),
+            ({"model": "gpt-5-mini", "max_completion_tokens": 500, "temperature": 1}, 200, None),
+            ({"temperature": 0.2, "max_tokens": 500, "tool_choice": "required"}, 200, None),
+        ],
+    )
+    async def test_what_the_family_of_the_model_does_not_take_is_refused(
+        self, changes: dict[str, Any], status: int, param: str | None
+    ) -> None:
+        response = await post(SimulatedModel(), json=make_request(**changes))
+        assert (response.status_code, response.json().get("error", {}).get("param")) == (status, param)
+
+    @pytest.mark.parametrize(
+        ("changes", "param"),
+        [
+            ({}, None),
+            ({"reasoning": {"effort": "none"}}, "reasoning.effort"),
+            ({"temperature": 0.2}, "temperature"),
+            ({"input": None}, "input"),
+            ({"tools": make_request()["tools"]}, "tools"),
+            ({"tool_choice": {"type": "function", "function": {"name": "make"}}}, "tool_choice"),
+        ],
+    )
+    async def test_so_it_is_by_the_responses_api(self, changes: dict[str, Any], param: str | None) -> None:
+        tool = {"type": "function", **make_request()["tools"][0]["function"]}
+        choice = {"type": "function", "name": "make"}
+        request = {"model": "gpt-6-astra", "input": "{}", "tools": [tool], "tool_choice": choice, **changes}
+        response = await post(SimulatedModel(), path="/v1/responses", json=request)
+        assert (response.status_code, (response.json()["error"] or {}).get("param")) == (400 if param else 200, param)
+
+    @pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"[]"], ids=["broken", "deep", "list"])
+    async def test_a_body_that_is_no_json_object_is_refused(self, content: bytes) -> None:
+        assert (await post(SimulatedModel(), content=content)).status_code == 400
+
+    @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong-key", "Bearer left", "Basic right"])
+    async def test_a_missing_or_wrong_key_is_refused(self, authorization: str) -> None:
+        app = SimulatedModel(api_keys={"right"})
+        response = await post(app, json=make_request(), headers={"Authorization": authorization})
+        assert response.status_code == 401 and "wrong-key" not in response.text
+
+    async def test_an_unknown_path_is_not_found(self) -> None:
+        assert (await post(SimulatedModel(), path="/v1/chat/completion", json=make_request())).status_code == 404
 
 
-OPEN_SCHEMA = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
-LOOSE_SCHEMA = {**COLOR, "required": []}
-LIST_SCHEMA = {"type": "array", "items": {"type": "string"}}
-NESTED_SCHEMA = {
-    "type": "object",
-    "properties": {"inner": OPEN_SCHEMA},
-    "required": ["inner"],
-    "additionalProperties": False,
-}
-OTHER_TOOL = {"type": "function", "function": {"name": "other"}}
+class TestScript:
+    async def test_the_next_reply_comes_once_the_request_shows_the_one_before(self) -> None:
+        app = scripted({"color": "1"}, {"color": "2"}, {"color": "3"})
+        systems = ["Choose.", show_attempts(1), show_attempts(1, 2), show_attempts(2), show_attempts(1, 9)]
+        found = [(await ask(app, make_request(system=system))).arguments for system in systems]
+        assert found == [{"color": number} for number in "12333"]
+
+    async def test_headings_of_other_sections_are_no_attempts_of_the_step(self) -> None:
+        quoted = f'Output: "{CURRENT_STEP_HEADING}\\n{ATTEMPT_HEADING.format(number=1)}"'
+        request = make_request(system=f"{ATTEMPT_HEADING.format(number=1)}\n{quoted}")
+        assert (await ask(scripted({"color": "first"}, {"color": "second"}), request)).arguments == {"color": "first"}
+
+    async def test_a_function_answers_from_request_and_input_and_its_failure_is_one_of_the_provider(self) -> None:
+        def reply(request: dict[str, Any], input: Any) -> dict[str, Any]:
+            return {"color": f"{input['brand']} by {request['model']}"}
+
+        assert (await ask(scripted(reply), make_request())).arguments == {"color": "Kestrel by gpt-4o-mini"}
+        with pytest.raises(ModelError, match="KeyError") as caught:
+            await ask(scripted(lambda request, input: input["colour"]), make_request())
+        assert caught.value.code is ModelErrorCode.SERVER_ERROR
+
+    @pytest.mark.parametrize("keys", [("run-1-1", "run-1-2"), ("no number", "no number")])
+    async def test_a_transport_fault_strikes_each_run_once_though_nothing_of_it_is_shown(self, keys: Any) -> None:
+        app = scripted(Fault(FaultKind.RATE_LIMITED, retry_after=3), {"color": "red"})
+        for run in ("a", "b"):
+            with pytest.raises(ModelError) as caught:
+                await ask(app, make_request(), key=f"{run}-{keys[0]}")
+            assert caught.value.retry_after == 3
+            assert (await ask(app, make_request(), key=f"{run}-{keys[1]}")).arguments == {"color": "red"}
+
+    async def test_a_script_is_read_from_json_types(self) -> None:
+        document = {"make": [{"$fault": "refusal"}, {"color": "red"}, None]}
+        app = SimulatedModel(script=Script.from_mapping(document))
+        assert [issue.code for issue in (await ask(app, make_request())).issues] == ["refusal"]
+        assert (await ask(app, make_request(system=show_attempts(1)))).arguments == {"color": "red"}
+        assert (await ask(app, make_request(system=show_attempts(2)))).issues == ()
+
+    @pytest.mark.parametrize(
+        ("replies", "words"),
+        [
+            ([], "tool “make”"),
+            ({"color": "red"}, "tool “make”"),
+            ([{}, "red"], "Reply 2 of the tool “make”"),
+            ([{"$fault": "fire"}], "no fault “fire”. Known are: rate_limited"),
+            ([{"$fault": "reset", "color": "red"}], "can't have color"),
+        ],
+    )
+    def test_a_bad_script_is_refused_with_the_place(self, replies: Any, words: str) -> None:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            Script.from_mapping({"make": replies})
+
+    def test_scripts_of_several_flows_become_one_unless_they_share_a_tool(self) -> None:
+        colors = Script({"make_seed": [None]})
+        assert (colors | Script({"read_invoice": [None]})).tools == {"make_seed", "read_invoice"}
+        with pytest.raises(ValueError, match="Both scripts have replies for: make_seed"):
+            colors | Script({"make_seed": [None]})
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "code", "words"),
-    [
-        ({"model": "no-such-model"}, 404, "model_not_found", "does not exist"),
-        ({"model": None}, 400, None, "must provide a model"),
-        ({"tool_choice": OTHER_TOOL}, 400, "invalid_value", "'other' is not one of the tools"),
-        ({"tools": None}, 400, None, "only allowed when 'tools'"),
-        ({"messages": []}, 400, None, "at least one message"),
-        ({"messages": [{"role": "boss", "content": ""}]}, 400, None, "messages[0].role"),
-        ({"messages": [{"role": "user"}]}, 400, None, "messages[0].content"),
-        ({"temperature": 3}, 400, None, "from 0 to 2"),
-        ({"max_tokens": 0}, 400, None, "1 or more"),
-        ({"stream": True}, 400, "unsupported_value", "does not stream"),
-        ({"max_token": 5}, 400, None, "Unrecognized request argument supplied: max_token"),
-        ({"model": "gpt-5-mini", "temperature": 0.2}, 400, "unsupported_value", "'temperature' does not support 0.2"),
-        (
-            {"model": "o3", "max_tokens": 9, "parallel_tool_calls": None},
-            400,
-            "unsupported_parameter",
-            "Use 'max_completion_tokens' instead",
+class TestFaultsByChance:
+    async def count_faults(self, seed: int) -> list[bool]:
+        client = simulated_client(SimulatedModel(faults=Faults({"server_error": 0.3}, seed=seed)))
+        outcomes = []
+        for number in range(200):
+            try:
+                await client.complete(make_request(), idempotency_key=f"run-{number}-1", timeout=10)
+                outcomes.append(False)
+            except ModelError:
+                outcomes.append(True)
+        return outcomes
+
+    async def test_they_strike_at_their_rate_and_the_same_calls_again(self) -> None:
+        outcomes = await self.count_faults(4)
+        assert 40 <= sum(outcomes) <= 80
+        assert outcomes == await self.count_faults(4) != await self.count_faults(5)
+
+    async def test_a_call_that_is_sent_again_draws_anew(self) -> None:
+        faults = Faults({"rate_limited": 0.9}, seed=2)
+        assert {faults.draw("run-1-1", time) is None for time in range(200)} == {True, False}
+
+    @pytest.mark.parametrize(
+        "rates", [{"fire": 0.1}, {"reset": 1.5}, {"reset": float("nan")}, {"reset": 0.6, "hang": 0.6}]
+    )
+    def test_bad_rates_are_refused(self, rates: dict[str, float]) -> None:
+        with pytest.raises(ValueError, match=r"fault|rate"):
+            Faults(rates)
+
+
+class TestInvention:
+    @pytest.mark.parametrize("schema", [INVOICE, TREE, COLOR])
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_an_output_fits_the_schema_of_the_tool(self, schema: dict[str, Any], seed: int) -> None:
+        reply = await ask(SimulatedModel(seed=seed), make_request(schema))
+        jsonschema_rs.validate(schema, reply.arguments, validate_formats=True)
+
+    def test_texts_are_believable_by_the_names_of_their_properties(self) -> None:
+        names = {
+            "accentColor": "#[0-9a-f]{6}",
+            "email": r"\S+@example\.com",
+            "due_date": r"2026-\d\d-\d\d",
+            "currency": "[A-Z]{3}",
+        }
+        output = invent_value({"type": "object", "properties": {name: {"type": "string"} for name in names}}, seed="1")
+        assert all(re.fullmatch(pattern, output[name]) for name, pattern in names.items())
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            r"^INV-\d{4}(-[A-Z]{2})?$",
+            r"^(?:north|south)(?P<side>east|west)?$",
+            r"^\w+@\w+\.(com|org)$",
+            r"^[^a-z\s]{2,}$",
+            r"^[\d\-.]{3,5}?x*y+z?$",
+            r"^(a|b)\1.{3}\S\D\W$",
+            r"^[0-9a-f]{150}$",
+        ],
+    )
+    def test_a_text_matches_its_pattern_and_is_no_longer_than_need_be(self, pattern: str) -> None:
+        for seed in range(20):
+            text = invent_value({"type": "string", "pattern": pattern}, seed=str(seed))
+            assert re.search(pattern, text) and len(text) <= 150
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            r"\p{L}",
+            "(",
+            "[z-a]",
+            "a{2,1}",
+            "(" * 99,
+            "((a{999}){999}){99}",
+            "((((a*)*)*)*)*b",
+            "[\\u0000-\\U0010ffff]{999}!",
+        ],
+    )
+    def test_a_pattern_beyond_the_generator_gets_a_text_all_the_same(self, pattern: str) -> None:
+        assert len(invent_value({"type": "string", "pattern": pattern}, seed="1")) < 10_000
+
+    _bounds = st.tuples(st.integers(-1_000, 1_000), st.integers(0, 50)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+    _formats = ("date", "date-time", "time", "email", "uuid", "uri", "ipv4", "ipv6", "hostname", "duration")
+    _leaves = st.one_of(
+        st.sampled_from([{"type": kind} for kind in ("string", "integer", "number", "boolean", "null")]),
+        st.sampled_from([{"type": "string", "format": name} for name in _formats]),
+        _bounds.map(lambda pair: {"type": "integer", "minimum": pair[0], "maximum": pair[1]}),
+        _bounds.map(lambda pair: {"type": "number", "exclusiveMinimum": pair[0], "maximum": pair[1] + 1}),
+        st.integers(-1_000, 1_000).map(lambda bound: {"type": "number", "exclusiveMaximum": bound}),
+        st.integers(1, 20).map(lambda step: {"type": "integer", "multipleOf": step}),
+        st.integers(0, 30).map(lambda length: {"type": "string", "minLength": length, "maxLength": length + 3}),
+        st.lists(st.integers() | st.text(max_size=5), min_size=1, max_size=4).map(lambda values: {"enum": values}),
+    )
+    _schemas = st.recursive(
+        _leaves,
+        lambda inner: st.one_of(
+            st.dictionaries(st.sampled_from(["color", "email", "total", "notes"]), inner).map(
+                lambda one: closed(**one)
+            ),
+            st.tuples(inner, st.integers(0, 3)).map(
+                lambda parts: {"type": "array", "items": parts[0], "minItems": parts[1], "maxItems": parts[1] + 2}
+            ),
+            st.lists(inner, min_size=1, max_size=3).map(lambda options: {"anyOf": options}),
         ),
-        ({"model": "gpt-5-chat-latest", "max_tokens": 9}, 400, "unsupported_parameter", "max_completion_tokens"),
-        ({"model": "o3", "parallel_tool_calls": False}, 400, "unsupported_parameter", "'parallel_tool_calls'"),
-        ({"reasoning_effort": "low"}, 400, "unsupported_value", "does not support 'low'"),
-        ({"model": "gpt-5.4", "reasoning_effort": "low"}, 400, None, "use /v1/responses"),
-        ({"model": "gpt-6-sol"}, 400, None, "use /v1/responses"),
-        ({"model": "gpt-6-astra"}, 400, None, "use /v1/responses"),
-        ({"schema": OPEN_SCHEMA}, 400, "invalid_function_parameters", "'additionalProperties' is required"),
-        ({"schema": LOOSE_SCHEMA}, 400, "invalid_function_parameters", "Missing 'color'"),
-        ({"schema": LIST_SCHEMA}, 400, "invalid_function_parameters", "got 'type: \"array\"'"),
-        ({"schema": NESTED_SCHEMA}, 400, "invalid_function_parameters", "('properties', 'inner')"),
-        ({"schema": {**COLOR, "allOf": []}}, 400, "invalid_function_parameters", "'allOf' is not permitted"),
-    ],
-)
-async def test_what_the_real_api_refuses_is_refused(
-    changes: dict[str, Any], status: int, code: str | None, words: str
-) -> None:
-    response = await post(SimulatedModel(), json=make_request(**changes))
-    error = response.json()["error"]
-    assert (response.status_code, error["code"]) == (status, code)
-    assert words in error["message"]
+        max_leaves=8,
+    )
+
+    @settings(max_examples=100, deadline=None)
+    @given(schema=_schemas, seed=st.integers(0, 5))
+    def test_whatever_the_schema_the_value_fits_it(self, schema: dict[str, Any], seed: int) -> None:
+        jsonschema_rs.validate(schema, invent_value(schema, seed=str(seed)), validate_formats=True)
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"$ref": "#"},
+            {"$ref": "#/$defs/missing"},
+            {"type": "array", "minItems": 2, "items": {"$ref": "#"}},
+            {"type": []},
+            {"type": "integer", "minimum": 5, "maximum": 1},
+            {"type": "array", "items": {"const": 1}, "uniqueItems": True, "minItems": 3},
+        ],
+    )
+    def test_a_schema_that_nothing_fits_ends_all_the_same(self, schema: dict[str, Any]) -> None:
+        invent_value(schema, seed="1")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": "gpt-5-mini", "max_completion_tokens": 500},
-        {"model": "gpt-5-mini", "temperature": 1},
-        {"model": "gpt-5-chat-latest", "temperature": 0.2},
-        {"temperature": 0.2, "max_tokens": 500},
-        {"tool_choice": "auto"},
-        {"tool_choice": "required"},
-    ],
-)
-async def test_what_the_real_api_takes_is_taken(changes: dict[str, Any]) -> None:
-    assert (await ask(SimulatedModel(), make_request(**changes))).issues == ()
+class TestCommand:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["--latency", "soon"], "“soon” is no latency"),
+            (["--latency", "2-1"], "the lower bound first"),
+            (["--fault", "reset"], "“reset” is no fault"),
+            (["--fault", "fire=0.1"], "There is no fault “fire”"),
+            (["--script", "/no/such/file"], "No such file"),
+        ],
+    )
+    def test_a_wrong_option_is_one_sentence(self, arguments: list[str], words: str, capsys: Any) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2 and words in capsys.readouterr().err
 
+    def test_it_serves_over_tcp_and_prints_where(self) -> None:
+        async def call(base_url: str) -> list[str]:
+            client = OpenAIClient(api_key="right", base_url=base_url)
+            reply = await client.complete(make_request(), idempotency_key="run-1-1", timeout=30)
+            await client.close()
+            return [issue.code for issue in read_reply(reply.body, tool_name="make").issues]
 
-@pytest.mark.parametrize(
-    ("changes", "param"),
-    [
-        ({}, None),
-        ({"reasoning": {"effort": "none"}}, "reasoning.effort"),
-        ({"temperature": 0.2}, "temperature"),
-        ({"max_tokens": 9}, "max_tokens"),
-        ({"messages": []}, "messages"),
-        ({"input": None}, "input"),
-        ({"tools": make_request()["tools"]}, "tools[0].name"),
-        ({"tool_choice": {"type": "function", "function": {"name": "make"}}}, "tool_choice"),
-    ],
-)
-async def test_the_responses_api_refuses_what_belongs_to_the_other_one_or_to_other_models(
-    changes: dict[str, Any], param: str | None
-) -> None:
-    tool = {"type": "function", **make_request()["tools"][0]["function"]}
-    choice = {"type": "function", "name": "make"}
-    request = {"model": "gpt-6-astra", "input": "{}", "tools": [tool], "tool_choice": choice, **changes}
-    response = await post(SimulatedModel(), path="/v1/responses", json=request)
-    assert (response.status_code, (response.json()["error"] or {}).get("param")) == (400 if param else 200, param)
-
-
-async def test_a_body_that_is_no_json_object_is_refused() -> None:
-    assert (await post(SimulatedModel(), content=b"{")).status_code == 400
-    assert (await post(SimulatedModel(), content=b"[" * 100_000)).status_code == 400
-    assert (await post(SimulatedModel(), json=[])).status_code == 400
-
-
-@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong-key", "Basic right"])
-async def test_a_missing_or_wrong_key_is_refused(authorization: str) -> None:
-    response = await post(SimulatedModel(), json=make_request(), headers={"Authorization": authorization})
-    assert response.status_code == 401
-    assert "wrong-key" not in response.text
-
-
-async def test_keys_and_models_can_be_given() -> None:
-    app = SimulatedModel(api_keys={"right"}, models={"gpt-4o-mini"})
-    assert (await post(app, json=make_request())).status_code == 200
-    assert (await post(app, json=make_request(model="gpt-4o"))).status_code == 404
-    assert (await post(app, json=make_request(), headers={"Authorization": "Bearer left"})).status_code == 401
-    assert (await post(app, path="/v1/models", method="GET")).json()["data"][0]["id"] == "gpt-4o-mini"
-
-
-async def test_an_unknown_path_is_not_found() -> None:
-    response = await post(SimulatedModel(), path="/v1/chat/completion", json=make_request())
-    assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_url")
-
-
-async def test_latency_is_fixed_or_spread_and_the_same_each_time() -> None:
-    async def measure(latency: Any) -> list[float]:
-        slept: list[float] = []
-
-        async def sleep(seconds: float) -> None:
-            slept.append(seconds)
-
-        app = SimulatedModel(latency=latency, sleep=sleep)
-        for number in range(10):
-            await ask(app, make_request(system=str(number)))
-        return slept
-
-    assert await measure(0.5) == [0.5] * 10
-    assert await measure(0.0) == []
-    spread = await measure((0.2, 0.8))
-    assert len(set(spread)) == 10
-    assert all(0.2 <= seconds <= 0.8 for seconds in spread)
-    assert spread == await measure((0.2, 0.8))
-
-
-@pytest.mark.parametrize("latency", [-1.0, float("inf"), float("nan"), (0.8, 0.2)])
-def test_a_latency_that_makes_no_sense_is_refused(latency: Any) -> None:
-    with pytest.raises(ValueError, match="seconds, 0 or more"):
-        SimulatedModel(latency=latency)
-
-
-async def test_usage_follows_the_length_of_the_texts() -> None:
-    short = (await ask(SimulatedModel(), make_request(system="x" * 400))).usage
-    long = (await ask(SimulatedModel(), make_request(system="x" * 4_400))).usage
-    assert long.prompt - short.prompt == 1_000
-    assert short.total == short.prompt + short.completion
-    assert (short.cached, short.reasoning) == (0, 0)
-
-
-async def test_a_retry_finds_what_stands_before_its_attempts_in_the_cache() -> None:
-    first = (await ask(SimulatedModel(), make_request(system="x" * 4_000))).usage
-    retry = (await ask(SimulatedModel(), make_request(system=show_attempts(1, system="x" * 4_000)))).usage
-    assert first.cached == 0
-    assert retry.cached % 128 == 0
-    assert 1_000 <= retry.cached < first.prompt < retry.prompt
-
-
-async def test_a_reasoning_model_reports_tokens_that_it_thought() -> None:
-    usages = [
-        (await ask(SimulatedModel(seed=seed), make_request(model="gpt-5-mini"))).usage.reasoning for seed in range(20)
-    ]
-    assert max(usages) > 0
-    assert all(tokens % 64 == 0 for tokens in usages)
-
-
-async def test_an_answer_beyond_the_token_limit_is_cut_off_there() -> None:
-    reply = await ask(SimulatedModel(), make_request(INVOICE, max_tokens=10))
-    assert [issue.code for issue in reply.issues] == ["truncated"]
-    assert "after 10 completion tokens" in reply.issues[0].description
-    assert reply.usage.completion == 10
-
-
-async def test_calls_are_remembered_in_order_up_to_a_bound() -> None:
-    app = SimulatedModel(keep_calls=2)
-    for number in range(3):
-        await ask(app, make_request(), key=f"run-1-{number}")
-    assert app.call_count == 3
-    assert [(call.number, call.idempotency_key, call.status) for call in app.calls] == [
-        (2, "run-1-1", 200),
-        (3, "run-1-2", 200),
-    ]
-    assert app.calls[0].body == make_request()
-
-
-def test_answers_over_tcp_don_t_wait_for_delayed_acknowledgements() -> None:
-    listener, _ = open_socket("127.0.0.1", 0)
-    with listener:
-        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--latency", "soon"], "“soon” is no latency"),
-        (["--latency", "2-1"], "the lower bound first"),
-        (["--fault", "reset"], "“reset” is no fault"),
-        (["--fault", "fire=0.1"], "There is no fault “fire”"),
-        (["--script", "/no/such/file"], "No such file"),
-    ],
-)
-def test_the_command_says_in_one_sentence_what_is_wrong_with_its_options(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert words in capsys.readouterr().err
-
-
-def test_the_command_serves_over_tcp_and_prints_where() -> None:
-    command = [sys.executable, "-m", "flows.engine.simulated_model", "--port", "0", "--fault", "refusal=1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            found = re.fullmatch(r"Simulated model at (http://127\.0\.0\.1:\d+/v1)\n", process.stdout.readline())
-            assert found is not None
-            codes = asyncio.run(_ask_over_tcp(found[1]))
-        finally:
-            process.terminate()
-    assert codes == ["refusal"]
-
-
-async def _ask_over_tcp(base_url: str) -> list[str]:
-    client = OpenAIClient(api_key="right", base_url=base_url)
-    reply = await client.complete(make_request(), idempotency_key="run-1-1", timeout=30)
-    await client.close()
-    return [issue.code for issue in read_reply(reply.body, tool_name="make").issues]
+        command = [sys.executable, "-m", "flows.engine.simulated_model", "--port", "0", "--fault", "refusal=1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                found = re.fullmatch(r"Simulated model at (http://127\.0\.0\.1:\d+/v1)\n", process.stdout.readline())
+                assert found is not None
+                codes = asyncio.run(call(found[1]))
+            finally:
+                process.terminate()
+        assert codes == ["refusal"]

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from flows.engine.simulated_model import Faults, Latency, SimulatedModel
-from flows.engine.simulated_model.chance import NO_FAULTS
+from flows.engine.simulated_model.script import NO_FAULTS
 from tests.availability import explain_absence, is_required
 from tests.databases import hold_database, migrate, name_database, share_sqlite_template
 from tests.faults.backends import Backend, choose_redis_database, copy_sqlite

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.engine.simulated_model import Latency, SimulatedModel
-from flows.engine.simulated_model.chance import draw_latency
+from flows.engine.simulated_model.script import draw_latency
 
 _Message = MutableMapping[str, Any]
 _KEY = re.compile(r"-(\d+)-(\d+)-(\d+)$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flows.engine.simulated_model import Fault, FaultKind, Faults
-from flows.engine.simulated_model.chance import draw_fraction
+from flows.engine.simulated_model.script import draw_fraction
 from tests.faults.backends import Backend
 from tests.faults.conftest import Build
 from tests.faults.flows import THREE_STEPS

@@ -5,9 +5,8 @@
 """
 
 from flows.engine.simulated_model.app import CallRecord, SimulatedModel
-from flows.engine.simulated_model.chance import Faults, Latency
 from flows.engine.simulated_model.invention import invent_value
-from flows.engine.simulated_model.script import Fault, FaultKind, Reply, Script
+from flows.engine.simulated_model.script import Fault, FaultKind, Faults, Latency, Reply, Script
 
 __all__ = [
     "CallRecord",

@@ -1,22 +1,27 @@
-"""The simulated model as an ASGI application."""
+"""The simulated model as an ASGI application, and what it refuses."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
+import math
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Literal
 
+from pydantic import BaseModel, Field, ValidationError
+
+from flows.engine.model_families import ForcedTools, ReasoningEffort, find_family
+from flows.engine.model_request import find_effort
 from flows.engine.providers import Api
-from flows.engine.simulated_model.chance import NO_FAULTS, Faults, Latency, check_latency, draw_latency
-from flows.engine.simulated_model.completion import build_answer
+from flows.engine.simulated_model.completion import RequestView, build_answer
 from flows.engine.simulated_model.invention import invent_value
-from flows.engine.simulated_model.request_check import Refusal, check_request
-from flows.engine.simulated_model.request_view import RequestView
-from flows.engine.simulated_model.script import Fault, FaultKind, Script
+from flows.engine.simulated_model.script import NO_FAULTS, Fault, FaultKind, Faults, Latency, Script, draw_latency
+from flows.engine.strict_schema import check_strict
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -27,7 +32,8 @@ RESET_EXTENSION = "toolflow.reset"
 
 _APIS = {("POST", "/v1/chat/completions"): Api.CHAT, ("POST", "/v1/responses"): Api.RESPONSES}
 _HTML = b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works</h1></body></html>"
-_KEYS_REMEMBERED = 10_000
+_MAX_KEYS = 10_000
+"""Idempotency keys that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,29 @@ class CallRecord:
     fault: FaultKind | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error response in the API's own shape."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    type: str = "invalid_request_error"
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The JSON body of the response."""
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
 class SimulatedModel:
     """An OpenAI-compatible server that invents what it answers.
 
     It serves ``POST /v1/chat/completions``, ``POST /v1/responses`` and ``GET /v1/models``.
 
-    It refuses what the real API refuses and answers with a strict tool call whose arguments fit the tool's schema,
-    scripted or invented. The same request gets the same answer.
+    It refuses what the family of the model doesn't take, and answers with a strict tool call whose arguments fit the
+    tool's schema, scripted or invented. The same request gets the same answer.
     """
 
     def __init__(
@@ -57,20 +79,21 @@ class SimulatedModel:
         faults: Faults = NO_FAULTS,
         latency: Latency = 0.0,
         seed: int = 0,
-        models: Collection[str] | None = None,
         api_keys: Collection[str] | None = None,
         keep_calls: int = 10_000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``models`` and ``api_keys`` say which exist; by default all models but those whose names begin with
-        ``no-such``, and all keys but those that begin with ``wrong``. ``latency`` is in seconds. ``keep_calls`` bounds
-        how many requests ``calls`` remembers; 0 remembers none.
+        """``api_keys`` says which keys are right; by default all but those that begin with ``wrong``.
+
+        ``latency`` is in seconds. ``keep_calls`` bounds how many requests ``calls`` remembers; 0 remembers none.
         """
+        least, most = latency if isinstance(latency, tuple) else (latency, latency)
+        if not (0 <= least <= most and math.isfinite(most)):
+            raise ValueError(f"Latency must be seconds, 0 or more, the lower bound first; not {latency}.")
         self.script = script or Script({})
         self._faults = faults
-        self._latency = check_latency(latency)
+        self._latency = latency
         self._seed = seed
-        self._models = models
         self._api_keys = api_keys
         self._sleep = sleep
         self._calls: deque[CallRecord] = deque(maxlen=keep_calls)
@@ -84,35 +107,40 @@ class SimulatedModel:
         return list(self._calls)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Serve one ASGI connection."""
-        if scope["type"] == "lifespan":
-            await _serve_lifespan(receive, send)
-        elif scope["type"] == "http":
-            await self._serve_request(scope, receive, send)
-
-    async def _serve_request(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Serve one HTTP request."""
+        if scope["type"] != "http":
+            return
         content = await _read_body(receive)
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         route = (scope["method"], scope["path"])
-        if (api := _APIS.get(route)) is not None:
-            await self._serve_answer(scope, headers, content, receive, send, api)
-            return
         refusal = self._check_key(headers)
-        if refusal is None and route != ("GET", "/v1/models"):
-            refusal = Refusal(404, f"Invalid URL ({route[0]} {route[1]})", "unknown_url")
-        if refusal is not None:
+        if (api := _APIS.get(route)) is not None:
+            await self._serve_answer(scope, headers, content, receive, send, api, refusal)
+        elif refusal is not None:
             await _send_json(send, refusal.status, refusal.body)
+        elif route == ("GET", "/v1/models"):
+            model = {"id": "simulated", "object": "model", "created": 0, "owned_by": "toolflow"}
+            await _send_json(send, 200, {"object": "list", "data": [model]})
         else:
-            names = sorted(self._models or ("simulated",))
-            models = [{"id": name, "object": "model", "created": 0, "owned_by": "toolflow"} for name in names]
-            await _send_json(send, 200, {"object": "list", "data": models})
+            refusal = Refusal(404, f"Invalid URL ({route[0]} {route[1]})", "unknown_url")
+            await _send_json(send, refusal.status, refusal.body)
 
     async def _serve_answer(
-        self, scope: _Scope, headers: Mapping[bytes, str], content: bytes, receive: _Receive, send: _Send, api: Api
+        self,
+        scope: _Scope,
+        headers: Mapping[bytes, str],
+        content: bytes,
+        receive: _Receive,
+        send: _Send,
+        api: Api,
+        refusal: Refusal | None,
     ) -> None:
         key = headers.get(b"idempotency-key")
-        body, refusal = _parse_body(content)
-        refusal = self._check_key(headers) or refusal or check_request(body, api) or self._check_model(body["model"])
+        try:
+            body = json.loads(content)
+        except (ValueError, RecursionError):
+            body = None
+        refusal = refusal or check_request(body, api)
         self.call_count += 1
         number = self.call_count
         request_id = (b"x-request-id", f"req-sim-{number}".encode())
@@ -154,7 +182,7 @@ class SimulatedModel:
         """How often a call with this key came in, this time included."""
         time = self._times_seen.pop(key, 0) + 1
         self._times_seen[key] = time
-        if len(self._times_seen) > _KEYS_REMEMBERED:
+        if len(self._times_seen) > _MAX_KEYS:
             self._times_seen.popitem(last=False)
         return time
 
@@ -167,12 +195,122 @@ class SimulatedModel:
             return Refusal(401, f"Incorrect API key provided: {key[:5]}***.", "invalid_api_key")
         return None
 
-    def _check_model(self, model: str) -> Refusal | None:
-        if model in self._models if self._models is not None else not model.startswith("no-such"):
-            return None
-        message = f"The model `{model}` does not exist or you do not have access to it."
-        return Refusal(404, message, "model_not_found", "model")
 
+def _invent(view: RequestView, digest: str) -> Mapping[str, Any]:
+    if view.function is None:
+        return {}
+    invented = invent_value(view.function.get("parameters") or {"type": "object"}, seed=digest)
+    return invented if isinstance(invented, dict) else {}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Refusals
+
+
+class _Function(BaseModel):
+    name: str = Field(pattern="^[a-zA-Z0-9_-]{1,64}$")
+    parameters: dict[str, Any] = {}
+    strict: bool | None = None
+
+
+class _ChatTool(BaseModel):
+    type: Literal["function"]
+    function: _Function
+
+
+class _FlatTool(_Function):
+    type: Literal["function"]
+
+
+class _Body(BaseModel):
+    model: str = Field(min_length=1)
+    stream: Literal[False] | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+
+
+class _ChatBody(_Body):
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[_ChatTool] | None = Field(default=None, min_length=1)
+    tool_choice: Literal["none", "auto", "required"] | _ChatTool | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+
+
+class _ResponsesBody(_Body):
+    input: str
+    instructions: str | None = None
+    tools: list[_FlatTool] | None = Field(default=None, min_length=1)
+    tool_choice: Literal["none", "auto", "required"] | _FlatTool | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
+
+
+def check_request(body: Any, api: Api) -> Refusal | None:
+    """Why the request is refused: its shape, or what ``model_families`` says that the model doesn't take."""
+    try:
+        (_ResponsesBody if api is Api.RESPONSES else _ChatBody).model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        param = str(first["loc"][0]) if first["loc"] else None
+        return Refusal(400, f"Invalid '{param or 'body'}': {first['msg']}.", "invalid_value", param)
+    if body["model"].startswith("no-such"):
+        message = f"The model `{body['model']}` does not exist or you do not have access to it."
+        return Refusal(404, message, "model_not_found", "model")
+    return next(chain(_check_settings(body, api), _check_tools(body)), None)
+
+
+def _check_settings(body: Mapping[str, Any], api: Api) -> Iterator[Refusal]:
+    family = find_family(body["model"])
+    effort = find_effort(body)
+    param = "reasoning.effort" if api is Api.RESPONSES else "reasoning_effort"
+    if effort is not None and effort not in family.efforts:
+        message = f"Unsupported value: '{param}' does not support '{effort}' with this model."
+        yield Refusal(400, message, "unsupported_value", param)
+        return
+    takes_temperature = family.takes_temperature(None if effort is None else ReasoningEffort(effort))
+    unsupported = {
+        "max_tokens": family.max_tokens_field != "max_tokens",
+        "parallel_tool_calls": not family.takes_parallel_tool_calls,
+        "temperature": not takes_temperature and body.get("temperature") != 1,
+    }
+    for name, is_refused in unsupported.items():
+        if is_refused and body.get(name) is not None:
+            message = f"Unsupported parameter: '{name}' is not supported with this model as it is sent."
+            yield Refusal(400, message, "unsupported_parameter", name)
+    is_taken = {
+        ForcedTools.ALWAYS: True,
+        ForcedTools.WITHOUT_EFFORT: effort is None,
+        ForcedTools.WITH_EFFORT_NONE: effort == ReasoningEffort.NONE,
+        ForcedTools.NEVER: False,
+    }
+    if api is Api.CHAT and body.get("tools") and not is_taken[family.chat_tools]:
+        message = (
+            f"Function tools with reasoning_effort are not supported for {body['model']} in /v1/chat/completions. "
+            "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+        )
+        yield Refusal(400, message, param="reasoning_effort")
+
+
+def _check_tools(body: dict[str, Any]) -> Iterator[Refusal]:
+    choice = body.get("tool_choice")
+    view = RequestView(body, None)
+    if choice not in (None, "none") and view.function is None:
+        yield Refusal(400, f"Invalid value for 'tool_choice': {choice!r}.", "invalid_value", "tool_choice")
+    for function in view.functions:
+        fault = _find_schema_fault(json.dumps(function.get("parameters"))) if function.get("strict") else None
+        if fault is not None:
+            message = f"Invalid schema for function '{function['name']}': {fault}"
+            yield Refusal(400, message, "invalid_function_parameters", "tools")
+
+
+@lru_cache(maxsize=500)
+def _find_schema_fault(text: str) -> str | None:
+    """The first thing that keeps a schema from being strict."""
+    problem = next(iter(check_strict(json.loads(text))), None)
+    return None if problem is None else str(problem)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Transport
 
 _STATUS_OF_FAULT: Mapping[FaultKind | None, int] = {
     FaultKind.RATE_LIMITED: 429,
@@ -210,34 +348,10 @@ async def _wait_for_disconnect(receive: _Receive) -> None:
         pass
 
 
-def _invent(view: RequestView, digest: str) -> Mapping[str, Any]:
-    if view.function is None:
-        return {}
-    invented = invent_value(view.function.get("parameters") or {"type": "object"}, seed=digest)
-    return invented if isinstance(invented, dict) else {}
-
-
-def _parse_body(content: bytes) -> tuple[Any, Refusal | None]:
-    try:
-        return json.loads(content), None
-    except (ValueError, RecursionError):
-        return None, Refusal(400, "We could not parse the JSON body of your request. (The body is not valid JSON.)")
-
-
-async def _serve_lifespan(receive: _Receive, send: _Send) -> None:
-    while True:
-        event = (await receive())["type"]
-        await send({"type": f"{event}.complete"})
-        if event == "lifespan.shutdown":
-            return
-
-
 async def _read_body(receive: _Receive) -> bytes:
     chunks = []
     while True:
         message = await receive()
-        if message["type"] == "http.disconnect":
-            return b""
         chunks.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(chunks)

@@ -1,21 +1,23 @@
-"""The body of an answer, and what faults make of it."""
+"""What the simulated model reads in a request, and the body of its answer."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from flows.engine.model_families import ReasoningEffort, find_family
+from flows.engine.model_request import find_api, find_effort, find_max_tokens, list_messages
+from flows.engine.prompt import ATTEMPT_HEADING, CURRENT_STEP_HEADING
 from flows.engine.providers import Api
-from flows.engine.simulated_model.chance import draw_fraction
-from flows.engine.simulated_model.request_check import does_reason
-from flows.engine.simulated_model.request_view import RequestView
-from flows.engine.simulated_model.script import FaultKind
+from flows.engine.simulated_model.script import FaultKind, draw_fraction
 
-CHARACTERS_A_TOKEN = 4
-CACHED_BLOCK = 128
+CHARACTERS_PER_TOKEN = 4
+CACHE_BLOCK_TOKENS = 128
 """Providers cache prompts in blocks of this many tokens."""
 
 _CREATED = 1_767_225_600
@@ -23,10 +25,94 @@ _CREATED = 1_767_225_600
 _REFUSAL = "I'm sorry, but I can't help with that request."
 _TEXT = "Here is what I would suggest, in plain words instead of a call."
 
+_SECTION = re.compile(f"^{re.escape(CURRENT_STEP_HEADING)}$", re.MULTILINE)
+_ATTEMPT = re.compile("^" + r"(\d{1,9})".join(map(re.escape, ATTEMPT_HEADING.split("{number}"))) + "$", re.MULTILINE)
+_KEY_NUMBER = re.compile(r"-(\d{1,9})$")
 
-def count_tokens(characters: int) -> int:
-    """About how many tokens a text of that length has."""
-    return math.ceil(characters / CHARACTERS_A_TOKEN)
+
+@dataclass(frozen=True)
+class RequestView:
+    """A request that passed the check, and the key that it was sent with."""
+
+    body: dict[str, Any]
+    idempotency_key: str | None
+
+    @cached_property
+    def functions(self) -> list[Mapping[str, Any]]:
+        """The functions of all tools."""
+        return [tool.get("function", tool) for tool in self.body.get("tools") or ()]
+
+    @cached_property
+    def function(self) -> Mapping[str, Any] | None:
+        """The function that the answer calls: the forced one, else the first; None where text is asked for."""
+        choice = self.body.get("tool_choice")
+        wanted = choice.get("function", choice)["name"] if isinstance(choice, dict) else None
+        named = [one for one in self.functions if wanted in (None, one["name"])]
+        return named[0] if named and choice != "none" else None
+
+    @property
+    def tool_name(self) -> str | None:
+        return None if self.function is None else str(self.function["name"])
+
+    @cached_property
+    def _messages(self) -> list[tuple[str, str]]:
+        return [(message["role"], _read_text(message)) for message in list_messages(self.body)]
+
+    @cached_property
+    def system_message(self) -> str:
+        return "\n\n".join(text for role, text in self._messages if role in ("system", "developer"))
+
+    @cached_property
+    def input(self) -> Any:
+        """The last user message, as JSON where it is JSON."""
+        text = next((text for role, text in reversed(self._messages) if role == "user"), "")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+
+    @cached_property
+    def _section(self) -> re.Match[str] | None:
+        # The last one: a step's own message may hold such a line as well, and stands before it.
+        return next(reversed(list(_SECTION.finditer(self.system_message))), None)
+
+    @cached_property
+    def attempts_shown(self) -> int:
+        """How many earlier outputs there are, by the highest number that the system message shows; 0 on a first try."""
+        if self._section is None:
+            return 0
+        numbers = _ATTEMPT.findall(self.system_message, self._section.end())
+        return max(map(int, numbers), default=0)
+
+    @property
+    def attempt_number(self) -> int | None:
+        """The number of this attempt, where the idempotency key ends with it (``<run>-<step>-<number>``)."""
+        found = _KEY_NUMBER.search(self.idempotency_key or "")
+        return int(found[1]) if found else None
+
+    def count_prompt(self) -> tuple[int, int]:
+        """The tokens of the prompt, and how many were cached: an earlier try had what stands before its attempts."""
+        tools = len(json.dumps(self.body.get("tools") or ""))
+        prompt = tools + sum(len(text) for _, text in self._messages)
+        repeated = 0 if self._section is None else tools + self._section.start()
+        return _count_tokens(prompt), _count_tokens(repeated) // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the model thinks before it answers."""
+        effort = find_effort(self.body) or find_family(self.body["model"]).default_effort
+        return effort not in ("", ReasoningEffort.NONE)
+
+
+def _read_text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _count_tokens(characters: int) -> int:
+    return math.ceil(characters / CHARACTERS_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +128,8 @@ class _Answer:
     refusal: str | None = None
 
     @property
-    def completion(self) -> int:
-        return count_tokens(len(self.text or self.refusal or "")) + self.reasoning
+    def tokens(self) -> int:
+        return _count_tokens(len(self.text or self.refusal or "")) + self.reasoning
 
 
 def build_answer(
@@ -54,22 +140,20 @@ def build_answer(
     An answer longer than the request's token limit is cut off there, as a real one would be. ``digest`` identifies
     the request.
     """
-    answer = _cut_off(_decide_answer(view, arguments, fault, digest), view.max_tokens)
-    build = _build_response if view.api is Api.RESPONSES else _build_completion
-    return build(view, answer, digest, is_empty=fault is FaultKind.EMPTY_CHOICES)
+    answer = _cut_off(_decide_answer(view, arguments, fault, digest), find_max_tokens(view.body))
+    build = _build_response if find_api(view.body) is Api.RESPONSES else _build_completion
+    tier = view.body.get("service_tier")
+    body = build(view, answer, digest, is_empty=fault is FaultKind.EMPTY_CHOICES)
+    return {**body, "model": view.body["model"], "service_tier": tier if tier in ("flex", "priority") else "default"}
 
 
-def _decide_answer(
-    view: RequestView, arguments: Mapping[str, Any], fault: FaultKind | None, digest: str
-) -> _Answer:  # fmt: skip
+def _decide_answer(view: RequestView, arguments: Mapping[str, Any], fault: FaultKind | None, digest: str) -> _Answer:
     text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
     name = view.tool_name
-    reasoning = 64 * int(3 * draw_fraction("reasoning", digest)) if does_reason(view.model, view.effort) else 0
-    plain = _Answer("stop", reasoning, text=_TEXT)
-    called = _Answer("stop" if view.is_forced else "tool_calls", reasoning, name, text)
+    reasoning = 64 * int(3 * draw_fraction("reasoning", digest)) if view.reasons else 0
+    is_forced = isinstance(view.body.get("tool_choice"), dict)
+    called = _Answer("stop" if is_forced else "tool_calls", reasoning, name, text)
     match fault:
-        case FaultKind.NO_TOOL:
-            return plain
         case FaultKind.REFUSAL:
             return _Answer("stop", reasoning, refusal=_REFUSAL)
         case FaultKind.CONTENT_FILTER:
@@ -83,15 +167,16 @@ def _decide_answer(
         case FaultKind.WRONG_TOOL:
             others = (str(function["name"]) for function in view.functions if function["name"] != name)
             return replace(called, tool=next(others, f"other_{name}"[:64]))
-    return plain if name is None else called
+    is_text = name is None or fault is FaultKind.NO_TOOL
+    return _Answer("stop", reasoning, text=_TEXT) if is_text else called
 
 
 def _cut_off(answer: _Answer, limit: int | None) -> _Answer:
-    if limit is None or answer.completion <= limit:
+    if limit is None or answer.tokens <= limit:
         return answer
     # Thinking comes first and counts; what is left of the limit is said.
     reasoning = min(answer.reasoning, limit)
-    characters = (limit - reasoning) * CHARACTERS_A_TOKEN
+    characters = (limit - reasoning) * CHARACTERS_PER_TOKEN
     refusal = answer.refusal and answer.refusal[:characters]
     return replace(answer, finish_reason="length", reasoning=reasoning, text=answer.text[:characters], refusal=refusal)
 
@@ -103,21 +188,19 @@ def _build_completion(view: RequestView, answer: _Answer, digest: str, *, is_emp
         call = {"name": answer.tool, "arguments": answer.text}
         message["tool_calls"] = [{"id": f"call_sim_{digest[:16]}", "type": "function", "function": call}]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}
-    prompt, cached = _count_prompt(view)
+    prompt, cached = view.count_prompt()
     return {
         "id": f"chatcmpl-sim-{digest[:24]}",
         "object": "chat.completion",
         "created": _CREATED,
-        "model": view.model,
         "choices": [] if is_empty else [choice],
         "usage": {
             "prompt_tokens": prompt,
-            "completion_tokens": answer.completion,
-            "total_tokens": prompt + answer.completion,
-            "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": answer.reasoning, "audio_tokens": 0},
+            "completion_tokens": answer.tokens,
+            "total_tokens": prompt + answer.tokens,
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens_details": {"reasoning_tokens": answer.reasoning},
         },
-        "service_tier": view.service_tier,
         "system_fingerprint": "simulated",
     }
 
@@ -126,7 +209,7 @@ def _build_response(view: RequestView, answer: _Answer, digest: str, *, is_empty
     reason = {"length": "max_output_tokens"}.get(answer.finish_reason, answer.finish_reason)
     is_cut = answer.finish_reason in ("length", "content_filter")
     status = "incomplete" if is_cut else "completed"
-    prompt, cached = _count_prompt(view)
+    prompt, cached = view.count_prompt()
     return {
         "id": f"resp_sim_{digest[:24]}",
         "object": "response",
@@ -134,7 +217,6 @@ def _build_response(view: RequestView, answer: _Answer, digest: str, *, is_empty
         "status": status,
         "error": None,
         "incomplete_details": {"reason": reason} if is_cut else None,
-        "model": view.model,
         "output": [] if is_empty else _build_items(answer, digest, status),
         "parallel_tool_calls": False,
         "tool_choice": view.body.get("tool_choice", "auto"),
@@ -142,11 +224,10 @@ def _build_response(view: RequestView, answer: _Answer, digest: str, *, is_empty
         "usage": {
             "input_tokens": prompt,
             "input_tokens_details": {"cached_tokens": cached},
-            "output_tokens": answer.completion,
+            "output_tokens": answer.tokens,
             "output_tokens_details": {"reasoning_tokens": answer.reasoning},
-            "total_tokens": prompt + answer.completion,
+            "total_tokens": prompt + answer.tokens,
         },
-        "service_tier": view.service_tier,
     }
 
 
@@ -164,9 +245,3 @@ def _build_items(answer: _Answer, digest: str, status: str) -> list[dict[str, An
         message = {"type": "message", "role": "assistant", "status": status, "content": [part]}
         items.append({"id": f"msg_sim_{digest[:16]}", **message})
     return items
-
-
-def _count_prompt(view: RequestView) -> tuple[int, int]:
-    """The tokens of the prompt, and how many of them were cached."""
-    prompt = count_tokens(view.prompt_characters)
-    return prompt, count_tokens(view.repeated_characters) // CACHED_BLOCK * CACHED_BLOCK

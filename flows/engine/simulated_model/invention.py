@@ -1,36 +1,35 @@
-"""Invents a value that fits a JSON Schema of the strict subset, the same one for the same seed."""
+"""Invents a value that fits a JSON Schema of the strict subset, the same one for the same seed.
+
+Texts and numbers follow the name of their property: ``due_date`` gets a date, ``vendor_name`` a company.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+import string
 from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from flows.engine.simulated_model import vocabulary
-from flows.engine.simulated_model.text_pattern import generate_match
+from rstr import Rstr
+
+_Entry = TypeVar("_Entry")
 
 _DEEP = 6
 """From this depth on, arrays stay as short as they may and choices avoid references: recursion comes to an end."""
-_DEEPEST = 60
-_MOST_VALUES = 20_000
+_MAX_DEPTH = 60
+_MAX_VALUES = 20_000
 """A schema that nests deeper or holds more recurses without a way out; from there on it gets null."""
-_TRIES = 20
-
-_FORMATS: dict[str, Callable[[Random], str]] = {
-    "date": vocabulary.make_date,
-    "date-time": vocabulary.make_date_time,
-    "time": vocabulary.make_time,
-    "duration": lambda random: f"PT{random.randrange(1, 60)}M",
-    "email": vocabulary.make_email,
-    "hostname": lambda random: "example.com",
-    "ipv4": lambda random: f"192.0.2.{random.randrange(1, 255)}",
-    "ipv6": lambda random: f"2001:db8::{random.randrange(1, 10_000):x}",
-    "uri": vocabulary.make_url,
-    "uuid": lambda random: str(UUID(int=random.getrandbits(128), version=4)),
-}
+_MAX_TRIES = 20
+_MAX_PATTERN_WORK = 100_000
+"""Characters that are chosen from, and repetitions, in one text that a pattern describes."""
+_PRINTABLE = string.digits + string.ascii_letters + string.punctuation
+_MAX_EXTRA_REPEATS = 3
+"""Repetitions that ``*``, ``+`` and ``{n,}`` add."""
 
 
 def invent_value(schema: Mapping[str, Any], *, seed: str) -> Any:
@@ -42,17 +41,132 @@ def invent_value(schema: Mapping[str, Any], *, seed: str) -> Any:
     return _Inventor(schema, random).invent(schema, "", 0)
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Vocabulary
+
+
+_FIRST_NAMES = ("Ada", "Ben", "Chloe", "Farid", "Ines", "Keiko")
+_LAST_NAMES = ("Brandt", "Costa", "Dubois", "Eriksen", "Haddad", "Ito")
+_WORDS = ("amber", "birch", "cedar", "dune", "fjord", "harbour", "iris", "meadow")
+_SENTENCES = (
+    "The main points are in order and nothing is left open.",
+    "Two details need another look before this goes out.",
+    "The change is small, well described and easy to undo.",
+)
+
+
+def _choose(*words: str) -> Callable[[Random], str]:
+    return lambda random: random.choice(words)
+
+
+def _make_date(random: Random) -> str:
+    return (date(2026, 1, 1) + timedelta(days=random.randrange(365))).isoformat()
+
+
+def _make_time(random: Random) -> str:
+    return f"{random.randrange(8, 18):02d}:{random.randrange(60):02d}:00Z"
+
+
+def _make_hex_colour(random: Random) -> str:
+    return f"#{random.randrange(1 << 24):06x}"
+
+
+def _make_person(random: Random) -> str:
+    return f"{random.choice(_FIRST_NAMES)} {random.choice(_LAST_NAMES)}"
+
+
+def _make_words(random: Random) -> str:
+    return " ".join(random.sample(_WORDS, 2))
+
+
+_FORMATS: dict[str, Callable[[Random], str]] = {
+    "date": _make_date,
+    "date-time": lambda random: f"{_make_date(random)}T{_make_time(random)}",
+    "time": _make_time,
+    "duration": lambda random: f"PT{random.randrange(1, 60)}M",
+    "email": lambda random: f"{_make_person(random).lower().replace(' ', '.')}@example.com",
+    "hostname": lambda random: "example.com",
+    "ipv4": lambda random: f"192.0.2.{random.randrange(1, 255)}",
+    "ipv6": lambda random: f"2001:db8::{random.randrange(1, 10_000):x}",
+    "uri": lambda random: f"https://example.com/{random.choice(_WORDS)}/{random.randrange(100, 1_000)}",
+    "uuid": lambda random: str(UUID(int=random.getrandbits(128), version=4)),
+}
+
+# The first entry that shares a word with the name wins, so that the special stands before the general.
+_TEXTS: tuple[tuple[str, Callable[[Random], str]], ...] = (
+    ("hex color colour colors colours background foreground accent", _make_hex_colour),
+    ("email mail", _FORMATS["email"]),
+    ("url link website homepage uri", _FORMATS["uri"]),
+    ("date day due deadline birthday", _FORMATS["date"]),
+    ("timestamp datetime", _FORMATS["date-time"]),
+    ("time", _FORMATS["time"]),
+    ("currency", _choose("EUR", "USD", "GBP")),
+    ("city town", _choose("Dublin", "Lisbon", "Oslo", "Toronto")),
+    ("company vendor supplier organisation organization seller issuer brand", _choose("Alder Foods", "Kestrel Optics")),
+    ("product item article", _choose("Desk lamp", "Office chair", "Printer paper")),
+    ("title subject headline heading", _choose("A clear start", "First findings")),
+    ("summary description reason text body message comment note notes answer content", _choose(*_SENTENCES)),
+    ("id number no reference ref code sku key", lambda random: f"NV-{random.randrange(10**5):05d}"),
+    ("category type kind topic tag tags label labels keyword team queue", _choose("account", "billing", "quality")),
+    ("person author customer client contact owner user sender recipient name", _make_person),
+)
+_NUMBERS: tuple[tuple[str, tuple[float, float]], ...] = (
+    ("quantity count units pieces qty", (1, 9)),
+    ("year", (2020, 2026)),
+    ("age", (18, 80)),
+    ("stars rating priority", (1, 5)),
+    ("confidence probability ratio weight opacity alpha share", (0, 1)),
+    ("price amount total subtotal tax cost fee sum net gross", (5, 500)),
+)
+
+
+def _find_named(table: tuple[tuple[str, _Entry], ...], name: str, default: _Entry) -> _Entry:
+    """The entry of the first row that has a word of a property's name: ``dueDate`` and ``due_date`` have two."""
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
+    return next((entry for known, entry in table if words.intersection(known.split())), default)
+
+
+class _PatternText(Rstr):
+    """Texts that match a pattern: of bounded length, and the same in every process."""
+
+    def __init__(self, random: Random) -> None:
+        # The alphabets of rstr hold control characters, and one of them is in another order in each process.
+        super().__init__(random, printable=_PRINTABLE, nonword=string.punctuation, whitespace=" ")
+        self.work = 0
+
+    def _count(self, work: int) -> None:
+        self.work += work
+        if self.work > _MAX_PATTERN_WORK:
+            raise ValueError("the pattern asks for a text that is too long")
+
+    def _handle_in(self, value: Any) -> Any:
+        members = list(chain(*(self._handle_state(state) for state in value)))
+        self._count(len(members))
+        if members[0] is False:
+            members = [character for character in _PRINTABLE if character not in members]
+        return self._random.choice(members)
+
+    def _handle_repeat(self, start_range: int, end_range: int, value: Any) -> str:
+        times = self._random.randint(start_range, min(end_range, start_range + _MAX_EXTRA_REPEATS))
+        self._count(times)
+        return "".join("".join(self._handle_state(state) for state in value) for _ in range(times))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Schemas
+
+
 class _Inventor:
     def __init__(self, root: Mapping[str, Any], random: Random) -> None:
         self.root = root
         self.random = random
-        self.retries = _TRIES
-        self.values_left = _MOST_VALUES
+        self.retries = _MAX_TRIES
+        self.values_left = _MAX_VALUES
 
     def invent(self, schema: Any, name: str, depth: int) -> Any:
         schema = self.resolve(schema)
         self.values_left -= 1
-        if depth > _DEEPEST or self.values_left < 0:
+        if depth > _MAX_DEPTH or self.values_left < 0:
             return None
         if "const" in schema:
             return schema["const"]
@@ -61,25 +175,23 @@ class _Inventor:
         for keyword in ("anyOf", "oneOf"):
             if isinstance(schema.get(keyword), list) and schema[keyword]:
                 return self.invent(self.choose(schema[keyword], depth), name, depth + 1)
-        kind = self.choose_type(schema)
-        if kind == "object":
-            properties = _as_mapping(schema.get("properties"))
-            return {key: self.invent(part, key, depth + 1) for key, part in properties.items()}
-        if kind == "array":
-            return self.invent_array(schema, name, depth)
-        if kind == "string":
-            return self.invent_text(schema, name)
-        if kind == "integer":
-            return self.invent_integer(schema, name)
-        if kind == "number":
-            return self.invent_number(schema, name)
-        if kind == "boolean":
-            return self.random.random() < 0.5
+        match self.choose_type(schema):
+            case "object":
+                properties = _as_mapping(schema.get("properties"))
+                return {key: self.invent(part, key, depth + 1) for key, part in properties.items()}
+            case "array":
+                return self.invent_array(schema, name, depth)
+            case "string":
+                return self.invent_text(schema, name)
+            case "integer" | "number" as kind:
+                return self.invent_number(schema, name, is_whole=kind == "integer")
+            case "boolean":
+                return self.random.random() < 0.5
         return None
 
     def resolve(self, schema: Any) -> Mapping[str, Any]:
         """``schema`` with its reference followed; what can't be followed is any text."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             found = _as_mapping(schema)
             reference = found.get("$ref")
             if not isinstance(reference, str):
@@ -108,14 +220,11 @@ class _Inventor:
     def invent_array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
         least = _as_count(schema.get("minItems"), 0)
         most = _as_count(schema.get("maxItems"), max(least, 3))
-        if depth < _DEEP:
-            count = self.random.randint(max(least, min(2, most)), max(least, min(most, least + 3)))
-        else:
-            count = least
-        element = schema.get("items", {})
+        wanted = (max(least, min(2, most)), max(least, min(most, least + 3))) if depth < _DEEP else (least, least)
         items: list[Any] = []
+        count = self.random.randint(*wanted)
         while len(items) < count:
-            item = self.invent(element, name, depth + 1)
+            item = self.invent(schema.get("items", {}), name, depth + 1)
             # Repeated elements look careless even where they are allowed: try for others, then take what comes.
             if item not in items or (self.retries <= 0 and not schema.get("uniqueItems")):
                 items.append(item)
@@ -126,43 +235,31 @@ class _Inventor:
         return items
 
     def invent_text(self, schema: Mapping[str, Any], name: str) -> str:
-        by_format = _FORMATS.get(str(schema.get("format")))
-        make = by_format or vocabulary.find_text_maker(name) or vocabulary.make_words
+        make = _FORMATS.get(str(schema.get("format"))) or _find_named(_TEXTS, name, _make_words)
+        text = make(self.random)
         pattern = schema.get("pattern")
         if not isinstance(pattern, str):
-            return _fit_length(make(self.random), schema)
-        text = make(self.random)
+            return _fit_length(text, schema)
         try:
-            for _ in range(_TRIES):
+            for _ in range(_MAX_TRIES):
                 if re.search(pattern, text) and _fit_length(text, schema) == text:
                     break
-                text = generate_match(pattern, self.random)
-        except (ValueError, re.error):
+                text = _PatternText(self.random).xeger(pattern)
+        except Exception:  # noqa: BLE001  # a pattern beyond the generator, which raises what it comes across
             return text
         return text
 
-    def invent_integer(self, schema: Mapping[str, Any], name: str) -> int:
-        least, most = _find_bounds(schema, vocabulary.find_whole_bounds(name), step=1)
-        step = schema.get("multipleOf")
-        if isinstance(step, int) and step > 0:
-            return step * self.choose_factor(schema, least, most, step)
-        return self.random.randint(math.ceil(least), max(math.ceil(least), math.floor(most)))
-
-    def invent_number(self, schema: Mapping[str, Any], name: str) -> float:
-        least, most = _find_bounds(schema, vocabulary.find_bounds(name), step=0.01)
-        step = schema.get("multipleOf")
+    def invent_number(self, schema: Mapping[str, Any], name: str, *, is_whole: bool) -> float:
+        low, high = _find_bounds(schema, _find_named(_NUMBERS, name, (1, 100)), step=1 if is_whole else 0.01)
+        step = schema.get("multipleOf", 1 if is_whole else None)
         if isinstance(step, int | float) and step > 0:
-            return round(step * self.choose_factor(schema, least, most, step), 10)
-        value = self.random.uniform(least, most)
-        rounded = round(value, 2)
-        return rounded if least <= rounded <= most else value
-
-    def choose_factor(self, schema: Mapping[str, Any], least: float, most: float, step: float) -> int:
-        """A whole number that brings ``step`` between the bounds, or just beyond one that the schema doesn't set."""
-        low, high = math.ceil(least / step), math.floor(most / step)
-        if low > high:
-            return high if "maximum" in schema or "exclusiveMaximum" in schema else low
-        return self.random.randint(low, high)
+            least, most = math.ceil(low / step), math.floor(high / step)
+            if least > most:  # just beyond the bound that the schema doesn't set
+                least = most = most if "maximum" in schema or "exclusiveMaximum" in schema else least
+            found = step * self.random.randint(least, most)
+            return found if is_whole else round(found, 10)
+        value = self.random.uniform(low, high)
+        return rounded if low <= (rounded := round(value, 2)) <= high else value
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:
@@ -175,33 +272,24 @@ def _as_count(value: Any, default: int) -> int:
 
 def _find_bounds(schema: Mapping[str, Any], usual: tuple[float, float], *, step: float) -> tuple[float, float]:
     """The bounds that ``schema`` sets, the usual ones where it sets none; ``step`` keeps off an exclusive bound."""
-    given_low = _highest(schema.get("minimum"), schema.get("exclusiveMinimum"), step)
-    given_high = _highest(_negate(schema.get("maximum")), _negate(schema.get("exclusiveMaximum")), step)
-    low = usual[0] if given_low is None else given_low
-    high = usual[1] if given_high is None else -given_high
-    if low > high:
-        # One bound is the schema's, the other the usual one on the wrong side of it.
-        if given_high is None:
-            high = low + (usual[1] - usual[0])
-        elif given_low is None:
-            low = high - (usual[1] - usual[0])
-        else:
-            middle = (low + high) / 2
-            low = high = middle
-    return low, high
 
+    def read(keyword: str, shift: float) -> list[float]:
+        bound = schema.get(keyword)
+        return [bound + shift] if isinstance(bound, int | float) else []
 
-def _highest(inclusive: Any, exclusive: Any, step: float) -> float | None:
-    bounds = []
-    if isinstance(inclusive, int | float):
-        bounds.append(inclusive)
-    if isinstance(exclusive, int | float):
-        bounds.append(exclusive + step)
-    return max(bounds, default=None)
-
-
-def _negate(value: Any) -> Any:
-    return -value if isinstance(value, int | float) else None
+    lows, highs = (
+        read("minimum", 0) + read("exclusiveMinimum", step),
+        read("maximum", 0) + read("exclusiveMaximum", -step),
+    )
+    width = usual[1] - usual[0]
+    if lows and highs:
+        low, high = max(lows), min(highs)
+        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
+    if lows:
+        return max(lows), usual[1] if usual[1] >= max(lows) else max(lows) + width
+    if highs:
+        return usual[0] if usual[0] <= min(highs) else min(highs) - width, min(highs)
+    return usual
 
 
 def _fit_length(text: str, schema: Mapping[str, Any]) -> str:

@@ -1,11 +1,19 @@
-"""Scripted replies: what the simulated model answers instead of something invented."""
+"""What the simulated model is told to answer, and what goes wrong with it: by script and by chance.
+
+Chance comes out the same each time: it is drawn from a seed and what the draw is about.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+FAULT_KEY = "$fault"
+"""Marks a fault in a script of JSON types."""
 
 
 class FaultKind(StrEnum):
@@ -65,13 +73,14 @@ class Fault:
             raise ValueError(f"There is no fault “{name}”. Known are: {', '.join(FaultKind)}.") from None
 
 
+# ---------------------------------------------------------------------------------------------------------------
+# Script
+
 ReplyFunction = Callable[[dict[str, Any], Any], "Mapping[str, Any] | Fault"]
 """Called with the request body and the input (the last user message, as JSON where it is JSON)."""
 
 Reply = Mapping[str, Any] | ReplyFunction | Fault | None
 """The arguments of the tool call, a function that gives them, a fault, or None for something invented."""
-
-FAULT_KEY = "$fault"
 
 
 class Script:
@@ -86,9 +95,8 @@ class Script:
     def __init__(self, replies: Mapping[str, Sequence[Reply]]) -> None:
         """Raises ``ValueError`` if a tool has no reply at all."""
         self._replies = {tool: tuple(sequence) for tool, sequence in replies.items()}
-        for tool, sequence in self._replies.items():
-            if not sequence:
-                raise ValueError(f"The script has an empty list of replies for the tool “{tool}”: give it one or more.")
+        if empty := [tool for tool, sequence in self._replies.items() if not sequence]:
+            raise ValueError(f"The script has an empty list of replies for the tool “{empty[0]}”: give it one or more.")
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any]) -> Script:
@@ -101,7 +109,12 @@ class Script:
         for tool, sequence in document.items():
             if not isinstance(sequence, list):
                 raise ValueError(f"The replies of the tool “{tool}” must be a list, not {type(sequence).__name__}.")
-            replies[tool] = [_read_reply(tool, position, entry) for position, entry in enumerate(sequence, start=1)]
+            replies[tool] = []
+            for position, entry in enumerate(sequence, start=1):
+                try:
+                    replies[tool].append(_parse_reply(entry))
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"Reply {position} of the tool “{tool}”: {error}") from None
         return cls(replies)
 
     @property
@@ -120,36 +133,73 @@ class Script:
 
         ``shown`` is how many earlier outputs the request shows, ``hidden`` how many calls brought none.
         """
-        sequence = self._replies.get(tool)
-        if sequence is None:
-            return None
-        position = 0
-        while position + 1 < len(sequence):
-            if _leaves_nothing(sequence[position]):
+        sequence = self._replies.get(tool, (None,))
+        for reply in sequence[:-1]:
+            if isinstance(reply, Fault) and reply.kind.is_transport:
                 left = hidden = hidden - 1
             else:
                 left = shown = shown - 1
             if left < 0:
-                break
-            position += 1
-        return sequence[position]
+                return reply
+        return sequence[-1]
 
 
-def _leaves_nothing(reply: Reply) -> bool:
-    return isinstance(reply, Fault) and reply.kind.is_transport
-
-
-def _read_reply(tool: str, position: int, entry: Any) -> Reply:
-    place = f"Reply {position} of the tool “{tool}”"
-    if entry is None:
-        return None
-    if not isinstance(entry, dict):
-        raise ValueError(f"{place} must be an object of arguments, not {type(entry).__name__}.")
-    if FAULT_KEY not in entry:
+def _parse_reply(entry: Any) -> Reply:
+    if not isinstance(entry, dict | None):
+        raise TypeError(f"it must be an object of arguments, not {type(entry).__name__}.")
+    if entry is None or FAULT_KEY not in entry:
         return entry
     if unknown := entry.keys() - {FAULT_KEY, "retry_after"}:
-        raise ValueError(f"{place} is a fault and can't have {', '.join(sorted(unknown))}.")
-    try:
-        return Fault.named(entry[FAULT_KEY], float(entry.get("retry_after", 1.0)))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError(f"a fault can't have {', '.join(sorted(unknown))}.")
+    return Fault.named(entry[FAULT_KEY], float(entry.get("retry_after", 1.0)))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Chance
+
+Latency = float | tuple[float, float]
+"""Seconds that an answer takes: always the same, or evenly spread between two bounds."""
+
+
+def draw_fraction(*about: object) -> float:
+    """A number from 0 up to 1 that looks random and depends on ``about`` alone."""
+    digest = hashlib.blake2b("\x1f".join(map(str, about)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def draw_latency(latency: Latency, *about: object) -> float:
+    """The seconds that one answer takes."""
+    least, most = latency if isinstance(latency, tuple) else (latency, latency)
+    return least + (most - least) * draw_fraction("latency", *about)
+
+
+class Faults:
+    """Faults that strike by chance, each kind with a rate of its own.
+
+    The same call draws the same fault under the same seed; sent again, it draws anew.
+    """
+
+    def __init__(self, rates: Mapping[str, float], *, seed: int = 0, retry_after: float = 1.0) -> None:
+        """``rates`` are shares of all calls, from 0 to 1, by the name of the fault (``rate_limited``).
+
+        Raises ``ValueError`` for a name that is unknown, a rate out of bounds, or a sum above 1.
+        """
+        self._rates = [(Fault.named(name, retry_after), rate) for name, rate in rates.items()]
+        for name, rate in rates.items():
+            if not 0 <= rate <= 1:
+                raise ValueError(f"The rate of “{name}” must be between 0 and 1, not {rate}.")
+        if math.fsum(rates.values()) > 1 + 1e-9:
+            raise ValueError(f"The rates of faults add up to {math.fsum(rates.values()):g}; they must not pass 1.")
+        self._seed = seed
+
+    def draw(self, key: str, time: int) -> Fault | None:
+        """The fault that strikes when the call with this ``key`` is seen for the ``time``-th time, if any."""
+        left = draw_fraction("fault", self._seed, key, time) if self._rates else 0.0
+        for fault, rate in self._rates:
+            if left < rate:
+                return fault
+            left -= rate
+        return None
+
+
+NO_FAULTS = Faults({})

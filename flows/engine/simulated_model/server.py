@@ -1,20 +1,23 @@
-"""The simulated model over TCP."""
+"""The simulated model over TCP, and the command that serves it."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from flows.engine.simulated_model.app import RESET_EXTENSION
+from flows.engine.simulated_model.app import RESET_EXTENSION, SimulatedModel
+from flows.engine.simulated_model.script import FaultKind, Faults, Latency, Script
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
-
+_BACKLOG = 2_048
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -30,11 +33,7 @@ class _ResettableProtocol(H11Protocol):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             transport.abort()
 
-        async def offer_reset(
-            scope: MutableMapping[str, Any],
-            receive: Callable[[], Awaitable[Any]],
-            send: Callable[[Any], Awaitable[None]],
-        ) -> None:
+        async def offer_reset(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
             scope.setdefault("extensions", {})[RESET_EXTENSION] = reset
             await app(scope, receive, send)
 
@@ -50,11 +49,11 @@ def build_server(app: Callable[..., Awaitable[None]]) -> uvicorn.Server:
         http=_ResettableProtocol,
         ws="none",
         lifespan="off",
-        # Nothing of the process that it serves in is its own to change.
+        # Logging belongs to the process that it serves in.
         log_config=None,
         log_level="error",
         access_log=False,
-        backlog=2_048,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)
@@ -62,8 +61,56 @@ def build_server(app: Callable[..., Awaitable[None]]) -> uvicorn.Server:
 
 def open_socket(host: str, port: int) -> tuple[socket.socket, str]:
     """A listening socket and the base URL for clients. Port 0 takes any free port. Raises ``OSError``."""
-    listener = socket.create_server((host, port), backlog=2_048)
+    listener = socket.create_server((host, port), backlog=_BACKLOG)
     # Accepted connections inherit it. Without it each answer waits 40 ms for the client's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     shown = f"[{host}]" if ":" in host else host
     return listener, f"http://{shown}:{listener.getsockname()[1]}/v1"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until interrupted. Wrong arguments end the program with one sentence and status 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.engine.simulated_model",
+        description="Serve an OpenAI-compatible model that invents its answers.",
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=0, help="0 (the default) takes any free port")
+    add("--seed", type=int, default=0)
+    add("--latency", type=_parse_latency, default=0.0, metavar="SECONDS", help="0.5, or 0.2-0.8 for a spread")
+    kinds = ", ".join(FaultKind)
+    fault_help = f"strikes that share of calls; may be repeated. Kinds: {kinds}"
+    add("--fault", type=_parse_fault, action="append", default=[], metavar="KIND=RATE", help=fault_help)
+    add("--retry-after", type=float, default=1.0, metavar="SECONDS", help="sent with rate_limited")
+    add("--script", type=Path, metavar="FILE", help='scripted replies as JSON: {"tool": [{...}, ...]}')
+    options = parser.parse_args(arguments)
+    try:
+        app = SimulatedModel(
+            script=None if options.script is None else Script.from_mapping(json.loads(options.script.read_text())),
+            faults=Faults(dict(options.fault), seed=options.seed, retry_after=options.retry_after),
+            latency=options.latency,
+            seed=options.seed,
+            keep_calls=0,
+        )
+        listener, address = open_socket(options.host, options.port)
+    except (OSError, ValueError, AttributeError) as error:
+        parser.error(str(error))
+    print(f"Simulated model at {address}", flush=True)  # noqa: T201  # a program's own terminal
+    build_server(app).run(sockets=[listener])
+
+
+def _parse_latency(text: str) -> Latency:
+    least, dash, most = text.partition("-")
+    try:
+        return (float(least), float(most)) if dash else float(least)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"“{text}” is no latency: give seconds such as 0.5, or 0.2-0.8.") from None
+
+
+def _parse_fault(text: str) -> tuple[str, float]:
+    kind, _, rate = text.partition("=")
+    try:
+        return kind, float(rate)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"“{text}” is no fault: give KIND=RATE such as reset=0.1.") from None
