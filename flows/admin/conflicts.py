@@ -11,8 +11,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.contenttypes.models import ContentType
 
 from flows.admin.version_rows import UNREADABLE, read_spec
-from flows.engine.differences.field_diff import ChangeKind, Subject
-from flows.engine.differences.spec_diff import Change, compare_specs
+from flows.engine.differences import Change, ChangeKind, Subject, compare_specs
 from flows.engine.spec import FlowSpec
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from flows.engine.differences.schema_diff import compare_schemas
+from flows.engine.differences import LineKind, compare_texts
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.field_paths import find_field_warnings
@@ -72,7 +73,7 @@ class KnownSchema:
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """A schema made strict: its text, and what changed in words. Or the names of properties that one must decide on."""
+    """A schema made strict: its text, and the changed lines. Or the names of properties that one must decide on."""
 
     text: str = ""
     changes: Sequence[str] = ()
@@ -114,7 +115,14 @@ def mend_schema_text(text: str, *, optional: str) -> tuple[Mending | None, Feedb
     # References that are written out can make it larger than a field may be.
     if dump_json(mended) == dump_json(schema) or len(written) > MAX_WRITTEN:
         return Mending(text), check_schema_text("output_schema", text)
-    return Mending(written, compare_schemas(schema, mended)), check_schema_text("output_schema", written)
+    return Mending(written, _list_changed_lines(schema, mended)), check_schema_text("output_schema", written)
+
+
+def _list_changed_lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    # Without commas: one that follows a line is no change of it.
+    texts = (json.dumps(schema, indent=1, separators=("", ": "), ensure_ascii=False) for schema in (old, new))
+    lines = (line for block in compare_texts(*texts).blocks for line in block.lines)
+    return [f"{line.kind.value} `{line.text.strip()}`" for line in lines if line.kind is not LineKind.SAME]
 
 
 def _read_schema(text: str) -> tuple[dict[str, Any] | None, Feedback]:

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 
 from flows.admin.access import require_permission
 from flows.admin.version_rows import read_spec
-from flows.engine.differences.spec_diff import compare_specs
+from flows.engine.differences import compare_specs
 from flows.models import Flow
 
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from flows.admin.version_rows import list_versions, read_spec, render_page
-from flows.engine.differences.spec_diff import compare_specs
+from flows.engine.differences import compare_specs
 from flows.engine.errors import Problem, SpecError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion

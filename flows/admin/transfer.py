@@ -19,7 +19,7 @@ from django.urls import URLPattern, path, reverse
 from flows.admin.access import require_permission
 from flows.admin.uploads import Upload, find_obstacle, tell_imported
 from flows.admin.version_rows import UNREADABLE, read_spec
-from flows.engine.differences.spec_diff import compare_specs
+from flows.engine.differences import compare_specs
 from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion

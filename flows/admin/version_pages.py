@@ -15,7 +15,7 @@ from django.urls import URLPattern, path
 from flows.admin.access import require_permission
 from flows.admin.restore_page import show_restoring
 from flows.admin.version_rows import UNREADABLE, list_versions, make_rows, read_spec, render_page, summarise_versions
-from flows.engine.differences.spec_diff import compare_specs
+from flows.engine.differences import compare_specs
 from flows.models import Flow
 
 PAGE_SIZE = 20

@@ -12,8 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
-from flows.engine.differences.change_summary import summarise_changes
-from flows.engine.differences.spec_diff import compare_specs
+from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion

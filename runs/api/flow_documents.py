@@ -8,9 +8,7 @@ from typing import Any
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.http import Http404
 
-from flows.engine.differences.change_summary import summarise_changes
-from flows.engine.differences.field_diff import FieldChange, Subject
-from flows.engine.differences.spec_diff import Change, compare_specs
+from flows.engine.differences import Change, FieldChange, Subject, compare_specs, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion

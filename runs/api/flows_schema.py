@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
-from flows.engine.differences.field_diff import ChangeKind, Subject
+from flows.engine.differences import ChangeKind, Subject
 from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from flows.engine.spec import MAX_STEPS, NAME_PATTERN, FlowSpec

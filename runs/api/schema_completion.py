@@ -10,7 +10,7 @@ from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 
-from flows.engine.differences.field_diff import ChangeKind
+from flows.engine.differences import ChangeKind
 from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from runs.api.problems import KINDS, MEDIA_TYPE

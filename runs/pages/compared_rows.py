@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from django.db.models import Count
 
-from flows.engine.differences.spec_pairing import pair_steps
+from flows.engine.differences import pair_steps
 from flows.engine.errors import SpecError
 from flows.engine.history import UNDECIDED
 from flows.engine.spec import FlowSpec

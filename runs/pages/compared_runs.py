@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from flows.engine.differences.change_summary import summarise_changes
-from flows.engine.differences.spec_diff import Change, compare_specs
+from flows.engine.differences import Change, compare_specs, summarise_changes
 from flows.engine.usage import TokenUsage
 from runs.documents.run_summary import find_input
 from runs.models import Run

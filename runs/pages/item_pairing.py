@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from flows.engine.differences.sequence_matching import compare_sequences, find_increasing
+from flows.engine.differences import compare_sequences, find_increasing
 
 _MOST_PAIRS = 2_500
 """Of so many candidates the likeness is computed; beyond that items are paired by their order."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from flows.engine.differences.text_diff import LineKind, compare_texts
+from flows.engine.differences import LineKind, compare_texts
 from runs.pages.item_pairing import Fingerprints, pair_items
 from runs.pages.json_lines import Line, Listing
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from flows.engine.differences.spec_diff import compare_specs
+from flows.engine.differences import compare_specs
 from flows.engine.json_value import dump_json
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec

@@ -1,1 +1,0 @@
-"""What changed between two definitions of a flow, told as a person would."""

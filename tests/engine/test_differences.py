@@ -1,0 +1,258 @@
+"""What changed between two texts, and between two definitions of a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.engine.differences import (
+    MAX_LINES,
+    Change,
+    LineKind,
+    TextDifference,
+    compare_sequences,
+    compare_specs,
+    compare_texts,
+    find_increasing,
+    summarise_changes,
+)
+from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
+from tests.engine.builders import INVOICE, make_flow, make_step
+
+EXTRACT = make_step(1, name="Extract", tool_name="extract_invoice", system_message="You read invoices.")
+CHECK = make_step(2, name="Check", tool_name="check_invoice", system_message="You look for mistakes of others.")
+BOOK = make_step(3, name="Book", tool_name="book_invoice", system_message="You prepare what accountants do.")
+ADDS_UP = AuditSpec(name="Adds up", rule="output.total == output.net + output.tax")
+HAS_DATE = AuditSpec(name="Has a date", rule="output.date != ''")
+POSITIVE = AuditSpec(name="Positive", rule="output.total > 0.0")
+
+
+def change(step: StepSpec, **fields: Any) -> StepSpec:
+    return step.model_copy(update=fields)
+
+
+def audited(*audits: AuditSpec, step: StepSpec = EXTRACT) -> StepSpec:
+    return change(step, audits=audits)
+
+
+def draw(difference: TextDifference) -> list[str]:
+    """Lines as the page draws them: “-” and “+” before them, marked words in brackets, folds counted."""
+    drawn = []
+    for block in difference.blocks:
+        if block.is_folded:
+            drawn.append(f"… {len(block.lines)} lines")
+            continue
+        for line in block.lines:
+            text = "".join(f"[{piece.text}]" if piece.is_marked else piece.text for piece in line.pieces)
+            drawn.append({"same": "  ", "removed": "- ", "added": "+ "}[line.kind] + text)
+    return drawn
+
+
+def list_all(changes: Iterable[Change]) -> Iterator[Change]:
+    """The changes and those of their audits."""
+    for one in changes:
+        yield one
+        yield from list_all(one.audits)
+
+
+def describe(old: FlowSpec, new: FlowSpec) -> list[tuple[str, str, list[str]]]:
+    """Each change: its title, what became of it, its notes and the names of its fields."""
+    found = list_all(compare_specs(old, new))
+    return [(one.title, one.kind.value, [*one.notes, *(field.field for field in one.fields)]) for one in found]
+
+
+def changed(title: str, *facts: str) -> tuple[str, str, list[str]]:
+    return title, "changed", [*facts]
+
+
+class TestTexts:
+    LINES = st.lists(st.sampled_from(["a", "b", "c d", "c e", ""]), max_size=12)
+
+    def test_unchanged_lines_are_folded_but_for_three_around_a_change(self) -> None:
+        lines = [f"line {n}" for n in range(20)]
+        context = [[f"  line {n}" for n in numbers] for numbers in (range(7, 10), range(11, 14))]
+        assert draw(compare_texts("\n".join(lines), "\n".join([*lines[:10], "another", *lines[11:]]))) == [
+            *("… 7 lines", *context[0], "- line 10", "+ another", *context[1], "… 6 lines")
+        ]
+
+    @pytest.mark.parametrize(
+        ("old", "new", "drawn"),
+        [
+            ("45° apart, always.", "60° apart.", ["- [45]° apart[, always].", "+ [60]° apart."]),
+            ("A colour designer.", "Reads bills only", ["- A colour designer.", "+ Reads bills only"]),
+            ("", "a\x00b\u202ec", ["+ a␀b⟨U+202E⟩c"]),
+        ],
+        ids=["differing words", "too little in common", "invisible characters"],
+    )
+    def test_words_are_marked_and_characters_made_visible(self, old: str, new: str, drawn: list[str]) -> None:
+        assert draw(compare_texts(old, new)) == drawn
+
+    def test_of_too_many_lines_the_rest_is_counted(self) -> None:
+        difference = compare_texts("", "\n".join(map(str, range(MAX_LINES + 50))))
+        assert (len(draw(difference)), difference.left_out) == (MAX_LINES, 50)
+
+    @given(LINES, LINES)
+    def test_both_texts_can_be_read_from_the_difference(self, old: list[str], new: list[str]) -> None:
+        lines = [line for block in compare_texts("\n".join(old), "\n".join(new)).blocks for line in block.lines]
+        assert "\n".join(line.text for line in lines if line.kind is not LineKind.ADDED) == "\n".join(old)
+        assert "\n".join(line.text for line in lines if line.kind is not LineKind.REMOVED) == "\n".join(new)
+
+    @given(st.lists(st.integers(0, 5), max_size=30), st.lists(st.integers(0, 5), max_size=30))
+    def test_stretches_cover_both_sequences_without_gaps(self, old: list[int], new: list[int]) -> None:
+        stretches = compare_sequences(old, new)
+        assert [item for one in stretches for item in old[one.old]] == old
+        assert [item for one in stretches for item in new[one.new]] == new
+        assert all((old[one.old] == new[one.new]) is one.is_same for one in stretches)
+        assert all(left.is_same != right.is_same for left, right in pairwise(stretches))
+
+    def test_two_changes_far_apart_in_a_long_text_leave_the_lines_between_them_alone(self) -> None:
+        old = [f"line {n}" if n % 3 else "}" for n in range(4_000)]
+        assert [one.is_same for one in compare_sequences(old, ["first", *old[1:-1], "last"])] == [False, True, False]
+
+    @given(st.lists(st.integers(0, 20), unique=True, max_size=8))
+    def test_the_longest_increasing_part_is_found(self, values: list[int]) -> None:
+        found = [values[position] for position in find_increasing(values)]
+        longest: list[int] = []
+        for position, value in enumerate(values):
+            longest.append(1 + max((longest[i] for i in range(position) if values[i] < value), default=0))
+        assert (found, len(found)) == (sorted(found), max(longest, default=0))
+
+
+class TestFields:
+    @pytest.mark.parametrize(
+        ("fields", "words"),
+        [
+            ({"max_retries": 1}, ("max_retries", "3", "1")),
+            ({"model": None}, ("model", "gpt-4.1", "none")),
+            ({"max_tokens": 20_000}, ("max_tokens", "none", "20,000")),
+            ({"stop_on_failure": False}, ("stop_on_failure", "on", "off")),
+            ({"input_expression": "{'a': 1}"}, ("input_expression", "none", "{'a': 1}")),
+            ({"include_results": (0, 1)}, ("include_results", "none", "0, 1")),
+        ],
+    )
+    def test_a_short_value_is_shown_old_and_new(self, fields: dict[str, Any], words: tuple[str, str, str]) -> None:
+        step = StepSpec.model_validate({**EXTRACT.model_dump(), **fields})
+        ((field,),) = [one.fields for one in compare_specs(make_flow(EXTRACT), make_flow(step))]
+        assert not field.has_lines
+        assert (field.field, field.old_words, field.new_words) == words
+
+    @pytest.mark.parametrize(
+        ("before", "after", "drawn"),
+        [
+            ({"const": 1}, {"const": 1.0}, '+   "const": 1[.0]'),
+            ({"const": 1}, {"const": True}, '+   "const": [true]'),
+            ({"a": {}, "b": {}}, {"b": {}, "a": {}}, '+   "[b]": {},'),
+        ],
+    )
+    def test_a_schema_is_compared_as_json_line_by_line(self, before: Any, after: Any, drawn: str) -> None:
+        (found,) = compare_specs(make_flow(EXTRACT, input_schema=before), make_flow(EXTRACT, input_schema=after))
+        (field,) = found.fields
+        assert field.has_lines and drawn in draw(field.difference)
+
+    def test_white_space_alone_is_said_to_be_all_that_differs(self) -> None:
+        old, new = (make_flow(change(EXTRACT, system_message=text)) for text in ("one\ntwo", "one\ntwo\r\n"))
+        (found,) = compare_specs(old, new)
+        assert found.fields[0].notes == ("only white space differs",)
+        assert draw(found.fields[0].difference)[-3:] == ["- two", "+ two[␍]", "+ "]
+
+
+class TestStepsAndAudits:
+    SUM = StepSpec(name="Sum", compute="1")
+    PAIRED = {
+        "same": ((EXTRACT, CHECK), (EXTRACT, CHECK), []),
+        "added": ((EXTRACT,), (EXTRACT, SUM), [("Step 2 “Sum”", "added", ["compute"])]),
+        "removed": ((EXTRACT, SUM, BOOK), (EXTRACT, BOOK), [("Step 2 “Sum”", "removed", ["compute"])]),
+        "moved": (
+            (EXTRACT, CHECK, BOOK),
+            (BOOK, EXTRACT, CHECK),
+            [changed("Step 1 “Book”", "moved from place 3 to 1")],
+        ),
+        "by tool name": ((EXTRACT, CHECK), (EXTRACT, change(CHECK, name="New")), [changed("Step 2 “New”", "name")]),
+        "renamed and moved": (
+            (EXTRACT, CHECK, BOOK),
+            (change(BOOK, name="New"), EXTRACT, CHECK),
+            [changed("Step 1 “New”", "moved from place 3 to 1", "name")],
+        ),
+        "by position": (
+            (EXTRACT, CHECK),
+            (EXTRACT, change(CHECK, name="New", tool_name="new")),
+            [changed("Step 2 “New”", "name", "tool_name")],
+        ),
+        "audit renamed": (
+            (audited(ADDS_UP),),
+            (audited(ADDS_UP.model_copy(update={"name": "Sums"})),),
+            [changed("Step 1 “Extract”"), changed("Audit “Sums”", "name")],
+        ),
+        "audit changed": (
+            (audited(ADDS_UP),),
+            (audited(ADDS_UP.model_copy(update={"rule": "true"})),),
+            [changed("Step 1 “Extract”"), changed("Audit “Adds up”", "rule")],
+        ),
+        "audits moved and removed": (
+            (audited(HAS_DATE, ADDS_UP, POSITIVE),),
+            (audited(POSITIVE, HAS_DATE),),
+            [
+                changed("Step 1 “Extract”"),
+                changed("Audit “Has a date”", "moved from place 1 to 2"),
+                ("Audit “Adds up”", "removed", ["rule"]),
+            ],
+        ),
+    }
+
+    @pytest.mark.parametrize(("old", "new", "found"), PAIRED.values(), ids=PAIRED)
+    def test_parts_are_paired_by_name_then_key_then_position(self, old: Any, new: Any, found: Any) -> None:
+        assert describe(make_flow(*old), make_flow(*new)) == found
+
+    @pytest.mark.parametrize(
+        ("new", "summary"),
+        [
+            (make_flow(EXTRACT, CHECK), "No difference"),
+            (make_flow(change(EXTRACT, max_retries=1), CHECK), "“Extract”: max_retries 3 → 1"),
+            (make_flow(EXTRACT, CHECK, title="Invoices"), "Title none → Invoices"),
+            (make_flow(EXTRACT, change(CHECK, output_schema=INVOICE)), "“Check”: output_schema changed"),
+            (make_flow(CHECK, EXTRACT), "“Extract”: moved from place 1 to 2"),
+            (make_flow(EXTRACT, CHECK, BOOK), "Step “Book” added"),
+            (make_flow(audited(ADDS_UP), audited(ADDS_UP, step=CHECK)), "Audit “Adds up” added, audit “Adds up” added"),
+            (
+                make_flow(audited(ADDS_UP, HAS_DATE), change(CHECK, max_retries=1, name="New"), BOOK),
+                "2 audits added, 1 step added, 1 step changed",
+            ),
+        ],
+    )
+    def test_all_changes_fit_in_a_line(self, new: FlowSpec, summary: str) -> None:
+        assert summarise_changes(compare_specs(make_flow(EXTRACT, CHECK), new)) == summary
+
+
+json_values = st.sampled_from([{}, {"a": 1}, {"a": 1.0}, {"a": True}, {"a": {}, "b": {}}, {"b": {}, "a": {}}])
+audit_specs = st.builds(AuditSpec, name=st.sampled_from("ab"), rule=st.sampled_from(["true", "false"]))
+step_specs = st.builds(
+    StepSpec,
+    name=st.sampled_from("abc"),
+    tool_name=st.none() | st.sampled_from(["one", "two"]),
+    system_message=st.sampled_from(["", " ", "one\ntwo", "one\n2\n"]),
+    output_schema=st.none() | json_values,
+    include_results=st.lists(st.integers(0, 2), max_size=2).map(tuple),
+    temperature=st.none() | st.sampled_from([0.0, 1.5]),
+    audits=st.lists(audit_specs, max_size=3).map(tuple),
+)
+flow_specs = st.builds(
+    FlowSpec,
+    name=st.just("flow"),
+    cost_budget=st.none() | st.sampled_from([1, 2.5]),
+    input_schema=st.none() | json_values,
+    steps=st.lists(step_specs, min_size=1, max_size=4).map(tuple),
+)
+
+
+@given(flow_specs, flow_specs)
+def test_there_are_changes_exactly_if_the_digests_differ(old: FlowSpec, new: FlowSpec) -> None:
+    changes = compare_specs(old, new)
+    assert bool(changes) == (old.digest != new.digest)
+    assert (summarise_changes(changes) == "No difference") == (old.digest == new.digest)
+    for field in [field for one in list_all(changes) for field in one.fields]:
+        assert field.difference.blocks if field.has_lines else field.old_words != field.new_words
