@@ -31,14 +31,9 @@ from flows.engine import (
 )
 from flows.engine.audits import MOST_ISSUES
 from flows.engine.expression_functions import MAX_PRODUCED, MAX_RANGE
-from flows.engine.expressions import (
-    FIELD_VARIABLES,
-    MAX_LENGTH,
-    TIMEOUT,
-    Scope,
-    list_functions,
-    parse_expression,
-)
+from flows.engine.expression_process import TIMEOUT
+from flows.engine.expression_scope import Scope
+from flows.engine.expressions import FIELD_VARIABLES, MAX_LENGTH, list_functions, parse_expression
 from flows.engine.plugins import load_plugins
 from flows.engine.spec import MAX_EXPRESSION_LENGTH, MAX_SCHEMA_BYTES, MAX_STEPS
 from flows.examples import load_documents, load_sample_input
@@ -268,7 +263,7 @@ def read_sample_variables() -> dict[str, Any]:
 async def test_an_expression_gives_what_the_page_says(field: str, code: str) -> None:
     text, _, expected = code.rstrip().rpartition("\n// ")
     expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-    value = await Scope(read_sample_variables()).evaluate_async(expression)
+    value = await Scope(read_sample_variables()).evaluate(expression)
     assert (value, type(value)) == (json.loads(expected), type(json.loads(expected)))
 
 

@@ -12,8 +12,8 @@ from django.core.exceptions import ValidationError
 
 from flows.engine.differences import LineKind, compare_texts
 from flows.engine.errors import ExpressionError, Problem, SpecError
+from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.field_paths import find_field_warnings
 from flows.engine.json_places import find_line, find_places
 from flows.engine.json_value import dump_json, format_pointer, parse_pointer
 from flows.engine.output_schema import check_input_schema, check_strict, schema_of_type

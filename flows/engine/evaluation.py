@@ -3,101 +3,86 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
 from pydantic import BaseModel
 
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ExpressionError, ExpressionTimeout
-from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
+from flows.engine.expression_scope import NEEDS_PROCESS, Scope
+from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.history import History
 from flows.engine.json_value import MOST_VALUES, clean_value
 from flows.engine.plugins import PREFIX, DaemonThreads, PluginName, PythonFunction, Registry, copy_json
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import Patience
 
-LONGEST_BLAME = 1_000
+MAX_MESSAGE_LENGTH = 1_000
 """Characters that are kept of what a Python function raised."""
 
 plugin_threads = DaemonThreads()
 """Where synchronous plug-ins of this process are called."""
 
 
-class Variables(Mapping[str, Any]):
-    """Variables by name, each built when it is first asked for: most expressions need only one of them."""
-
-    def __init__(self, **sources: Callable[[], Any]) -> None:
-        self._sources = sources
-        self._values: dict[str, Any] = {}
+class Variables(dict[str, Any]):
+    """Variables by name. A function stands for what it gives, and is called when the variable is first read."""
 
     def extend(self, **values: Any) -> Variables:
-        """These variables and more, or others of the same name. What is built already isn't built again."""
-        extended = Variables(**{**self._sources, **dict.fromkeys(values, _never)})
-        extended._values = {**self._values, **values}
-        return extended
+        """These variables and more, or others of the same name."""
+        return Variables(self.copy() | values)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._values:
-            self._values[name] = self._sources[name]()
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sources)
-
-    def __len__(self) -> int:
-        return len(self._sources)
-
-
-def _never() -> Any:
-    raise AssertionError("an extended variable has its value from the start")
+        value = super().__getitem__(name)
+        if type(value) is FunctionType:
+            value = self[name] = value()
+        return value
 
 
 def step_variables(spec: FlowSpec, history: History, index: int) -> Variables:
     """``input``, ``steps`` and ``previous`` as step ``index`` sees them: final attempts of the steps before it."""
 
-    def view(position: int) -> dict[str, Any]:
-        final = history.final(position)
-        return {
-            "name": spec.step(position).name if position else "Initial input",
-            "output": final.usable_output if final else None,
-            "issues": [issue.model_dump(mode="json") for issue in final.issues] if final else [],
-            "passed": bool(final and final.passed),
-        }
+    def build_steps() -> list[dict[str, Any]]:
+        return [_describe_step(spec, history, position) for position in range(index)]
 
-    def previous() -> Any:
-        final = history.final(index - 1)
-        return final.usable_output if final else None
+    final = history.final(index - 1)
+    previous = final.usable_output if final else None
+    # Few expressions need all steps, and building them takes long.
+    return Variables({"input": history.initial_input, "steps": build_steps, "previous": previous})
 
-    return Variables(
-        input=lambda: history.initial_input,
-        steps=lambda: [view(position) for position in range(index)],
-        previous=previous,
-    )
+
+def _describe_step(spec: FlowSpec, history: History, index: int) -> dict[str, Any]:
+    final = history.final(index)
+    return {
+        "name": spec.step(index).name if index else "Initial input",
+        "output": final.usable_output if final else None,
+        "issues": [issue.model_dump(mode="json") for issue in final.issues] if final else [],
+        "passed": bool(final and final.passed),
+    }
 
 
 class Evaluator:
     """Evaluates the fields of one attempt over the same variables and notes which plug-ins they used."""
 
-    def __init__(self, variables: Variables, registry: Registry, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        variables: Variables,
+        registry: Registry,
+        patience: Patience | None = None,
+        *,
+        before_slow: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.variables = variables
         self.registry = registry
         self.patience = patience or Patience()
         self.plugins: dict[str, str] = {}
         """Fingerprints of the plug-ins used so far, by name with their prefix."""
+        self._before_slow = before_slow
         self._scope = Scope(variables)
-
-    def is_slow(self, field: str, text: str) -> bool:
-        """Whether ``evaluate`` may take more than a moment: a Python function, or CEL in a process of its own."""
-        if text.startswith(PREFIX):
-            return True
-        try:
-            return self._scope.needs_process(parse_expression(text, variables=FIELD_VARIABLES[field]))
-        except ExpressionError:
-            return False
 
     async def evaluate(self, field: str, text: str, **extra: Any) -> Any:
         """The value of ``text``, which stands in ``field`` of the spec, over the variables and ``extra``.
@@ -106,9 +91,18 @@ class Evaluator:
         """
         if not text.startswith(PREFIX):
             expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-            async with self.patience.until_deadline():
-                return await self._scope.evaluate_async(expression, **extra)
+            value = self._scope.evaluate_here(expression, extra)
+            if value is NEEDS_PROCESS:
+                await self._prepare_slow()
+                async with self.patience.until_deadline():
+                    value = await self._scope.evaluate_in_process(expression)
+            return value
+        await self._prepare_slow()
         return await self.call(text, find_function(text, field, self.registry), self.variables.extend(**extra))
+
+    async def _prepare_slow(self) -> None:
+        if self._before_slow is not None:
+            await self._before_slow()
 
     async def call(self, text: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
         """Call the registered function that ``text`` names, and note its fingerprint; see ``call_function``."""
@@ -146,7 +140,7 @@ async def _finish_call(name: str, call: Callable[[], Any], seconds: float) -> An
                     value = found
                 return _take(value, found)
             except (Exception, SystemExit) as error:
-                raise _blame(name, error, found) from error
+                raise _wrap_error(name, error, found) from error
     except TimeoutError:
         # One that the function raised itself has become its fault already.
         raise ExpressionTimeout(f"“{name}” did not return within {describe_seconds(seconds)}.") from None
@@ -158,7 +152,7 @@ def _call_in_thread(name: str, function: PythonFunction, variables: Mapping[str,
         return _take(function.call(variables), found)
     except BaseException as error:
         # Whatever left the thread as it is might mean something else there: a StopIteration would never reach the task.
-        raise _blame(name, error, found) from error
+        raise _wrap_error(name, error, found) from error
 
 
 def _take(value: Any, found: list[Any]) -> Any:
@@ -180,7 +174,7 @@ _WHOLE = (str, bytes, Mapping, BaseModel)
 """What can be gone through and is one thing all the same."""
 
 
-def _blame(name: str, error: BaseException, found: list[Any]) -> ExpressionError:
+def _wrap_error(name: str, error: BaseException, found: list[Any]) -> ExpressionError:
     """What a function raised as an error that says who raised it, with what it ``found`` before."""
     kept: list[Any] = []
     with suppress(ValueError):  # too many parts to be copied
@@ -192,7 +186,7 @@ def describe_exception(error: BaseException) -> str:
     """The class and the message of what foreign code raised, in a form that can be stored."""
     words = type(error).__name__
     with suppress(Exception):  # an error may be unable to say what it is
-        words = f"{words}: {str(error)[:LONGEST_BLAME]}" if str(error) else words
+        words = f"{words}: {str(error)[:MAX_MESSAGE_LENGTH]}" if str(error) else words
     return str(clean_value(words).value)
 
 

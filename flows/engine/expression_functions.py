@@ -1,7 +1,7 @@
 """The functions that expressions can call: the standard library of ``cel``, its extensions, and our own.
 
 Some extensions are replaced. Theirs could be made to fill the memory (``replace``, ``join``, ``lists.range``), take
-quadratic time (``distinct``) or compile a regular expression for every call (``matches``).
+quadratic time (``distinct``, ``sets``) or compile a regular expression for every call (``matches``).
 """
 
 from __future__ import annotations
@@ -10,48 +10,60 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
-
-from flows.engine.cel_package import STDLIB_FUNCTIONS
+from cel.stdlib import STDLIB_FUNCTIONS
 
 MAX_PRODUCED = 1_000_000
 """Characters and list elements that the functions may produce in one evaluation, all in all."""
-
 MAX_RANGE = 10_000
 
 MATCHES = "matches_cached"
-"""What ``matches`` is called once an expression is rewritten; ``cel`` lets nobody replace its own."""
-
+"""The name of ``matches`` in a compiled expression; ``cel`` does not let us replace its own."""
 SIZE = "size_in_characters"
-"""What ``size`` is called once an expression is rewritten; that of ``cel`` counts the bytes of a text in UTF-8."""
-
+"""The name of ``size`` in a compiled expression; that of ``cel`` counts the bytes of a text in UTF-8."""
 KEYS = "keys_in_order"
-"""What wraps a map before a loop goes through its keys; ``cel`` would give them in a new order each time."""
+"""Wraps a map before a loop goes through its keys; ``cel`` would give them in a new order each time."""
+
+LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
+"""The macros that go through a list or the keys of a map and bind a name to each element."""
+NAMESPACES = frozenset({"base64", "lists", "math", "optional", "sets", "strings"})
+"""Names before a dot that are no variables but the first part of a function's name."""
 
 _WEIGHTS = {"low": 1, "medium": 2, "high": 4, "critical": 8}
 
 
+class NeedsProcessError(Exception):
+    """A function made a list that is too long to go on in this process."""
+
+
 @dataclass
 class Evaluation:
-    """What the functions of one evaluation share."""
+    """The state that the functions of one evaluation share."""
 
     order_keys: Callable[[Sequence[str]], list[str]]
+    allows: Callable[[int, int], bool]
+    """Whether to go on in this process, given the length of a new list and all that was produced."""
     fault: str | None = None
-    """What the first function that failed has to say."""
+    """Why the first function that failed did so."""
+    needs_process: bool = False
     produced: int = 0
 
-    def produce(self, amount: int) -> None:
-        """Count characters or elements before they are made."""
+    def produce(self, amount: int, length: int = 0) -> None:
+        """Count characters or elements before they are made, ``length`` of them in one list.
+
+        Raises ``ValueError`` for more than ``MAX_PRODUCED``.
+        """
         self.produced += max(0, amount)
         if self.produced > MAX_PRODUCED:
             raise ValueError(f"more than {MAX_PRODUCED:,} characters or list elements would come out")
+        if not self.allows(length, self.produced):
+            raise NeedsProcessError
 
 
 class _Current(threading.local):
-    def __init__(self) -> None:
-        self.evaluation = Evaluation(sorted)
+    evaluation: Evaluation
 
 
 current = _Current()
@@ -76,7 +88,7 @@ def _matches(text: str, pattern: str) -> bool:
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
     """A test whether a regular expression is found in a text, in time linear in the text's length.
 
-    Raises ``ValueError`` for what is no regular expression, or one that takes too much memory.
+    Raises ``ValueError`` for an invalid regular expression, and for one that takes too much memory.
     """
     # The engine of ``cel`` itself, behind another door: this one keeps what it has compiled.
     try:
@@ -90,30 +102,40 @@ def _keys_in_order(value: dict[str, Any]) -> list[str]:
     return current.evaluation.order_keys(list(value))
 
 
+def _freeze(value: Any) -> Any:
+    """A hashable value that equals that of another one exactly if CEL calls the two equal."""
+    if isinstance(value, bool):
+        # A bool is no number to CEL, and is one to Python.
+        return (bool, value)
+    if isinstance(value, dict):
+        return frozenset((key, _freeze(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_freeze(item) for item in value)
+    return value
+
+
 def _distinct(items: list[Any]) -> list[Any]:
-    seen: set[Any] = set()
-    others: list[Any] = []
-    result: list[Any] = []
+    found: dict[Any, Any] = {}
     for item in items:
-        if isinstance(item, str | int | float):
-            # A bool is no number to CEL, and is one to Python.
-            key = (isinstance(item, bool), item)
-            if key in seen:
-                continue
-            seen.add(key)
-        elif item in others:
-            continue
-        else:
-            others.append(item)
-        result.append(item)
-    return result
+        found.setdefault(_freeze(item), item)
+    return list(found.values())
+
+
+def _freeze_all(items: list[Any]) -> set[Any]:
+    return {_freeze(item) for item in items}
 
 
 def _range(count: int) -> list[int]:
     if not 0 <= count <= MAX_RANGE:
         raise ValueError(f"lists.range: {count} is out of range, 0 to {MAX_RANGE:,} is possible")
-    current.evaluation.produce(count)
+    current.evaluation.produce(count, count)
     return list(range(count))
+
+
+def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
+    result: list[Any] = STDLIB_FUNCTIONS["flatten"](items, depth)
+    current.evaluation.produce(len(result), len(result))
+    return result
 
 
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
@@ -130,17 +152,18 @@ def _join(items: list[Any], separator: str = "") -> str:
     return separator.join(items)
 
 
-def _split(text: str, separator: str, limit: int | None = None) -> Any:
-    current.evaluation.produce(len(text))
-    return STDLIB_FUNCTIONS["split"](text, separator, limit)
+def _split(text: str, separator: str, limit: int | None = None) -> list[str]:
+    count = text.count(separator) + 1
+    current.evaluation.produce(len(text), count if limit is None or limit < 0 else min(count, limit))
+    parts: list[str] = STDLIB_FUNCTIONS["split"](text, separator, limit)
+    return parts
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # The table
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A function: how it is used, and what it gives."""
 
     usage: str
@@ -241,7 +264,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, but an error is kept for the sentence that we make of it, where ``cel`` would print it."""
+    """``function``, with an error kept for our own sentence about it, where ``cel`` would print it."""
     name = {MATCHES: "matches", SIZE: "size"}.get(name, name)
     usage = FUNCTIONS[name].usage if name in FUNCTIONS else name
 
@@ -251,11 +274,14 @@ def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return None
         try:
             return function(*arguments)
-        except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError) as error:
-            reason = str(error) if isinstance(error, LookupError) else "the values are not what it takes"
-            evaluation.fault = f"“{usage}” can't be worked out: {reason}."
-        except ValueError as error:
-            evaluation.fault = f"“{usage}” can't be worked out: {error}."
+        except NeedsProcessError:
+            evaluation.needs_process = True
+            reason = "it makes long lists"
+        except (LookupError, ValueError) as error:
+            reason = str(error)
+        except (ArithmeticError, AttributeError, MemoryError, RecursionError, TypeError):
+            reason = "the values are not what it takes"
+        evaluation.fault = f"“{usage}” can't be worked out: {reason}."
         return None
 
     return call
@@ -267,11 +293,15 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
     SIZE: len,
     KEYS: _keys_in_order,
     "distinct": _distinct,
+    "flatten": _flatten,
     "lists.range": _range,
     "replace": _replace,
     "join": _join,
     "split": _split,
+    "sets.contains": lambda items, part: _freeze_all(part) <= _freeze_all(items),
+    "sets.equivalent": lambda items, others: _freeze_all(items) == _freeze_all(others),
+    "sets.intersects": lambda items, others: not _freeze_all(items).isdisjoint(_freeze_all(others)),
 }
 
 IMPLEMENTATIONS = {name: _guard(name, function) for name, function in {**STDLIB_FUNCTIONS, **_REPLACEMENTS}.items()}
-"""What is registered with ``cel``."""
+"""The functions to register with ``cel``, by name."""

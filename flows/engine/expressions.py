@@ -1,40 +1,35 @@
-"""The one expression language of flows: CEL, the Common Expression Language, by the package ``cel``.
+"""The expression language of flows: CEL, the Common Expression Language, by the package ``cel``.
 
-An expression is checked when its flow is saved (``parse_expression``) and evaluated over JSON values (``Scope``).
-What might take long runs in a process of its own that can be killed. A text that begins with ``python:`` names a
-registered function and is no expression: callers tell the two apart before they come here.
+``parse_expression`` checks an expression when its flow is saved; ``expression_scope`` evaluates it. A text that begins
+with ``python:`` names a registered function and is no expression: callers tell the two apart before they come here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
-from flows.engine.cel_package import cel
+import cel
+
 from flows.engine.errors import ExpressionError
-from flows.engine.expression_cost import (
-    MAX_VALUE_DEPTH,
-    Size,
-    add_sizes,
-    count_if_small,
-    find_small_count,
-    is_cheap,
-    measure,
+from flows.engine.expression_functions import (
+    FUNCTIONS,
+    IMPLEMENTATIONS,
+    KEYS,
+    LOOPS,
+    MATCHES,
+    NAMESPACES,
+    SIZE,
+    compile_pattern,
 )
-from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, MATCHES, SIZE, Evaluation, current
-from flows.engine.expression_messages import check_names, describe_failure, fail_at, fail_syntax
-from flows.engine.expression_process import MOST_PROCESSES, START_PATIENCE, ExpressionProcess
-from flows.engine.expression_results import KeyIndex, index_keys, sort_keys, to_json
-from flows.engine.expression_scanner import Scan, scan
-from flows.engine.plugins import DaemonThreads
+from flows.engine.json_places import find_line
 
 MAX_LENGTH = 4_000
-TIMEOUT = 2.0
-"""Seconds that an expression may take in a process of its own."""
-
-_process_threads = DaemonThreads(most=MOST_PROCESSES)
 
 _STEP = frozenset({"input", "steps", "previous"})
 _AUDIT = frozenset({"output", "input", "steps"})
@@ -52,75 +47,174 @@ FIELD_VARIABLES: Mapping[str, frozenset[str]] = {
 }
 """The variables that an expression in each field of a flow may use."""
 
+_TYPE_NAMES = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
+_CONSTANTS = frozenset({"true", "false", "null", "in"})
+_LIST_FUNCTIONS = frozenset(
+    {"distinct", "flatten", "join", "lists.range", "max", "min", "reverse", "slice", "sort", "split", "sum"}
+    | {name for name in FUNCTIONS if name.startswith("sets.")}
+)
+"""Functions that are handed whole lists, which go to Python and back: four times as slow as to copy them."""
+
+# What people write who come from another language, and what it is here.
+_SYNTAX_HINTS = {
+    "and": "“&&”",
+    "or": "“||”",
+    "not": "“!”",
+    "is": "“==”",
+    "=": "“==”",
+    "&": "“&&”",
+    "|": "“||”",
+    **dict.fromkeys(("if", "else", "then"), "“condition ? a : b”"),
+    "for": "list.map(x, …), list.filter(x, …), list.all(x, …) or list.exists(x, …)",
+    **dict.fromkeys((".?", "?.", "??", "[?"), "“has(x.key) ? x.key : other”"),
+    **dict.fromkeys("“”‘’`", "straight quotes, ' or \""),
+    **dict.fromkeys("'\"", "a closing quote, and \\\\ for a backslash"),
+    "#": "// before a comment",
+}
+_NAME_HINTS = {
+    "None": "null",
+    "undefined": "null",
+    "True": "true",
+    "False": "false",
+    "len": "size(x)",
+    "length": "size(x)",
+    "count": "list.filter(x, condition).size()",
+    "any": "list.exists(x, condition)",
+    "every": "list.all(x, condition)",
+    "includes": "list.contains(x)",
+    "keys": "map.map(key, key)",
+    "toLowerCase": "text.lowerAscii()",
+    "toUpperCase": "text.upperAscii()",
+    "strip": "text.trim()",
+    "str": "string(x)",
+    "float": "double(x)",
+    "unique": "list.distinct()",
+    "abs": "math.abs(x)",
+    "round": "math.round(x)",
+}
+
+NAME = r"[A-Za-z_]\w*"
+_RAW_TEXT = r"""(?:[rR][bB]?|[bB][rR])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')"""
+_TEXT = r"""[bB]?(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n\r]|\\.)*"|'(?:[^'\\\n\r]|\\.)*')"""
+SKIPPED = rf"{_RAW_TEXT}|{_TEXT}|//[^\n]*"
+"""Texts and comments: nothing in them is a name."""
+_TOKEN = re.compile(
+    rf"""(?P<space>(?:[ \t\n\r\f]|//[^\n]*)+)|(?P<raw>{_RAW_TEXT})|(?P<text>{_TEXT})
+    |(?P<number>0[xX][0-9a-fA-F]+[uU]?|[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+(?:[eE][+-]?[0-9]+)?[uU]?)
+    |(?P<name>{NAME})|(?P<symbol>&&|\|\||==|!=|<=|>=|.)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_PATH = rf"\b{NAME}(?:\s*\.\s*{NAME}|\s*\[\s*(?:\w+|{_RAW_TEXT}|{_TEXT})\s*\])*"
+_REWRITTEN = re.compile(
+    rf"""{SKIPPED}
+    |(?P<receiver>{_PATH})(?=\s*\.\s*(?:map|filter)\s*\()
+    |\bsize\s*\(\s*(?P<argument>{_PATH})\s*\)|(?P<sized>{_PATH})\s*\.\s*size\s*\(\s*\)
+    |(?P<call>\b(?:matches|size))(?=\s*\()
+    |\.\s*(?!(?:matches|size)\s*\(){NAME}""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")
+_PLACE = re.compile(r"ERROR: <input>:([0-9]+):([0-9]+): (?:Syntax error: )?(.*)")
+# Words and the signs of sentences, or a JSON pointer: nothing that computes.
+_PROSE = re.compile(r"\s*(?!//)[\w\s'’,;:!?….~/-]*[^\W\d][\w\s'’,;:!?….~/-]*")
+
+
+class Token(NamedTuple):
+    """A word of an expression; ``kind`` is name, text, raw, number or symbol, ``start`` its offset."""
+
+    kind: str
+    text: str
+    start: int
+
 
 @dataclass(frozen=True)
 class CompiledExpression:
-    """An expression that is known to be sound: it can be parsed, and its names are known."""
+    """An expression that can be parsed, and whose names are known."""
 
     text: str
     variables: frozenset[str]
     """The variables that it reads."""
-    small_count: int
-    """Its variables may hold so many values together before what it costs has to be estimated."""
     functions: tuple[str, ...]
     """Those of the registered functions that it may call."""
-    scan: Scan = field(repr=False, compare=False)
+    literal_keys: tuple[str, ...]
+    """The keys of the maps that it makes itself."""
+    cost: Cost = field(repr=False, compare=False)
     program: cel.Program = field(repr=False, compare=False)
+
+
+@dataclass
+class Cost:
+    """How the time of an evaluation grows with its variables: ``cel`` copies a value wherever it is named."""
+
+    copies: list[int] = field(default_factory=lambda: [0])
+    """How often half of the variables is copied, by the number of loops around."""
+    growth: int = 1
+    """How many times larger than the variables a result of ``map`` can be."""
+    longest: int = 1
+    """A bound on the elements of a list in the text."""
+    joins: int = 1
+    """How many lists may be joined by ``+``."""
+
+    def is_within(self, size: int, longest: int, *, max_rounds: int, max_copied: int) -> bool:
+        """Whether loops go round at most ``max_rounds`` times and copy at most ``max_copied`` characters.
+
+        ``size`` is that of all variables in characters, ``longest`` the number of elements in their longest list.
+        """
+        longest = max(longest, self.longest) * self.joins
+        copied, rounds = 0, 1
+        for count in self.copies:
+            if rounds > max_rounds:
+                return False
+            copied += count * rounds
+            rounds *= longest
+        return copied * size * self.growth <= 2 * max_copied
 
 
 @lru_cache(maxsize=2048)
 def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpression:
     """Check an expression that may read ``variables``, and compile it.
 
-    Raises ``ExpressionError``, with line and column where one place is to blame, for text that is no expression, is
-    empty or longer than ``MAX_LENGTH`` characters, and for unknown variables and functions.
+    Raises ``ExpressionError``, with line and column where one place is wrong: for text that is no expression, is empty
+    or longer than ``MAX_LENGTH`` characters, and for unknown variables and functions.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"The expression has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed.")
     if not text.strip():
         raise ExpressionError("The expression is empty.")
-    for offset, character in enumerate(text):
-        if character == "\0" or "\ud800" <= character <= "\udfff":
-            fail_at(text, offset, "an expression can't hold NUL or half of a surrogate pair")
-    found = scan(text)
-    _compile(text)
-    check_names(text, found, variables)
-    used = frozenset(name for name, _, _ in found.names if name in variables)
-    rewritten = _rewrite(text, found)
-    # A name that only stands in a text is no loss.
-    functions = tuple(name for name in IMPLEMENTATIONS if name.rpartition(".")[2] in rewritten)
-    return CompiledExpression(text, used, find_small_count(found, len(text)), functions, found, _compile(rewritten))
-
-
-def _compile(text: str) -> cel.Program:
+    if unreadable := _UNREADABLE.search(text):
+        fail_at(text, unreadable.start(), "an expression can't hold NUL or half of a surrogate pair")
+    tokens = split_tokens(text)
     try:
-        return cel.compile(text)
+        cel.compile(text)
     except ValueError as error:
-        fail_syntax(text, str(error))
+        _fail_syntax(text, tokens, str(error), variables)
+    scan = _Scan(text, tokens, variables)
+    rewritten = _REWRITTEN.sub(_rewrite, text)
+    try:
+        program = cel.compile(rewritten)
+    except ValueError:
+        # What is put in has a bracket more, and ``cel`` takes 96 levels.
+        raise ExpressionError("The expression is nested too deeply.") from None
+    return CompiledExpression(
+        text,
+        frozenset(scan.used),
+        # A name that only stands in a text does no harm.
+        tuple(name for name in IMPLEMENTATIONS if name.rpartition(".")[2] in rewritten),
+        tuple(
+            token.text[1:-1] for token, following in pairwise(tokens) if token.kind == "text" and following.text == ":"
+        ),
+        scan.cost,
+        program,
+    )
 
 
-def _rewrite(text: str, found: Scan) -> str:
-    """``text`` with our own functions in place of what ``cel`` does badly and lets nobody replace.
-
-    A loop through the keys of a map meets them in a new order each time: a plain path that turns out to be a map is
-    replaced by its keys in order. ``matches`` compiles its pattern for each call. ``size`` counts the bytes of a text;
-    ours counts characters, but has a list copied for it: a plain path that turns out to be no text keeps theirs.
-    """
-    edits: list[tuple[int, int, str]] = []
-    for loop in found.loops:
-        if loop.receiver is not None and loop.macro in ("map", "filter"):
-            path = text[slice(*loop.receiver)]
-            edits.append((*loop.receiver, f"(type({path}) == map ? {KEYS}({path}) : {path})"))
-    edits += [(call.offset, call.offset + len(call.name), MATCHES) for call in found.calls if call.name == "matches"]
-    for call in found.calls:
-        if call.name == "size" and call.path is not None and call.is_method != bool(call.arguments):
-            path, start = text[slice(*call.path)], min(call.offset, call.path[0])
-            edits.append((start, call.end, f"(type({path}) == string ? {SIZE}({path}) : size({path}))"))
-        elif call.name == "size":
-            edits.append((call.offset, call.offset + len(call.name), SIZE))
-    for start, end, replacement in sorted(edits, reverse=True):
-        text = text[:start] + replacement + text[end:]
-    return text
+def split_tokens(text: str) -> list[Token]:
+    """The tokens of any text, without white space and comments. What is no token is a symbol of one character."""
+    return [
+        Token(match.lastgroup or "", match.group(), match.start())
+        for match in _TOKEN.finditer(text)
+        if match.lastgroup != "space"
+    ]
 
 
 def list_functions() -> list[tuple[str, str]]:
@@ -128,142 +222,211 @@ def list_functions() -> list[tuple[str, str]]:
     return [(function.usage, function.description) for function in FUNCTIONS.values()]
 
 
-class Scope:
-    """Variables that expressions are evaluated over, one after the other.
+def fail_at(text: str, offset: int, sentence: str) -> NoReturn:
+    """Raise ``ExpressionError`` about the place at ``offset`` of ``text``; line and column count from 1."""
+    line, column = find_line(text, offset)
+    end = "" if sentence.endswith("?") else "."
+    raise ExpressionError(f"Line {line}, column {column}: {sentence}{end}", line=line, column=column)
 
-    Only those are read that an expression names, and each is converted for ``cel`` once. They hold JSON values that
-    must not change while the scope is in use. A scope belongs to one thread.
+
+def _rewrite(match: re.Match[str]) -> str:
+    """Our own functions in place of those that ``cel`` does not let us replace: see ``MATCHES``, ``SIZE`` and ``KEYS``.
+
+    A list must not go through a function of ours, which copies it: what is a plain path is asked for its type.
+    """
+    if path := match["receiver"]:
+        return f"(type({path}) == map ? {KEYS}({path}) : {path})"
+    if path := match["argument"] or match["sized"]:
+        return f"(type({path}) == string ? {SIZE}({path}) : size({path}))"
+    return {"matches": MATCHES, "size": SIZE, None: match[0]}[match["call"]]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Names
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket: what stands before it, and the name that it binds if it is that of a loop."""
+
+    function: str
+    bound: str = ""
+    uses: int = 0
+
+
+class _Scan:
+    """Goes through the tokens of an expression once: which variables it reads, and what its loops cost.
+
+    Raises ``ExpressionError`` for the first name that is not known or not allowed.
     """
 
-    def __init__(self, variables: Mapping[str, Any], *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token], variables: frozenset[str]) -> None:
+        self._text = text
+        self._tokens = tokens
         self._variables = variables
-        self._timeout = timeout
-        self._values: dict[str, Any] = {}
-        self._small_counts: dict[str, int | None] = {}
-        self._sizes: dict[str, Size] = {}
-        self._converted: dict[str, Any] = {}
-        self._key_indexes: dict[str, KeyIndex] = {}
-        self._context = cel.Context()
-        self._functions: set[str] = set()
+        self._open: list[_Bracket] = []
+        self._opening = _Bracket("")
+        self.used: set[str] = set()
+        self.cost = Cost(longest=sum(token.text == "," for token in tokens) + 1)
+        for position, token in enumerate(tokens):
+            if token.kind == "name":
+                self._read_name(position, token)
+            elif token.kind == "symbol":
+                self._read_symbol(position, token)
 
-    def evaluate(self, expression: CompiledExpression, **extra: Any) -> Any:
-        """The value of an expression as a JSON value of its own, over the variables and ``extra``.
+    def _text_at(self, position: int) -> str:
+        return self._tokens[position].text if 0 <= position < len(self._tokens) else ""
 
-        Blocks up to ``timeout`` seconds. Raises ``ExpressionError``, and nothing else, for whatever goes wrong, and
-        ``ExpressionTimeout`` if it took too long.
-        """
-        values = self._read(expression, extra)
-        if self._is_cheap(expression):
-            return self._execute(expression)
-        return ExpressionProcess().evaluate(expression.text, values, timeout=self._timeout)
+    def _is_text(self, position: int) -> bool:
+        return position < len(self._tokens) and self._tokens[position].kind in ("text", "raw")
 
-    async def evaluate_async(self, expression: CompiledExpression, **extra: Any) -> Any:
-        """What ``evaluate`` does, without blocking the event loop."""
-        values = self._read(expression, extra)
-        if self._is_cheap(expression):
-            return self._execute(expression)
-        process = ExpressionProcess()
-        try:
-            return await _process_threads.run(
-                "the expression",
-                partial(process.evaluate, expression.text, values, timeout=self._timeout),
-                # The process ends itself; this is for a machine on which not even that works.
-                timeout=self._timeout + 3 * START_PATIENCE,
-            )
-        except BaseException:
-            # Nobody waits for it any more, also where it was too slow to end itself.
-            process.kill()
-            raise
+    def _copy(self, count: int, depth: int) -> None:
+        copies = self.cost.copies
+        copies += [0] * (depth + 1 - len(copies))
+        copies[depth] += count
 
-    def needs_process(self, expression: CompiledExpression) -> bool:
-        """Whether an expression takes too long to be evaluated in this process."""
-        self._read(expression, {})
-        return not self._is_cheap(expression)
+    def _depth(self) -> int:
+        return sum(bool(bracket.bound) for bracket in self._open)
 
-    def evaluate_here(self, expression: CompiledExpression) -> Any:
-        """Evaluate in this process however long it takes: what the process that was started for it calls."""
-        self._read(expression, {})
-        return self._execute(expression)
+    def _read_symbol(self, position: int, token: Token) -> None:
+        if token.text in "([{":
+            self._open.append(self._opening)
+            self._opening = _Bracket("")
+        elif token.text in ")]}":
+            closed = self._open.pop()
+            if closed.function == "map":
+                self.cost.growth *= max(1, closed.uses)
+            elif closed.function == "matches" and self._is_text(position - 1):
+                self._check_pattern(position - 1)
+        elif token.text == "+" and not self._is_text(position - 1) and not self._is_text(position + 1):
+            self.cost.joins += 1
 
-    def _read(self, expression: CompiledExpression, extra: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that the expression names; those that are new here are looked through."""
-        values: dict[str, Any] = {}
-        for name in expression.variables:
+    def _check_pattern(self, position: int) -> None:
+        token = self._tokens[position]
+        pattern = token.text[2:-1] if token.kind == "raw" else token.text[1:-1]
+        is_plain = token.kind == "raw" or "\\" not in pattern
+        if self._text_at(position - 1) in ("(", ",") and is_plain and not pattern.startswith(("''", '""')):
             try:
-                values[name] = value = extra[name] if name in extra else self._variables[name]
-            except KeyError:
-                raise ExpressionError(f"The variable “{name}” has no value here.") from None
-            if name not in self._values or self._values[name] is not value:
-                try:
-                    self._small_counts[name] = count_if_small(value)
-                except TypeError:
-                    raise ExpressionError(f"The variable “{name}” holds a map with keys that are no text.") from None
-                if self._small_counts[name] is None and measure(value).depth > MAX_VALUE_DEPTH:
-                    raise ExpressionError(f"The variable “{name}” is nested too deeply for an expression.")
-                self._values[name] = value
-                self._sizes.pop(name, None)
-                self._key_indexes.pop(name, None)
-        return values
+                compile_pattern(pattern)
+            except ValueError as error:
+                fail_at(self._text, token.start, str(error))
 
-    def _is_cheap(self, expression: CompiledExpression) -> bool:
-        counts = [self._small_counts[name] for name in expression.variables]
-        if expression.small_count and None not in counts and sum(filter(None, counts)) <= expression.small_count:
+    def _read_name(self, position: int, token: Token) -> None:
+        is_member = self._text_at(position - 1) == "."
+        if self._text_at(position + 1) == "(":
+            self._read_call(position, token, is_member)
+        elif not is_member and token.text not in _CONSTANTS and not self._is_part(position):
+            self._read_variable(token)
+
+    def _is_part(self, position: int) -> bool:
+        """Whether a name is the one that the loop around it binds, or the first part of a function's name."""
+        if self._open and self._open[-1].bound and self._text_at(position - 2) in LOOPS:
             return True
-        for name in expression.variables:
-            if name not in self._sizes:
-                self._sizes[name] = measure(self._values[name])
-        size = add_sizes(self._sizes[name] for name in expression.variables)
-        new = sum(
-            self._sizes[name].values
-            for name in expression.variables
-            if name not in self._converted or self._converted[name] is not self._values[name]
-        )
-        return is_cheap(expression.scan, len(expression.text), size, new)
+        return self._text_at(position) in NAMESPACES and self._text_at(position + 3) == "("
 
-    def _execute(self, expression: CompiledExpression) -> Any:
-        for name in expression.variables:
-            self._convert(name)
-        for name in expression.functions:
-            # To register all of them takes longer than most expressions.
-            if name not in self._functions:
-                self._functions.add(name)
-                self._context.add_function(name, IMPLEMENTATIONS[name])
-        list_indexes = partial(self._list_key_indexes, expression)
-        evaluation = Evaluation(lambda keys: sort_keys(keys, list_indexes, ()))
-        current.evaluation = evaluation
-        try:
-            result = expression.program.execute(self._context)
-            if evaluation.fault is None:
-                if result is True or result is False:
-                    return result
-                return to_json(
-                    result,
-                    lambda keys: sort_keys(keys, list_indexes, expression.scan.literal_keys),
-                )
-        except ExpressionError:
-            raise
-        except BaseException as error:
-            # A panic in Rust arrives as something that is no Exception; what ends a process or task goes on.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            if evaluation.fault is None:
-                raise ExpressionError(describe_failure(error, expression.scan.tokens)) from None
-        raise ExpressionError(evaluation.fault)
+    def _read_variable(self, token: Token) -> None:
+        bound = [bracket for bracket in self._open if bracket.bound]
+        for bracket in reversed(bound):
+            if bracket.bound == token.text:
+                bracket.uses += 1
+                return
+        if token.text in self._variables:
+            self.used.add(token.text)
+            self._copy(2, len(bound))
+        elif token.text not in _TYPE_NAMES:
+            names = [*sorted(self._variables), *(bracket.bound for bracket in bound)]
+            hint = _suggest(token.text, names)
+            if not hint and _PROSE.fullmatch(self._text):
+                hint = f". {_ask_for_quotes(self._text)}"
+            fail_at(
+                self._text, token.start, f"Unknown variable “{token.text}”. Available here: {', '.join(names)}{hint}"
+            )
 
-    def _convert(self, name: str) -> None:
-        value = self._values[name]
-        if name not in self._converted or self._converted[name] is not value:
-            try:
-                self._context.add_variable(name, value)
-            except (ValueError, OverflowError, RecursionError):
-                raise ExpressionError(
-                    f"The variable “{name}” holds something that expressions can't read: "
-                    "a number too large for a double, half of a surrogate pair, or what is not JSON."
-                ) from None
-            self._converted[name] = value
+    def _read_call(self, position: int, token: Token, is_member: bool) -> None:
+        name = token.text
+        if name in LOOPS:
+            self._open_loop(position, token, is_member)
+            return
+        if is_member and self._text_at(position - 2) in NAMESPACES and self._text_at(position - 3) != ".":
+            name = f"{self._text_at(position - 2)}.{name}"
+        if name not in FUNCTIONS:
+            fail_at(self._text, token.start, f"Unknown function “{name}”{_suggest(name, FUNCTIONS)}")
+        if name in _LIST_FUNCTIONS:
+            self._copy(8, self._depth())
+        self._opening = _Bracket(name)
 
-    def _list_key_indexes(self, expression: CompiledExpression) -> list[KeyIndex]:
-        for name in expression.variables:
-            if name not in self._key_indexes:
-                self._key_indexes[name] = index_keys(self._values[name])
-        return [self._key_indexes[name] for name in sorted(expression.variables)]
+    def _open_loop(self, position: int, token: Token, is_member: bool) -> None:
+        bound = self._text_at(position + 2)
+        if not is_member or self._text_at(position + 3) != ",":
+            fail_at(self._text, token.start, f"“{token.text}” is used as {FUNCTIONS[token.text].usage}")
+        if bound in self._variables:
+            place = self._tokens[position + 2].start
+            fail_at(self._text, place, f"“{bound}” is a variable already; give the element another name")
+        # What ``map`` and ``filter`` have found so far is copied for each element that they add.
+        self._copy(int(token.text in ("map", "filter")), self._depth() + 1)
+        self._opening = _Bracket(token.text, bound)
+
+
+def _suggest(name: str, names: Iterable[str]) -> str:
+    closest = difflib.get_close_matches(name, names, n=1)
+    hint = _NAME_HINTS.get(name.rpartition(".")[2]) or (closest[0] if closest else "")
+    return f". Did you mean “{hint}”?" if hint else ""
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Syntax
+
+
+def _fail_syntax(text: str, tokens: Sequence[Token], message: str, variables: frozenset[str]) -> NoReturn:
+    """Raise ``ExpressionError`` for a text that ``cel`` refuses with ``message``."""
+    is_prose = _PROSE.fullmatch(text) and re.search(r"\S[\s/]\S|^\s*/", text)
+    if is_prose and not any(token.text in variables for token in tokens):
+        fail_at(text, len(text) - len(text.lstrip()), f"this is no expression. {_ask_for_quotes(text)}")
+    for token in tokens:
+        foreign = token.text
+        if token.kind == "symbol" and text[token.start : token.start + 2] in _SYNTAX_HINTS:
+            foreign = text[token.start : token.start + 2]
+        if foreign in _SYNTAX_HINTS and text[: token.start].rstrip()[-1:] != ".":
+            fail_at(text, token.start, f"“{foreign}” can't stand here; write {_SYNTAX_HINTS[foreign]}")
+    place = _PLACE.search(message.removeprefix(f"Failed to parse expression '{text}': "))
+    if place is None:
+        raise ExpressionError("The expression can't be read.")
+    opened = _find_unclosed(tokens)
+    if opened is not None and "<EOF>" in place[3]:
+        fail_at(text, opened.start, f"the “{opened.text}” that opens here is never closed")
+    line, column = int(place[1]), int(place[2])
+    fail_at(text, _find_offset(text, line, column), _describe_syntax(place[3]))
+
+
+def _find_unclosed(tokens: Sequence[Token]) -> Token | None:
+    """The last bracket that is still open at the end."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.kind == "symbol" and token.text in "([{":
+            opened.append(token)
+        elif token.kind == "symbol" and token.text in ")]}" and opened:
+            opened.pop()
+    return opened[-1] if opened else None
+
+
+def _find_offset(text: str, line: int, column: int) -> int:
+    lines = text.split("\n")
+    return min(len(text), sum(len(before) + 1 for before in lines[: line - 1]) + column - 1)
+
+
+def _describe_syntax(reason: str) -> str:
+    if "Incomplete" in reason:
+        return "a choice needs two values: condition ? a : b"
+    if "Recursion" in reason:
+        return "the expression is nested too deeply"
+    if "<EOF>' expecting" in reason:
+        return "the expression ends too early"
+    reason = reason.partition(" expecting ")[0]
+    return re.sub("^(mismatched input|extraneous input|token recognition error at:)", "unexpected", reason)
+
+
+def _ask_for_quotes(text: str) -> str:
+    text = " ".join(text.split())
+    shown = text if len(text) <= 60 else text[:59] + "…"
+    quote = '"' if "'" in shown else "'"
+    return f"If it is meant as text, put it in quotes: {quote}{shown}{quote}"

@@ -60,7 +60,7 @@ async def judge_output(
     raw_output: Any = None
     notes: tuple[Issue, ...] = ()
     if step.output_sanitizer is not None:
-        sanitizing = Evaluator(Variables().extend(value=arguments), registry, patience)
+        sanitizing = Evaluator(Variables({"value": arguments}), registry, patience)
         try:
             sanitized, notes = clean_output(await sanitizing.evaluate("output_sanitizer", step.output_sanitizer))
         except (ExpressionError, ValueError) as error:

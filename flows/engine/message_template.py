@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from flows.engine.expression_messages import fail_at
-from flows.engine.expressions import FIELD_VARIABLES
+from flows.engine.expressions import FIELD_VARIABLES, fail_at
 from flows.engine.json_value import dump_json
 
 MAX_VALUE_LENGTH = 500

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.evaluation import find_function
+from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.field_paths import find_field_warnings, shorten
 from flows.engine.json_value import clean_value, describe_type, format_pointer
 from flows.engine.message_template import parse_template
 from flows.engine.model_calls import check_model_calls
@@ -32,6 +32,9 @@ STEP_EXPRESSIONS = (
     "failure_reason_expression",
 )
 AUDIT_EXPRESSIONS = ("rule", "message", "suggestions", "path")
+
+MAX_PATH_WARNINGS = 10
+"""Paths of a flow that lead nowhere and are shown one by one."""
 
 _Spec = TypeVar("_Spec", bound=BaseModel)
 
@@ -295,7 +298,17 @@ def find_warnings(
                     "this shows the model nothing; use the input_expression to hand it data of the input.",
                 )
             )
-    return doubts + shorten(list(_find_path_warnings(spec)))
+    paths = list(_find_path_warnings(spec))
+    doubts += paths[:MAX_PATH_WARNINGS]
+    if (more := len(paths) - MAX_PATH_WARNINGS) > 0:
+        leads = "path leads" if more == 1 else "paths lead"
+        doubts.append(
+            Problem(
+                "/steps",
+                f"{more} more {leads} nowhere in expressions of this flow; each field says so once you are in it.",
+            )
+        )
+    return doubts
 
 
 def _find_path_warnings(spec: FlowSpec) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ async def prepare_input(
         plugins = {name: fingerprint for name, fingerprint in earlier[-1].plugins.items() if name in used}
         return earlier[-1].input, plugins
     where = f"Step {index} “{step.name}”"
-    evaluator = Evaluator(step_variables(spec, history, index), registry, patience)
+    evaluator = Evaluator(step_variables(spec, history, index), registry, patience, before_slow=before_slow)
     plugins = evaluator.plugins
     if step.input_expression is None:
         value = evaluator.variables["previous"]
@@ -54,22 +54,23 @@ async def prepare_input(
                 "Give it an input_expression, or let the step before it stop the flow on failure."
             )
     else:
-        value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where, before_slow)
+        value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where)
     if step.input_sanitizer is not None:
-        sanitizing = Evaluator(Variables().extend(value=value), registry, patience)
-        value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where, before_slow)
+        sanitizing = Evaluator(Variables({"value": value}), registry, patience, before_slow=before_slow)
+        value = await _evaluate_map(sanitizing, "input_sanitizer", step.input_sanitizer, where)
         plugins = {**plugins, **sanitizing.plugins}
     return value, plugins
 
 
-async def _evaluate_map(
-    evaluator: Evaluator, field: str, text: str, where: str, before_slow: BeforeSlow | None
-) -> dict[str, Any]:
-    if before_slow is not None and evaluator.is_slow(field, text):
-        await before_slow()
+async def _evaluate_map(evaluator: Evaluator, field: str, text: str, where: str) -> dict[str, Any]:
+    # Errors of ``before_slow`` go on as they are, whatever their class: a recorder may raise ``ValueError``.
     try:
-        value = clean_value(await evaluator.evaluate(field, text)).value
-    except (ExpressionError, ValueError) as error:
+        found = await evaluator.evaluate(field, text)
+    except ExpressionError as error:
+        raise ExpressionError(f"{where}, {field}: {error}") from error
+    try:
+        value = clean_value(found).value
+    except ValueError as error:
         raise ExpressionError(f"{where}, {field}: {error}") from error
     if not isinstance(value, dict):
         raise ExpressionError(f"{where}, {field}: it gave {describe_type(value)}; a map is needed.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from flows.engine.errors import ExpressionError, SpecError
-from flows.engine.expressions import FIELD_VARIABLES, Scope, parse_expression
+from flows.engine.expression_scope import Scope
+from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.history import UNDECIDED, Outcome
 from flows.engine.plugins import PREFIX
 from flows.models import FlowVersion
@@ -151,7 +153,8 @@ class RunValues:
         if output is None and "output" in expression.variables:
             return None, what
         try:
-            found = Scope({"output": output, "input": self._input}, timeout=RULE_TIMEOUT).evaluate(expression)
+            scope = Scope({"output": output, "input": self._input})
+            found = asyncio.run(scope.evaluate(expression, timeout=RULE_TIMEOUT))
         except ExpressionError:
             return None, f"{what} The rule could not be evaluated over this output."
         if isinstance(found, list) and found:

@@ -22,7 +22,7 @@ OUTPUT = {
 
 
 def make_evaluator(registry: Registry | None = None, output: Any = OUTPUT) -> Evaluator:
-    variables = Variables().extend(output=output, input={"plan": "team"}, steps=[{"output": {"plan": "team"}}])
+    variables = Variables({"output": output, "input": {"plan": "team"}, "steps": [{"output": {"plan": "team"}}]})
     return Evaluator(variables, registry or Registry())
 
 
@@ -59,7 +59,7 @@ def assert_broken(result: AuditResult, words: str) -> None:
 
 async def judge(output: dict[str, Any], *, registry: Registry | None = None, **fields: Any) -> Judgement:
     """The verdict on an output of a step with these fields; by default its output is ``{"text": …}``."""
-    variables = Variables().extend(input={"topic": "tea"}, steps=[{"output": {"topic": "tea"}}], previous=None)
+    variables = Variables({"input": {"topic": "tea"}, "steps": [{"output": {"topic": "tea"}}], "previous": None})
     return await judge_output(make_step(**fields), output, variables, registry or Registry())
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from flows.engine.expressions import Scope, parse_expression
+from flows.engine.expression_scope import Scope
+from flows.engine.expressions import parse_expression
 
 VARIABLES = frozenset({"output", "input", "steps", "item"})
 
@@ -25,4 +27,5 @@ def parse(text: str) -> Any:
 
 
 def evaluate(text: str, **variables: Any) -> Any:
-    return Scope({"output": OUTPUT, "input": {"plan": "team"}, **variables}).evaluate(parse(text))
+    scope = Scope({"output": OUTPUT, "input": {"plan": "team"}, **variables})
+    return asyncio.run(scope.evaluate(parse(text)))

@@ -93,37 +93,9 @@ class TestSaving:
         (problem,) = check_spec(self.make("false", "Too cheap.", message="'Too cheap.'"), Registry())
         assert problem.path == "/steps/0/audits/0/message_template"
 
-    @pytest.mark.parametrize(
-        ("rule", "template", "words"),
-        [
-            ("false", "{output.totl}", "has no property “totl”. Did you mean “total”?"),
-            ("false", "{input.plan} {input.price}", "has no property “price”"),
-            ("false", "{steps[1].output}", "steps[1] can’t be read here"),
-            ("output.lines.filter(line, line.amount < 1.0)", "{item.amuont}", "Did you mean “amount”?"),
-            ("output.lines", "{item.text.x}", "“item.text” is text and has no property “x”."),
-        ],
-    )
-    def test_a_path_that_can_not_be_there_is_a_warning(self, rule: str, template: str, words: str) -> None:
-        flow = self.make(rule, template)
+    def test_a_path_that_can_not_be_there_is_a_warning(self) -> None:
+        flow = self.make("output.lines.filter(line, line.amount < 1.0)", "{item.text} {item.größe} {item.amuont}")
         (warning,) = find_warnings(flow)
         assert warning.path == "/steps/0/audits/0/message_template"
-        assert words in warning.message
+        assert "Did you mean “amount”?" in warning.message
         assert check_spec(flow, Registry()) == []
-
-    @pytest.mark.parametrize(
-        ("rule", "template"),
-        [
-            ("output.lines.filter(line, line.amount < 1.0)", "{item.text} {output.total} {input.plan} {item.größe}"),
-            ("output.lines.map(line, {'name': line.text})", "{item.name}"),
-            ("lists.range(3)", "{item.anything}"),
-            ("python:cheap", "{item.anything}"),
-            ("output.lines.all(line, line.amount > 0.0) && output.lines", "{item.anything}"),
-        ],
-    )
-    def test_what_may_be_there_is_not(self, rule: str, template: str) -> None:
-        assert find_warnings(self.make(rule, template)) == []
-
-    def test_expressions_know_what_item_is_too(self) -> None:
-        audit = AuditSpec(name="Cheap", rule="output.lines.filter(line, false)", message="item.txt", path="item.text")
-        (warning,) = find_warnings(make_flow(make_step(output_schema=INVOICE, audits=(audit,))))
-        assert warning.path == "/steps/0/audits/0/message"

@@ -170,7 +170,7 @@ def test_a_sound_expression_says_what_it_reads(editor: Client) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "line", "column", "words"),
     [
-        ("rule", "output.total = 3.0", 1, 14, "write “==” to compare"),
+        ("rule", "output.total = 3.0", 1, 14, "write “==”"),
         ("compute", "\n  {'a': previus.a}", 2, 9, "Did you mean “previous”?"),
         ("message", "'Only ' + sting(item)", 1, 11, "Unknown function “sting”. Did you mean “string”?"),
         ("input_sanitizer", "output", 1, 1, "Unknown variable “output”. Available here: value"),
