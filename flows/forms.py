@@ -11,7 +11,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from flows.editor_form import EditorForm, GrowingTextarea, make_code_area, make_text_area
-from flows.engine.json_value import clean_value, describe_type, dump_json, parse_object
+from flows.engine.json_values import JsonError, clean_value, describe_type, dump_json, parse_object
 from flows.engine.redaction import PATTERNS
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, MAX_SCHEMA_BYTES, ModelSettings
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     _AuditForm = forms.ModelForm[AuditRule]
 else:  # Django's classes are generic for type checkers only.
     _FlowForm = _StepForm = _AuditForm = forms.ModelForm
+
+
+_JSON_SENTENCES = {
+    "Expecting property name": "a key in double quotes is expected, and after the last entry no comma.",
+    "Expecting ',' delimiter": "a comma is missing.",
+    "Expecting ':' delimiter": "a colon is missing after the key.",
+    "Expecting value": "a value is missing or is not JSON.",
+    "Unterminated string": "the text that begins here has no closing double quote.",
+    "Invalid control character": "a line break or control character inside text must be escaped (\\n, \\t).",
+    "Extra data": "the JSON object has ended, yet more text follows.",
+}
+"""By words of the decoder of the standard library: what a person needs to read who writes JSON by hand."""
 
 
 class JsonObjectField(forms.Field):
@@ -42,8 +54,13 @@ class JsonObjectField(forms.Field):
             raise ValidationError(f"The text is larger than {4 * MAX_SCHEMA_BYTES // 1024} KB. Make it smaller.")
         try:
             parsed = parse_object(text)
-        except ValueError as error:
-            raise ValidationError(str(error)) from None
+        except JsonError as error:
+            sentence = next((text for sign, text in _JSON_SENTENCES.items() if sign in error.message), error.message)
+            exact = JsonError(sentence, error.line, error.column)
+            # Django fills in the params by “%”.
+            raise ValidationError(
+                str(exact).replace("%", "%%"), params={"line": error.line, "column": error.column}
+            ) from None
         if notes := clean_value(parsed).notes:
             raise ValidationError([f"{note} Take them out." for note in notes])
         return parsed

@@ -12,11 +12,11 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from flows.engine.errors import Problem, SpecError
-from flows.engine.json_value import dump_json
-from flows.engine.output_schema import schema_of_type
+from flows.engine.json_values import dump_json
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.spec_check import freeze_schemas, leave_out_surplus
+from flows.engine.typed_output import schema_of_type
 from flows.flow_file import read_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.providers import check_flow

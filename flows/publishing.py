@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from django.db import models, transaction
 
 from flows.engine.errors import Problem, SpecError
-from flows.engine.output_schema import schema_of_type
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.spec_check import freeze_schemas
+from flows.engine.typed_output import schema_of_type
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.providers import check_flow
 

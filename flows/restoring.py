@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.db import transaction
 
-from flows.engine.json_value import parse_pointer
+from flows.engine.json_values import parse_pointer
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow

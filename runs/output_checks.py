@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from flows.engine.history import Outcome
-from flows.engine.output_schema import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
+from flows.engine.schemas import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import clean_value, describe_type, dump_json
+from flows.engine.json_values import clean_value, describe_type, dump_json
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
 from flows.webhook_allowance import find_obstacle
 from runs.models import Priority

@@ -11,7 +11,7 @@ from django.db import models
 
 from flows.admin.formsets import RowFormSet, StepFormSet
 from flows.engine.errors import Problem, SpecError
-from flows.engine.json_value import format_pointer, parse_pointer
+from flows.engine.json_values import format_pointer, parse_pointer
 from flows.engine.spec import FlowSpec
 from flows.forms import FlowForm, JsonObjectField
 from flows.models import AuditRule, Flow, StepDefinition

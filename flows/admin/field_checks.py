@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,13 @@ from flows.engine.differences import LineKind, compare_texts
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.json_places import find_line, find_places
-from flows.engine.json_value import dump_json, format_pointer, parse_pointer
-from flows.engine.output_schema import check_input_schema, check_strict, schema_of_type
+from flows.engine.json_values import dump_json, find_line, find_places, format_pointer, parse_pointer
 from flows.engine.plugins import PREFIX, registry
-from flows.engine.schema_mending import mend
+from flows.engine.schemas import check_input_schema
 from flows.engine.spec import MAX_SCHEMA_BYTES
 from flows.engine.spec_check import check_expression
+from flows.engine.strict_schema import check_strict, make_strict
+from flows.engine.typed_output import schema_of_type
 from flows.forms import JsonObjectField
 
 SCHEMA_FIELDS = ("output_schema", "input_schema")
@@ -30,8 +29,6 @@ MOST_SHOWN = 20
 
 MAX_WRITTEN = 2 * MAX_SCHEMA_BYTES
 """Characters of a schema that was made strict, with line breaks and indents."""
-
-_PLACE = re.compile(r"Line ([0-9]+), column ([0-9]+): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +105,8 @@ def mend_schema_text(text: str, *, optional: str) -> tuple[Mending | None, Feedb
     schema, feedback = _read_schema(text)
     if schema is None:
         return None, feedback
-    mended = mend(schema, optional_becomes_null=optional != "given")
-    if not optional and mended != mend(schema, optional_becomes_null=False):
+    mended = make_strict(schema, optional_becomes_null=optional != "given")
+    if not optional and mended != make_strict(schema, optional_becomes_null=False):
         return Mending(undecided=_find_optional(schema)), Feedback()
     written = dump_json(mended, indent=2)
     # References that are written out can make it larger than a field may be.
@@ -129,12 +126,7 @@ def _read_schema(text: str) -> tuple[dict[str, Any] | None, Feedback]:
     try:
         return JsonObjectField().to_python(text), Feedback()
     except ValidationError as error:
-        return None, Feedback([_find_named_place(message) for message in error.messages])
-
-
-def _find_named_place(message: str) -> Remark:
-    place = _PLACE.match(message)
-    return Remark(message, line=int(place[1]), column=int(place[2])) if place else Remark(message)
+        return None, Feedback([Remark(one.messages[0], **(one.params or {})) for one in error.error_list])
 
 
 def _place_problems(text: str, problems: Sequence[Problem]) -> list[Remark]:

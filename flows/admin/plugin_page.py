@@ -21,9 +21,9 @@ from heroicons.templatetags.heroicons import heroicon_mini
 from flows import checks
 from flows.admin.access import require_permission
 from flows.engine.errors import SpecError
-from flows.engine.json_value import dump_json
-from flows.engine.output_schema import schema_of_type
+from flows.engine.json_values import dump_json
 from flows.engine.plugins import OutputType, PythonFunction, registry
+from flows.engine.typed_output import schema_of_type
 from flows.models import Flow
 from flows.plugin_use import AUDIT, FUNCTION, KINDS, OUTPUT_TYPE, FlowUse, find_flow_uses, find_missing_names
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from flows.engine.json_value import parse_object
+from flows.engine.json_values import parse_object
 
 MOST_BYTES = 256 * 1024
 """Of one request."""

@@ -1,8 +1,12 @@
-"""Making schemas without JSON Schema: what the editor's dialog asks for. Nothing is stored here."""
+"""Making schemas without JSON Schema, and reading them as a table: what the editor's dialog asks for.
+
+Nothing is stored here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, Literal
 
 from django.contrib.admin import AdminSite
@@ -17,28 +21,13 @@ from flows.admin.plugin_page import format_docstring
 from flows.admin.posted_json import read_posted_json
 from flows.admin.throttle import limit_rate
 from flows.engine.errors import Problem, SpecError
-from flows.engine.json_value import dump_json, parse_object
-from flows.engine.output_schema import schema_of_type
+from flows.engine.json_values import dump_json, parse_object
 from flows.engine.plugins import registry
-from flows.engine.schema_making import make_schema_from_example
-from flows.engine.schema_table import MAX_LEVELS, FieldType, SchemaTable, make_schema_from_fields
-from flows.engine.schema_table_reading import read_table
+from flows.engine.schema_builder import MAX_FIELDS, build_schema_from_example, list_rows
 from flows.engine.spec_check import parse_document
+from flows.engine.typed_output import schema_of_type
 
 MOST_PROBLEMS = 10
-
-TYPE_WORDS = {
-    FieldType.TEXT: "Text",
-    FieldType.INTEGER: "Whole number",
-    FieldType.NUMBER: "Number",
-    FieldType.BOOLEAN: "Yes or no",
-    FieldType.CHOICE: "One of a list",
-    FieldType.TEXTS: "List of texts",
-    FieldType.INTEGERS: "List of whole numbers",
-    FieldType.NUMBERS: "List of numbers",
-    FieldType.OBJECTS: "List of objects",
-    FieldType.OBJECT: "Object",
-}
 
 
 def list_urls(site: AdminSite) -> list[URLPattern]:
@@ -48,23 +37,22 @@ def list_urls(site: AdminSite) -> list[URLPattern]:
 
 
 class Question(BaseModel):
-    """What the dialog asks: to make a schema from an example, a type or a table, or to show one as a table."""
+    """What the dialog asks: to make a schema from an example or a type, or to show one as a table."""
 
     model_config = ConfigDict(extra="forbid")
 
-    make: Literal["example", "type", "fields", "table"]
+    make: Literal["example", "type", "table"]
     field: Literal["input_schema", "output_schema"]
     text: str = ""
     """The example, the name of the type, or the schema to show as a table."""
     with_descriptions: StrictBool = False
-    table: SchemaTable | None = None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def answer_question(request: HttpRequest) -> HttpResponse:
     """GET gives the dialog; POST takes a ``Question`` as JSON and gives what was asked for as JSON.
 
-    The answer has ``schema`` (text) and ``notes``; or ``table``, or the ``refusal`` to show one; or ``problems`` of
+    The answer has ``schema`` (text) and ``notes``; or ``rows``, those of the table, and ``notes``; or ``problems`` of
     what the editor wrote, each with a path and a message. A question that the dialog never asks is answered with 400
     and ``error``, one sentence.
     """
@@ -83,40 +71,26 @@ def answer_question(request: HttpRequest) -> HttpResponse:
 def _read_question(request: HttpRequest) -> Question:
     """Raises ``ValueError`` with a sentence for what is none."""
     try:
-        question = parse_document(Question, read_posted_json(request))
+        return parse_document(Question, read_posted_json(request))
     except SpecError as error:
         raise ValueError(f"The request can't be read. {error.problems[0]}") from None
-    if question.make == "fields" and question.table is None:
-        raise ValueError("The request can't be read. “table” is missing.")
-    return question
 
 
 def _answer(question: Question) -> dict[str, Any]:
-    for_input = question.field == "input_schema"
     match question.make:
         case "example":
-            made = make_schema_from_example(
-                _parse(question.text), for_input=for_input, with_descriptions=question.with_descriptions
+            built = build_schema_from_example(
+                _parse(question.text),
+                for_input=question.field == "input_schema",
+                with_descriptions=question.with_descriptions,
             )
-            return {"schema": dump_json(made.schema, indent=2), "notes": made.notes}
+            return {"schema": dump_json(built.schema, indent=2), "notes": built.notes}
         case "type":
             return {"schema": dump_json(_find_schema(question.text), indent=2), "notes": []}
         case "table":
-            return _show_table(question.text, for_input=for_input)
-        case "fields":
-            assert question.table is not None
-            schema = make_schema_from_fields(question.table, for_input=for_input)
-            return {"schema": dump_json(schema, indent=2), "notes": []}
-
-
-def _show_table(text: str, *, for_input: bool) -> dict[str, Any]:
-    if not text.strip():
-        return {"table": SchemaTable(fields=()).model_dump(mode="json")}
-    try:
-        table = read_table(_parse(text), for_input=for_input)
-    except SpecError as error:
-        return {"refusal": str(error)}
-    return {"table": table.model_dump(mode="json")}
+            rows = list_rows(_parse(question.text))
+            notes = [f"The first {MAX_FIELDS} fields are shown."] if len(rows) == MAX_FIELDS else []
+            return {"rows": [asdict(row) for row in rows], "notes": notes}
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -148,4 +122,4 @@ def _describe_dialog() -> dict[str, Any]:
         }
         for name, known in sorted(registry.output_types.items())
     ]
-    return {"types": types, "field_types": TYPE_WORDS.items(), "max_levels": MAX_LEVELS}
+    return {"types": types}

@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.timezone import localtime
 
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.models import FlowVersion
 
 TIME_FORMAT = "j M Y, H:i:s T"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.evaluation import Evaluator, call_function, find_function
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import clean_value, describe_type, dump_json
+from flows.engine.json_values import clean_value, describe_type, dump_json
 from flows.engine.message_template import parse_template
 from flows.engine.plugins import PREFIX, PythonFunction, copy_value
 from flows.engine.spec import AuditSpec

@@ -17,7 +17,7 @@ from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.expression_scope import NEEDS_PROCESS, Scope
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.history import History
-from flows.engine.json_value import MOST_VALUES, clean_value
+from flows.engine.json_values import MOST_VALUES, clean_value
 from flows.engine.plugins import PREFIX, DaemonThreads, PluginName, PythonFunction, Registry, copy_json
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import Patience

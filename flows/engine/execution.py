@@ -19,7 +19,7 @@ from flows.engine.errors import ExpressionError, ModelError, ModelErrorCode
 from flows.engine.evaluation import Evaluator, describe_exception, step_variables
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import clean_value
+from flows.engine.json_values import clean_value
 from flows.engine.judgement import clean_output, is_judged_in_python, judge_output
 from flows.engine.model_client import ModelClient, find_providers, make_idempotency_key
 from flows.engine.model_request import find_api

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flows.engine.expressions import FIELD_VARIABLES, NAME, SKIPPED, parse_expression, split_tokens
+from flows.engine.json_values import follow_ref
 from flows.engine.message_template import parse_template
 from flows.engine.plugins import PREFIX
-from flows.engine.schema_check import follow_ref
 
 # What these say about properties is more than a look-up can tell.
 _INTRICATE = frozenset(

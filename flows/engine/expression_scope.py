@@ -18,7 +18,7 @@ from flows.engine.errors import ExpressionError
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, Evaluation, current
 from flows.engine.expression_process import TIMEOUT, evaluate_in_process
 from flows.engine.expressions import CompiledExpression
-from flows.engine.json_value import MAX_DEPTH
+from flows.engine.json_values import MAX_DEPTH
 
 _VALUE_SIZE = 64
 """Characters that take as long to copy as one value: about 0.1 µs."""

@@ -27,7 +27,7 @@ from flows.engine.expression_functions import (
     SIZE,
     compile_pattern,
 )
-from flows.engine.json_places import find_line
+from flows.engine.json_values import find_line
 
 MAX_LENGTH = 4_000
 

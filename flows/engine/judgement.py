@@ -12,11 +12,12 @@ from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import Evaluator, Variables
 from flows.engine.history import Outcome
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import clean_value, describe_type, dump_json
-from flows.engine.output_schema import build_type, coerce_numbers, validate_output
+from flows.engine.json_values import clean_value, describe_type, dump_json
 from flows.engine.plugins import PREFIX, Registry
+from flows.engine.schemas import compile_schema
 from flows.engine.spec import StepSpec
 from flows.engine.time_limits import Patience
+from flows.engine.typed_output import build_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,9 @@ async def judge_output(
     typed: BaseModel | None = None
     issues: tuple[Issue, ...] = ()
     if step.output_schema is not None:
-        sanitized = coerce_numbers(sanitized, step.output_schema)
-        issues = validate_output(sanitized, step.output_schema)
+        schema = compile_schema(step.output_schema)
+        sanitized = schema.coerce_numbers(sanitized)
+        issues = schema.validate_output(sanitized)
     if step.output_type is not None and not issues:
         typed, issues = _build_registered_type(step.output_type, sanitized, registry)
         if known := registry.find_type(step.output_type):
@@ -107,7 +109,10 @@ def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:
     cleaned = clean_value(found)
     if not isinstance(cleaned.value, dict):
         raise ExpressionError(f"it gave {describe_type(cleaned.value)}; a map is needed.")
-    notes = tuple(Issue(code="cleaned_output", severity=Severity.LOW, description=note) for note in cleaned.notes)
+    notes = tuple(
+        Issue(code="cleaned_output", severity=Severity.LOW, description=f"{note} It was replaced.")
+        for note in cleaned.notes
+    )
     return cleaned.value, notes
 
 

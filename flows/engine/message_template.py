@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from flows.engine.expressions import FIELD_VARIABLES, fail_at
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 
 MAX_VALUE_LENGTH = 500
 """Characters of one value in a message; a longer one is cut."""

@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ExpressionError, ExpressionTimeout, PluginError
-from flows.engine.json_value import MAX_DEPTH, MOST_VALUES
+from flows.engine.json_values import MAX_DEPTH, MOST_VALUES
 
 PREFIX = "python:"
 """Marks a field of a flow as the name of a registered function or audit instead of a CEL expression."""

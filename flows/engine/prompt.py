@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from flows.engine.history import Attempt, History, Outcome
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import dump_line
+from flows.engine.json_values import dump_line
 from flows.engine.model_calls import plan_call
 from flows.engine.model_request import ModelRequest
 from flows.engine.providers import Providers

@@ -22,7 +22,7 @@ from stdnum.iso7064 import mod_97_10
 from flows.engine.errors import Problem
 from flows.engine.history import Attempt, History, initial_attempt
 from flows.engine.issues import LONGEST_CODE, Issue
-from flows.engine.json_value import format_pointer, parse_pointer
+from flows.engine.json_values import format_pointer, parse_pointer
 from flows.engine.model_request import replace_texts
 from flows.engine.planner import Finish
 from flows.engine.prompt import dump_visible

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.engine.chat_api import read_completion
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import clean_value, describe_type, parse_object
+from flows.engine.json_values import clean_value, describe_type, parse_object
 from flows.engine.model_answer import ModelAnswer
 from flows.engine.providers import Api
 from flows.engine.responses_api import read_response

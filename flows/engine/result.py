@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from flows.engine.errors import OutputError
 from flows.engine.history import Attempt, History, find_final
 from flows.engine.issues import Issue, Severity, filter_issues
-from flows.engine.output_schema import build_type
 from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.typed_output import build_type
 from flows.engine.usage import TokenUsage, sum_usage
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -14,14 +14,14 @@ from flows.engine.clock import Clock, SystemClock
 from flows.engine.errors import FlowWarning, InputError, Problem
 from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
 from flows.engine.history import History
-from flows.engine.json_value import clean_value, describe_type
+from flows.engine.json_values import clean_value, describe_type
 from flows.engine.model_client import ModelClient, find_providers
-from flows.engine.output_schema import coerce_numbers, validate_input
 from flows.engine.plugins import Registry, copy_json
 from flows.engine.plugins import registry as default_registry
 from flows.engine.pricing import price_usage
 from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
+from flows.engine.schemas import compile_schema
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import find_warnings, prepare_spec
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT
@@ -105,12 +105,13 @@ def check_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
         raise InputError([Problem("", str(error))]) from error
     if not isinstance(cleaned.value, dict):
         raise InputError([Problem("", f"The input must be a JSON object, got {describe_type(cleaned.value)}.")])
-    if cleaned.notes:
-        raise InputError([Problem("", note) for note in cleaned.notes])
+    if cleaned.problems:
+        raise InputError(cleaned.problems)
     if schema is None:
         return cleaned.value
-    validate_input(cleaned.value, schema)
-    return coerce_numbers(cleaned.value, schema)  # type: ignore[no-any-return]  # a map stays a map
+    compiled = compile_schema(schema)
+    compiled.validate_input(cleaned.value)
+    return compiled.coerce_numbers(cleaned.value)  # type: ignore[no-any-return]  # a map stays a map
 
 
 def run_flow_sync(flow: FlowSpec, input: dict[str, Any], **options: Any) -> RunResult:

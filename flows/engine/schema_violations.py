@@ -2,7 +2,7 @@
 
 ``jsonschema_rs`` decides quickly whether a value fits, but lists errors eagerly: for a union it explains every branch,
 each with the unions inside it, which grows exponentially with the depth. Here the schema is walked keyword by keyword,
-a pair of a referenced schema and a value is judged once, and of a union only the closest branch is explained.
+a schema with references is judged once for each value, and of a union only the closest branch is explained.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any
 
 import jsonschema_rs
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import describe_type, dump_json, format_pointer
-from flows.engine.schema_check import follow_ref
+from flows.engine.json_values import Path, describe_type, dump_json, follow_ref, format_pointer, shorten
 
-_SHOWN = 60
-_MOST_NAMES = 10
+_MAX_OPTIONS = 10
+"""Values of an ``enum`` that a sentence lists."""
 
 _TYPE_WORDS = {
     "object": "an object",
@@ -49,10 +48,6 @@ _LIMITS = {
 
 _ASSERTIONS = ("type", "const", "enum", "required", "dependentRequired", "uniqueItems", *_LIMITS)
 """The keywords that hold no schemas: the library checks them, at no more cost than that of the value itself."""
-
-_ANYTHING: dict[str, Any] = {}
-
-Path: TypeAlias = tuple[str | int, ...]
 
 
 def find_violations(schema: Any, value: Any) -> Iterator[Problem]:
@@ -91,11 +86,16 @@ def name_place(path: Sequence[str | int]) -> str:
 def show_value(value: Any) -> str:
     """A value for use in a sentence: “text”, 12, or what it is where it is too large to be shown."""
     if isinstance(value, str):
-        return f"“{value if len(value) <= _SHOWN else value[: _SHOWN - 1] + '…'}”"
+        return f"“{shorten(value)}”"
     if isinstance(value, dict | list) and len(value) > 5:
         return f"{describe_type(value)} of {len(value):,}"
     text = dump_json(value)
-    return text if len(text) <= _SHOWN else describe_type(value)
+    return text if len(text) <= 60 else describe_type(value)
+
+
+@lru_cache(maxsize=4096)
+def _compile(text: str) -> jsonschema_rs.Validator:
+    return jsonschema_rs.Draft202012Validator(text, offline=True, validate_formats=True)
 
 
 class _Walk:
@@ -103,85 +103,67 @@ class _Walk:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._targets: dict[str, Any] = {}
-        self._validators: dict[tuple[int, tuple[str, ...]], jsonschema_rs.Validator] = {}
         self._plain: dict[int, jsonschema_rs.Validator | None] = {}
-        self._verdicts: dict[tuple[str, int], bool] = {}
+        self._verdicts: dict[tuple[int, int], bool] = {}
 
     def fits(self, schema: Any, value: Any) -> bool:
-        """Whether a value fits, judged once for each schema that references lead to: others are met once anyway."""
+        """Whether a value fits: by the library where a schema has no references, else judged once for each value."""
         if not isinstance(schema, dict):
             return schema is not False
-        validator = self._compile_plain(schema)
+        if id(schema) not in self._plain:
+            text = dump_json(schema)
+            self._plain[id(schema)] = None if '"$ref"' in text else _compile(text)
+        validator = self._plain[id(schema)]
         if validator is not None:
             return validator.is_valid(value)
-        if not self._holds(schema, value, _ASSERTIONS):
+        key = (id(schema), id(value))
+        if key not in self._verdicts:
+            # A reference that leads back to itself demands nothing more.
+            self._verdicts[key] = True
+            self._verdicts[key] = self._judge(schema, value)
+        return self._verdicts[key]
+
+    def _judge(self, schema: dict[str, Any], value: Any) -> bool:
+        if any(self._list_broken(schema, value)):
             return False
-        if "$ref" in schema:
-            key = (schema["$ref"], id(value))
-            if key not in self._verdicts:
-                # A reference that leads back to itself demands nothing more.
-                self._verdicts[key] = True
-                self._verdicts[key] = self.fits(self._follow(schema["$ref"]), value)
-            if not self._verdicts[key]:
-                return False
-        for part, item, _ in self._iter_parts(schema, value, ()):
+        for part, item, _ in self._list_necessary(schema, value, ()):  # noqa: SIM110  # a generator recurses deeper
             if not self.fits(part, item):
                 return False
-        return not any(self._break_choices(schema, value))
+        return True
 
     def describe(self, schema: Any, value: Any, path: Path) -> Iterator[Problem]:
         """Describe what a schema itself demands of a value, and not the schemas inside it."""
+        place, pointer = name_place(path), format_pointer(path)
         if schema is False:
-            yield Problem(format_pointer(path), f"{name_place(path)} is not expected; leave it out.")
+            yield Problem(pointer, f"{place} is not expected; leave it out.")
             return
-        for keyword in _ASSERTIONS:
-            if keyword in schema and not self._holds(schema, value, (keyword,)):
-                yield from _describe_assertion(keyword, schema[keyword], value, path)
-        for keyword in self._break_choices(schema, value):
-            if keyword not in ("anyOf", "oneOf"):
-                message = f"{name_place(path)} breaks the rule “{keyword}” of the schema, got {_show_with_type(value)}."
-                yield Problem(format_pointer(path), message)
-            elif any(map(self.fits, schema[keyword], repeat(value))):
-                message = f"{name_place(path)} fits more than one of the {len(schema[keyword])} forms; it must fit one."
-                yield Problem(format_pointer(path), message)
-            elif self._find_closest(schema[keyword], value) is None:
-                yield self._describe_choice(schema[keyword], value, path)
+        for keyword in self._list_broken(schema, value):
+            rule = schema[keyword]
+            if keyword == "required":
+                for name in rule:
+                    if name not in value:
+                        yield Problem(pointer, f"{name_place([*path, name])} is missing.")
+            elif keyword not in ("anyOf", "oneOf"):
+                yield Problem(pointer, f"{place} {_describe_rule(keyword, rule, value)}.")
+            elif any(map(self.fits, rule, repeat(value))):
+                yield Problem(pointer, f"{place} fits more than one of the {len(rule)} forms; it must fit one.")
+            elif self._find_closest(rule, value) is None:
+                yield Problem(pointer, f"{place} {self._describe_forms(rule, value)}, got {_show_with_type(value)}.")
 
     def list_parts(self, schema: Any, value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
         """List what else has to fit, with the values and their paths: of a union, the branch that comes closest."""
         if not isinstance(schema, dict):
             return
-        if "$ref" in schema:
-            yield self._follow(schema["$ref"]), value, path
-        yield from self._iter_parts(schema, value, path)
-        for keyword in self._break_choices(schema, value):
+        yield from self._list_necessary(schema, value, path)
+        for keyword in self._list_broken(schema, value):
             if keyword in ("anyOf", "oneOf"):
                 closest = self._find_closest(schema[keyword], value)
                 if closest is not None:
                     yield closest, value, path
 
-    def _compile_plain(self, schema: dict[str, Any]) -> jsonschema_rs.Validator | None:
-        """The library's validator of a schema without references, None for one that has some."""
-        if id(schema) not in self._plain:
-            self._plain[id(schema)] = None if '"$ref"' in dump_json(schema) else _compile(schema)
-        return self._plain[id(schema)]
-
-    def _follow(self, ref: str) -> Any:
-        if ref not in self._targets:
-            self._targets[ref] = follow_ref(self._root, ref)
-        return self._targets[ref]
-
-    def _holds(self, schema: dict[str, Any], value: Any, keywords: tuple[str, ...]) -> bool:
-        """Whether a value has what some keywords of a schema demand, none of which hold schemas."""
-        key = (id(schema), keywords)
-        validator = self._validators.get(key)
-        if validator is None:
-            rules = {keyword: schema[keyword] for keyword in keywords if keyword in schema}
-            validator = self._validators[key] = _compile(rules)
-        return validator.is_valid(value)
-
-    def _iter_parts(self, schema: dict[str, Any], value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
+    def _list_necessary(self, schema: dict[str, Any], value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
+        if "$ref" in schema:
+            yield follow_ref(self._root, schema["$ref"]), value, path
         for part in schema.get("allOf", ()):
             yield part, value, path
         if "if" in schema:
@@ -190,11 +172,10 @@ class _Walk:
             for name, part in schema.get("dependentSchemas", {}).items():
                 if name in value:
                     yield part, value, path
-            properties = schema.get("properties", {})
-            patterns = [(_compile_pattern(key), part) for key, part in schema.get("patternProperties", {}).items()]
+            properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
             for name, item in value.items():
                 parts = [properties[name]] if name in properties else []
-                parts += [part for pattern, part in patterns if pattern.is_valid(name)]
+                parts += [part for pattern, part in patterns.items() if _holds({"pattern": pattern}, name)]
                 for part in parts or [schema.get("additionalProperties", True)]:
                     yield part, item, (*path, name)
         elif isinstance(value, list):
@@ -202,8 +183,11 @@ class _Walk:
             for index, item in enumerate(value):
                 yield prefix[index] if index < len(prefix) else others, item, (*path, index)
 
-    def _break_choices(self, schema: dict[str, Any], value: Any) -> Iterator[str]:
-        """The keywords that ask for some of their schemas, and which the value breaks."""
+    def _list_broken(self, schema: dict[str, Any], value: Any) -> Iterator[str]:
+        """The keywords that a value breaks, of those that hold no schemas or ask for some of theirs."""
+        for keyword in _ASSERTIONS:
+            if keyword in schema and not _holds({keyword: schema[keyword]}, value):
+                yield keyword
         if "anyOf" in schema and not any(map(self.fits, schema["anyOf"], repeat(value))):
             yield "anyOf"
         if "oneOf" in schema and sum(map(self.fits, schema["oneOf"], repeat(value))) != 1:
@@ -225,75 +209,70 @@ class _Walk:
             fitting = [branch for branch in fitting if self._has_constants(branch, value)] or fitting
         return fitting[0] if len(fitting) == 1 else None
 
+    def _has_kind(self, branch: Any, value: Any) -> bool:
+        return branch is not False and _holds(_select(self._resolve(branch), "type", "const"), value)
+
+    def _has_constants(self, branch: Any, value: Any) -> bool:
+        properties = self._resolve(branch).get("properties", {}) if isinstance(value, dict) else {}
+        parts = [(branch, value), *((part, value[name]) for name, part in properties.items() if name in value)]
+        return all(_holds(_select(self._resolve(part), "const", "enum"), item) for part, item in parts)
+
     def _resolve(self, branch: Any) -> dict[str, Any]:
         """A schema with its reference followed, also where it leads to others."""
         for _ in range(10):
             if not isinstance(branch, dict) or "$ref" not in branch:
                 break
-            branch = self._follow(branch["$ref"])
-        return branch if isinstance(branch, dict) else _ANYTHING
+            branch = follow_ref(self._root, branch["$ref"])
+        return branch if isinstance(branch, dict) else {}
 
-    def _has_kind(self, branch: Any, value: Any) -> bool:
-        return branch is not False and self._holds(self._resolve(branch), value, ("type", "const"))
-
-    def _has_constants(self, branch: Any, value: Any) -> bool:
-        schema = self._resolve(branch)
-        properties = schema.get("properties", {}) if isinstance(value, dict) else {}
-        parts = [(self._resolve(part), value[name]) for name, part in properties.items() if name in value]
-        return all(self._holds(part, item, ("const", "enum")) for part, item in [(schema, value), *parts])
-
-    def _describe_choice(self, branches: Sequence[Any], value: Any, path: Path) -> Problem:
+    def _describe_forms(self, branches: Sequence[Any], value: Any) -> str:
         types: set[str] = set()
         if not any(map(self._has_kind, branches, repeat(value))):
-            types = {name for branch in branches for name in _list_types(self._resolve(branch).get("type"))}
-        words = " or ".join(sorted(_TYPE_WORDS.get(name, name) for name in types))
-        must = f"must be {words}" if words else f"fits none of the {len(branches)} forms it may have"
-        return Problem(format_pointer(path), f"{name_place(path)} {must}, got {_show_with_type(value)}.")
+            types = {name for branch in branches for name in list_types(self._resolve(branch))}
+        return f"must be {_join_types(types)}" if types else f"fits none of the {len(branches)} forms it may have"
 
 
-def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator:
-    return jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True)
+def list_types(schema: dict[str, Any]) -> list[str]:
+    """The types that a schema names, none if it names none."""
+    declared = schema.get("type", [])
+    return declared if isinstance(declared, list) else [declared]
 
 
-@lru_cache(maxsize=512)
-def _compile_pattern(pattern: str) -> jsonschema_rs.Validator:
-    return _compile({"pattern": pattern})
+def _select(schema: dict[str, Any], *keywords: str) -> dict[str, Any]:
+    return {keyword: schema[keyword] for keyword in keywords if keyword in schema}
 
 
-def _list_types(declared: Any) -> list[str]:
-    return declared if isinstance(declared, list) else [declared] if declared else []
+def _holds(rules: dict[str, Any], value: Any) -> bool:
+    """Whether a value has what rules demand that hold no schemas."""
+    return _compile(dump_json(rules)).is_valid(value)
 
 
-def _describe_assertion(keyword: str, rule: Any, value: Any, path: Path) -> Iterator[Problem]:
-    place, pointer = name_place(path), format_pointer(path)
-    match keyword:
-        case "required":
-            for name in rule:
-                if name not in value:
-                    yield Problem(pointer, f"{name_place([*path, name])} is missing.")
-        case "type":
-            words = " or ".join(_TYPE_WORDS[name] for name in sorted(_list_types(rule)))
-            yield Problem(pointer, f"{place} must be {words}, got {_show_with_type(value)}.")
-        case "enum":
-            listed = ", ".join(show_value(option) for option in rule[:_MOST_NAMES])
-            more = " …" if len(rule) > _MOST_NAMES else ""
-            yield Problem(pointer, f"{place} must be one of {listed}{more}, got {show_value(value)}.")
-        case "const":
-            yield Problem(pointer, f"{place} must be {show_value(rule)}, got {show_value(value)}.")
-        case "uniqueItems":
-            yield Problem(pointer, f"{place} must not hold the same element twice.")
-        case "dependentRequired":
-            yield Problem(pointer, f"{place} breaks the rule “{keyword}” of the schema, got {_show_with_type(value)}.")
-        case _:
-            shown = f"“{rule}”" if keyword == "pattern" else str(rule)
-            got = f"{len(value):,}" if keyword.endswith(("Items", "Length", "Properties")) else show_value(value)
-            yield Problem(pointer, f"{place} {_LIMITS[keyword].format(shown)}, got {got}.")
+def _describe_rule(keyword: str, rule: Any, value: Any) -> str:
+    got = show_value(value)
+    if keyword == "type":
+        return f"must be {_join_types(list_types({'type': rule}))}, got {_show_with_type(value)}"
+    if keyword == "enum":
+        listed = ", ".join(show_value(option) for option in rule[:_MAX_OPTIONS])
+        return f"must be one of {listed}{' …' if len(rule) > _MAX_OPTIONS else ''}, got {got}"
+    if keyword == "const":
+        return f"must be {show_value(rule)}, got {got}"
+    if keyword == "uniqueItems":
+        return "must not hold the same element twice"
+    if keyword not in _LIMITS:
+        return f"breaks the rule “{keyword}” of the schema, got {_show_with_type(value)}"
+    if keyword.endswith(("Items", "Length", "Properties")):
+        got = f"{len(value):,}"
+    return f"{_LIMITS[keyword].format(f'“{rule}”' if keyword == 'pattern' else rule)}, got {got}"
+
+
+def _join_types(names: Sequence[str] | set[str]) -> str:
+    return " or ".join(_TYPE_WORDS.get(name, name) for name in sorted(names))
 
 
 def _show_with_type(value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return describe_type(value) if value is None else show_value(value)
+        return show_value(value)
     shown, kind = show_value(value), describe_type(value)
-    return (
-        shown if shown.startswith(kind) else f"{kind}: {shown}" if not isinstance(value, str) else f"the text {shown}"
-    )
+    if isinstance(value, str):
+        return f"the text {shown}"
+    return shown if shown.startswith(kind) else f"{kind}: {shown}"

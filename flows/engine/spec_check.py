@@ -13,15 +13,16 @@ from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.evaluation import find_function
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.json_value import clean_value, describe_type, format_pointer
+from flows.engine.json_values import clean_value, describe_type, format_pointer
 from flows.engine.message_template import parse_template
 from flows.engine.model_calls import check_model_calls
-from flows.engine.output_schema import check_input_schema, schema_of_type
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.providers import Providers, UnsupportedCallError
 from flows.engine.redaction import find_rule_problems
+from flows.engine.schemas import check_input_schema
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW, AuditSpec, FlowSpec, ModelSettings, StepSpec
 from flows.engine.strict_schema import check_strict
+from flows.engine.typed_output import schema_of_type
 
 STEP_EXPRESSIONS = (
     "compute",

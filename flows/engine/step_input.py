@@ -8,7 +8,7 @@ from typing import Any
 from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import Evaluator, Variables, step_variables
 from flows.engine.history import History
-from flows.engine.json_value import clean_value, describe_type
+from flows.engine.json_values import clean_value, describe_type
 from flows.engine.plugins import Registry
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import Patience

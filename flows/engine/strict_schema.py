@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import format_pointer
-from flows.engine.schema_check import check_schema, follow_ref, refuse_document
+from flows.engine.json_values import Path, follow_ref, format_pointer
+from flows.engine.schema_violations import list_types
+from flows.engine.schemas import DRAFT, check_schema, list_children, refuse_document
 
 MAX_PROPERTIES = 5_000
 MAX_NESTING = 10
@@ -22,19 +23,17 @@ TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 # No set: what a document has there may be a list, which none can be asked for.
 FORMATS = ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid")
 
-KEYWORDS_OF_TYPE: dict[str, frozenset[str]] = {
+_NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_KEYWORDS_OF_TYPE: dict[str, frozenset[str]] = {
     "pattern": frozenset({"string"}),
     "format": frozenset({"string"}),
-    **dict.fromkeys(
-        ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), frozenset({"number", "integer"})
-    ),
+    **dict.fromkeys(_NUMERIC, frozenset({"number", "integer"})),
     **dict.fromkeys(("items", "minItems", "maxItems"), frozenset({"array"})),
     **dict.fromkeys(("properties", "required", "additionalProperties"), frozenset({"object"})),
 }
 """The keywords that go with some types only."""
 
-SUPPORTED = frozenset({"type", "description", "title", "enum", "const", "anyOf", "$ref", "$defs", *KEYWORDS_OF_TYPE})
-_ONLY_AT_ROOT = frozenset({"$schema"})
+SUPPORTED = frozenset({"type", "description", "title", "enum", "const", "anyOf", "$ref", "$defs", *_KEYWORDS_OF_TYPE})
 
 _HINTS = {
     "allOf": "merge its parts into one schema",
@@ -48,7 +47,7 @@ _HINTS = {
     "definitions": "write “$defs”",
     "nullable": 'write a type of ["string", "null"]',
 }
-LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
+_LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -64,176 +63,149 @@ def check_strict(schema: Any) -> list[Problem]:
     if refusal is not None:
         return [Problem("", refusal)]
     try:
-        problems = [*_check_root(schema), *_check_tree(schema, ()), *_check_limits(schema)]
+        found = [*_check_root(schema), *_check_nodes(schema), *_check_limits(schema)]
     except RecursionError:
         return [Problem("", "The references of the schema lead to each other too many times.")]
+    problems = [Problem(format_pointer(path), message) for path, message in found]
     places = {problem.path for problem in problems}
-    # What is no JSON Schema at all is told once, in our words where we have some.
+    # What is no JSON Schema at all is reported once, in our words where we have some.
     return problems + [problem for problem in check_schema(schema) if problem.path not in places]
 
 
-def _check_root(schema: dict[str, Any]) -> Iterator[Problem]:
+Found = Iterator[tuple[Path, str]]
+
+
+def _check_root(schema: dict[str, Any]) -> Found:
     if "anyOf" in schema:
-        yield Problem("/anyOf", "The root can't be a choice; wrap it in an object with one property.")
+        yield ("anyOf",), "The root can't be a choice; wrap it in an object with one property."
     elif schema.get("type") != "object":
-        yield Problem("/type" if "type" in schema else "", "The root must have the type “object”.")
+        yield _place_at((), schema, "type"), "The root must have the type “object”."
+    if "$ref" in schema:
+        yield ("$ref",), "The root can't be a reference; write out what it refers to."
 
 
-Path = tuple[str | int, ...]
+def _walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """A schema and those inside it, in the keywords that strict mode knows."""
+    yield path, node
+    if isinstance(node, dict):
+        for key, child in list_children(node):
+            if key[0] in SUPPORTED and key[0] != "additionalProperties":
+                yield from _walk(child, (*path, *key))
 
 
-def _check_tree(node: Any, path: Path) -> Iterator[Problem]:
-    """Problems of a schema and of those inside it."""
-    if not isinstance(node, dict):
-        yield Problem(format_pointer(path), 'A schema must be an object such as {"type": "string"}.')
-        return
-    yield from _check_node(node, path)
-    for key, child in _children(node):
-        yield from _check_tree(child, (*path, *key))
+def _check_nodes(schema: dict[str, Any]) -> Found:
+    for path, node in _walk(schema):
+        if not isinstance(node, dict):
+            yield path, 'A schema must be an object such as {"type": "string"}.'
+            continue
+        for keyword in node:
+            if keyword not in SUPPORTED and (path or keyword != "$schema"):
+                hint = _HINTS.get(keyword, "leave it out, or check it with an audit")
+                yield (*path, keyword), f"Strict mode doesn't know “{keyword}”; {hint}."
+        if "$ref" in node:
+            yield from _check_ref(node, path)
+        elif "anyOf" not in node:
+            yield from _check_type(node, path)
 
 
-def _children(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """The schemas inside a schema, in the keywords that strict mode knows."""
-    for keyword in ("properties", "$defs"):
-        if isinstance(node.get(keyword), dict):
-            for name, child in node[keyword].items():
-                yield (keyword, name), child
-    if "items" in node:
-        yield ("items",), node["items"]
-    if isinstance(node.get("anyOf"), list):
-        for index, child in enumerate(node["anyOf"]):
-            yield ("anyOf", index), child
-
-
-def _check_node(node: dict[str, Any], path: Path) -> Iterator[Problem]:
-    here = format_pointer(path)
-    allowed = SUPPORTED | _ONLY_AT_ROOT if not path else SUPPORTED
-    for keyword in node:
-        if keyword not in allowed:
-            hint = _HINTS.get(keyword, "leave it out, or check it with an audit")
-            yield Problem(f"{here}{format_pointer([keyword])}", f"Strict mode doesn't know “{keyword}”; {hint}.")
-    if "$ref" in node:
-        yield from _check_ref(node, path)
-        return
-    if "anyOf" in node:
-        return
-    types = _types_of(node)
-    if not types:
-        if "type" in node:
-            yield Problem(f"{here}/type", f"The type must be one of {', '.join(TYPES)}.")
-        else:
-            yield Problem(here, "A type is missing; strict mode can't take “anything”.")
-        return
-    for keyword in node:
-        wanted = KEYWORDS_OF_TYPE.get(keyword)
-        if wanted and not wanted & types:
-            yield Problem(f"{here}/{keyword}", f"“{keyword}” goes with the type {' or '.join(sorted(wanted))} only.")
-    yield from _check_text(node, here)
-    yield from _check_enum(node, here)
-    if "array" in types and "items" not in node:
-        yield Problem(here, "A list must say in “items” what its elements are.")
-    if "object" in types:
-        yield from _check_object(node, here)
-
-
-def _types_of(node: dict[str, Any]) -> set[str]:
-    """The types of a schema, none if they are not right."""
-    declared = node.get("type")
-    types: list[Any] = declared if isinstance(declared, list) else [declared]
-    return set(types) if all(isinstance(name, str) and name in TYPES for name in types) else set()
-
-
-def _check_ref(node: dict[str, Any], path: Path) -> Iterator[Problem]:
-    here, ref = format_pointer(path), node["$ref"]
+def _check_ref(node: dict[str, Any], path: Path) -> Found:
+    ref = node["$ref"]
     if isinstance(ref, str) and ref.startswith("#") and ref != "#" and not ref.startswith("#/$defs/"):
-        yield Problem(f"{here}/$ref", "Strict mode follows references to “#” and “#/$defs/…” only.")
-    if not path:
-        yield Problem(f"{here}/$ref", "The root can't be a reference; write out what it refers to.")
-    elif others := sorted(set(node) & SUPPORTED - {"$ref"}):
-        yield Problem(here, f"Beside “$ref” nothing else can stand; move “{others[0]}” to what it refers to.")
+        yield (*path, "$ref"), "Strict mode follows references to “#” and “#/$defs/…” only."
+    others = sorted(set(node) & SUPPORTED - {"$ref"})
+    if path and others:
+        yield path, f"Beside “$ref” nothing else can stand; move “{others[0]}” to what it refers to."
 
 
-def _check_text(node: dict[str, Any], here: str) -> Iterator[Problem]:
-    if "format" in node and node["format"] not in FORMATS:
-        yield Problem(f"{here}/format", f"Strict mode knows the formats {', '.join(FORMATS)} only.")
-    pattern = node.get("pattern")
-    if isinstance(pattern, str) and any(part in pattern for part in LOOKAROUND):
-        yield Problem(f"{here}/pattern", "Strict mode takes no look-ahead and no look-behind in a pattern.")
-
-
-def _check_enum(node: dict[str, Any], here: str) -> Iterator[Problem]:
-    values = node.get("enum")
-    if not isinstance(values, list):
+def _check_type(node: dict[str, Any], path: Path) -> Found:
+    types = list_types(node)
+    if "type" not in node:
+        yield path, "A type is missing; strict mode can't take “anything”."
         return
+    if not types or not all(name in TYPES for name in types):
+        yield (*path, "type"), f"The type must be one of {', '.join(TYPES)}."
+        return
+    for keyword in node:
+        wanted = _KEYWORDS_OF_TYPE.get(keyword)
+        if wanted and not wanted.intersection(types):
+            yield (*path, keyword), f"“{keyword}” goes with the type {' or '.join(sorted(wanted))} only."
+    if "format" in node and node["format"] not in FORMATS:
+        yield (*path, "format"), f"Strict mode knows the formats {', '.join(FORMATS)} only."
+    if _looks_around(node.get("pattern")):
+        yield (*path, "pattern"), "Strict mode takes no look-ahead and no look-behind in a pattern."
+    if isinstance(node.get("enum"), list):
+        yield from _check_enum(node["enum"], (*path, "enum"))
+    if "array" in types and "items" not in node:
+        yield path, "A list must say in “items” what its elements are."
+    if "object" in types:
+        yield from _check_object(node, path)
+
+
+def _check_enum(values: list[Any], path: Path) -> Found:
     if not values:
-        yield Problem(f"{here}/enum", "List at least one value.")
+        yield path, "List at least one value."
     characters = sum(len(value) for value in values if isinstance(value, str))
     if len(values) > LARGE_ENUM and characters > MAX_LARGE_ENUM_CHARACTERS:
-        yield Problem(
-            f"{here}/enum",
-            f"The {len(values):,} values have {characters:,} characters; "
-            f"beyond {LARGE_ENUM} values, {MAX_LARGE_ENUM_CHARACTERS:,} are allowed.",
-        )
+        allowed = f"beyond {LARGE_ENUM} values, {MAX_LARGE_ENUM_CHARACTERS:,} are allowed"
+        yield path, f"The {len(values):,} values have {characters:,} characters; {allowed}."
 
 
-def _check_object(node: dict[str, Any], here: str) -> Iterator[Problem]:
-    properties = node.get("properties")
+def _check_object(node: dict[str, Any], path: Path) -> Found:
+    properties, required = node.get("properties"), node.get("required")
+    closing = _place_at(path, node, "additionalProperties")
     if not isinstance(properties, dict):
-        place = f"{here}/additionalProperties" if "additionalProperties" in node else here
-        yield Problem(place, "An object must list its “properties”; strict mode takes no free keys.")
+        yield closing, "An object must list its “properties”; strict mode takes no free keys."
         return
     if node.get("additionalProperties") is not False:
-        place = f"{here}/additionalProperties" if "additionalProperties" in node else here
-        yield Problem(place, "Every object must have “additionalProperties”: false.")
-    required = node.get("required")
+        yield closing, "Every object must have “additionalProperties”: false."
     names = required if isinstance(required, list) else []
     missing = [name for name in properties if name not in names]
     if missing:
         listed = ", ".join(f"“{name}”" for name in missing[:5]) + (" …" if len(missing) > 5 else "")
-        place = f"{here}/required" if "required" in node else here
-        yield Problem(
-            place, f"Every property must be in “required”; {listed} is missing. What may be left out is null."
-        )
+        message = f"Every property must be in “required”; {listed} is missing. What may be left out is null."
+        yield _place_at(path, node, "required"), message
     for index, name in enumerate(names):
         if not isinstance(name, str) or name not in properties:
-            yield Problem(f"{here}/required/{index}", f"“{name}” is required, but is no property.")
+            yield (*path, "required", index), f"“{name}” is required, but is no property."
 
 
-def _check_limits(schema: dict[str, Any]) -> Iterator[Problem]:
-    properties = enum_values = characters = 0
-    stack: list[Any] = [schema]
-    while stack:
-        node = stack.pop()
+def _place_at(path: Path, node: dict[str, Any], keyword: str) -> Path:
+    return (*path, keyword) if keyword in node else path
+
+
+def _looks_around(pattern: Any) -> bool:
+    return isinstance(pattern, str) and any(part in pattern for part in _LOOKAROUND)
+
+
+def _check_limits(schema: dict[str, Any]) -> Found:
+    properties, options, texts = 0, 0, 0
+    for _, node in _walk(schema):
         if not isinstance(node, dict):
             continue
-        for keyword in ("properties", "$defs"):
-            if isinstance(node.get(keyword), dict):
-                properties += len(node[keyword]) if keyword == "properties" else 0
-                characters += sum(len(name) for name in node[keyword])
+        children = [key for key, _ in list_children(node)]
+        names = [str(name) for keyword, *rest in children for name in rest if keyword in ("properties", "$defs")]
         values = node["enum"] if isinstance(node.get("enum"), list) else []
-        enum_values += len(values)
-        characters += sum(len(value) for value in [*values, node.get("const")] if isinstance(value, str))
-        stack.extend(child for _, child in _children(node))
+        properties += sum(keyword == "properties" for keyword, *_ in children)
+        options += len(values)
+        texts += sum(len(one) for one in [*names, *values, node.get("const")] if isinstance(one, str))
     if properties > MAX_PROPERTIES:
-        yield Problem("", f"The schema has {properties:,} properties; {MAX_PROPERTIES:,} are allowed.")
-    if enum_values > MAX_ENUM_VALUES:
-        yield Problem("", f"The schema has {enum_values:,} enum values; {MAX_ENUM_VALUES:,} are allowed.")
-    if characters > MAX_NAME_CHARACTERS:
-        yield Problem(
-            "", f"Names and enum values have {characters:,} characters; {MAX_NAME_CHARACTERS:,} are allowed in total."
-        )
+        yield (), f"The schema has {properties:,} properties; {MAX_PROPERTIES:,} are allowed."
+    if options > MAX_ENUM_VALUES:
+        yield (), f"The schema has {options:,} enum values; {MAX_ENUM_VALUES:,} are allowed."
+    if texts > MAX_NAME_CHARACTERS:
+        yield (), f"Names and enum values have {texts:,} characters; {MAX_NAME_CHARACTERS:,} are allowed in total."
     too_deep = _find_too_deep(schema, schema, (), 0, frozenset(), {})
     if too_deep is not None:
-        yield Problem(too_deep, f"Objects are nested deeper than {MAX_NESTING} levels here.")
+        yield too_deep, f"Objects are nested deeper than {MAX_NESTING} levels here."
 
 
 def _find_too_deep(
     node: Any, root: dict[str, Any], path: Path, level: int, refs: frozenset[str], followed: dict[str, int]
-) -> str | None:
+) -> Path | None:
     """Where objects first stand more than ``MAX_NESTING`` levels inside each other; recursion counts once.
 
-    ``followed`` says from which level on a reference was followed already: between definitions that all refer to each
-    other there are more ways than anybody could go.
+    ``followed`` holds the level from which on a reference was followed already: between definitions that all refer to
+    each other there are too many ways to go each.
     """
     if not isinstance(node, dict):
         return None
@@ -245,10 +217,168 @@ def _find_too_deep(
         return _find_too_deep(follow_ref(root, ref), root, path, level, refs | {ref}, followed)
     level += isinstance(node.get("properties"), dict)
     if level > MAX_NESTING:
-        return format_pointer(path)
-    for key, child in _children(node):
-        if key[0] != "$defs":
+        return path
+    for key, child in list_children(node):
+        if key[0] in ("properties", "items", "anyOf"):
             found = _find_too_deep(child, root, (*path, *key), level, refs, followed)
             if found is not None:
                 return found
     return None
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Making strict
+
+_MAX_DEPTH = 200
+
+_MAX_NODES = 20_000
+"""Schemas within one; once there are more, references are no longer written out. Each could double what is there."""
+
+# Without these the schema would mean something else: they stay, and the check reports them.
+_KEPT = SUPPORTED | {"allOf", "prefixItems"}
+
+_TYPE_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def make_strict(schema: Any, *, optional_becomes_null: bool = True) -> Any:
+    """A copy of ``schema`` as near to the strict subset as it can be brought; ``check_strict`` says what is left.
+
+    Objects list their properties, all of them required, and take no others; what could be left out may be null, unless
+    ``optional_becomes_null`` is false. ``oneOf`` becomes ``anyOf``, a single ``allOf`` is merged, a ``$ref`` with
+    keywords beside it is written out, and keywords that only restrict are dropped. Doing it twice changes nothing more.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    root = _rename_definitions(schema)
+    if isinstance(root.get("definitions"), dict):
+        definitions, present = root.pop("definitions"), root.get("$defs", {})
+        root["$defs"] = {**definitions, **present} if isinstance(present, dict) else definitions
+    return _Maker(root, optional_becomes_null).make_root()
+
+
+def _rename_definitions(value: Any, depth: int = 0) -> Any:
+    """A copy whose references lead to ``$defs``: ``definitions`` is of older drafts."""
+    if depth > _MAX_DEPTH:
+        return value
+    if isinstance(value, list):
+        return [_rename_definitions(item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    renamed = {key: _rename_definitions(item, depth + 1) for key, item in value.items()}
+    if isinstance(renamed.get("$ref"), str):
+        renamed["$ref"] = renamed["$ref"].replace("#/definitions/", "#/$defs/", 1)
+    return renamed
+
+
+class _Maker:
+    def __init__(self, root: dict[str, Any], optional_becomes_null: bool) -> None:
+        self._root = root
+        self._optional_becomes_null = optional_becomes_null
+        self._count = 0
+
+    def make_root(self) -> dict[str, Any]:
+        root = self._root
+        ref = root.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#/$defs/") and isinstance(target := follow_ref(root, ref), dict):
+            root = {**target, **{key: value for key, value in root.items() if key != "$ref"}}
+        made: dict[str, Any] = self._make(root, frozenset(), 0)
+        return {"$schema": DRAFT, **made} if root.get("$schema") == DRAFT else made
+
+    def _make(self, node: Any, inlined: frozenset[str], depth: int) -> Any:
+        if not isinstance(node, dict) or depth > _MAX_DEPTH:
+            return node
+        self._count += 1
+        while _is_single(node.get("allOf")):
+            (part,) = node["allOf"]
+            node = {**part, **{key: value for key, value in node.items() if key != "allOf"}}
+        if isinstance(node.get("$ref"), str):
+            return self._make_ref(node, inlined, depth)
+        if "oneOf" in node and "anyOf" not in node:
+            node = {"anyOf" if key == "oneOf" else key: value for key, value in node.items()}
+        made = {key: value for key, value in node.items() if key in _KEPT}
+        for keyword in ("properties", "$defs"):
+            if isinstance(made.get(keyword), dict):
+                made[keyword] = {name: self._make(part, inlined, depth + 1) for name, part in made[keyword].items()}
+        if isinstance(made.get("anyOf"), list):
+            made["anyOf"] = [self._make(part, inlined, depth + 1) for part in made["anyOf"]]
+            return made
+        if "items" in made:
+            made["items"] = self._make(made["items"], inlined, depth + 1)
+        _fit_type(made, is_nullable=node.get("nullable") is True)
+        self._close(made, node.get("required"))
+        return made
+
+    def _make_ref(self, node: dict[str, Any], inlined: frozenset[str], depth: int) -> dict[str, Any]:
+        """A reference alone, or what it refers to with the keywords that stood beside it."""
+        ref = node["$ref"]
+        siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
+        target = follow_ref(self._root, ref)
+        # What refers to itself is written out once; the words beside the inner references are given up.
+        if not siblings or not isinstance(target, dict) or ref in inlined or self._count > _MAX_NODES:
+            return {"$ref": ref}
+        written_out = {key: value for key, value in target.items() if key != "$defs"}
+        made: dict[str, Any] = self._make({**written_out, **siblings}, inlined | {ref}, depth + 1)
+        return made
+
+    def _close(self, made: dict[str, Any], required: Any) -> None:
+        properties = made.get("properties")
+        if not isinstance(properties, dict) or "type" not in made:
+            return
+        names = required if isinstance(required, list) else []
+        for name, part in properties.items():
+            if self._optional_becomes_null and name not in names:
+                properties[name] = allow_null(part)
+        made["required"] = list(properties)
+        made["additionalProperties"] = False
+
+
+def _is_single(parts: Any) -> bool:
+    return isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], dict)
+
+
+def _fit_type(made: dict[str, Any], *, is_nullable: bool) -> None:
+    """Add a type where the rest of a schema implies one, and drop the keywords that its types don't take."""
+    if "type" not in made and (implied := _find_implied_types(made)):
+        made["type"] = implied if len(implied) > 1 else implied[0]
+    types = list_types(made)
+    if "type" not in made or not all(name in TYPES for name in types):
+        return
+    if is_nullable:
+        made.update(allow_null(made))
+    for keyword, wanted in _KEYWORDS_OF_TYPE.items():
+        if not wanted.intersection(types):
+            made.pop(keyword, None)
+    if made.get("format") not in FORMATS:
+        made.pop("format", None)
+    if _looks_around(made.get("pattern")):
+        made.pop("pattern")
+
+
+def _find_implied_types(node: dict[str, Any]) -> list[str]:
+    if "properties" in node:
+        return ["object"]
+    if "items" in node:
+        return ["array"]
+    values = node["enum"] if isinstance(node.get("enum"), list) else [node["const"]] if "const" in node else []
+    names = {_TYPE_NAMES.get(type(value), "") for value in values}
+    return [] if "" in names else sorted(names)
+
+
+def allow_null(node: Any) -> Any:
+    """The schema, of values that may be null too."""
+    if not isinstance(node, dict):
+        return node
+    if isinstance(node.get("anyOf"), list):
+        takes_null = any(isinstance(branch, dict) and "null" in list_types(branch) for branch in node["anyOf"])
+        return node if takes_null else {**node, "anyOf": [*node["anyOf"], {"type": "null"}]}
+    if "$ref" in node:
+        return {"anyOf": [node, {"type": "null"}]}
+    if "type" not in node:
+        return node
+    types = list_types(node)
+    nullable = {**node, "type": node["type"] if "null" in types else [*types, "null"]}
+    if "const" in nullable and nullable["const"] is not None:
+        nullable["enum"] = [nullable.pop("const"), None]
+    elif isinstance(nullable.get("enum"), list) and None not in nullable["enum"]:
+        nullable["enum"] = [*nullable["enum"], None]
+    return nullable

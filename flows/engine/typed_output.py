@@ -12,18 +12,18 @@ from pydantic_core import ErrorDetails
 
 from flows.engine.errors import Problem, SpecError
 from flows.engine.issues import Issue, Severity
-from flows.engine.json_value import dump_json, format_pointer
-from flows.engine.schema_mending import mend
+from flows.engine.json_values import Path, dump_json, format_pointer
 from flows.engine.schema_violations import name_place, show_value
-from flows.engine.strict_schema import check_strict
+from flows.engine.schemas import walk_schema
+from flows.engine.strict_schema import check_strict, make_strict
 
 TYPE_MISMATCH = "type_mismatch"
 """The code of issues about an output that the step's registered type can't be built from."""
 
 MORE_TYPE_MISMATCHES = "more_type_mismatches"
-"""The code of the issue that says how many there are beyond those that are told one by one."""
+"""The code of the issue that says how many there are beyond those that are listed one by one."""
 
-_MOST_ISSUES = 50
+_MAX_ISSUES = 50
 
 
 def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
@@ -37,31 +37,30 @@ def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
         schema = model.model_json_schema(mode="validation")
     except PydanticUserError as error:
         raise SpecError([Problem("", f"The type has no JSON Schema: {error.message}")]) from error
-    mended: dict[str, Any] = mend(schema, optional_becomes_null=False)
-    problems = [*_find_recursive_unions(schema), *check_strict(mended)]
+    strict: dict[str, Any] = make_strict(schema, optional_becomes_null=False)
+    problems = [*_find_recursive_unions(schema), *check_strict(strict)]
     if problems:
         raise SpecError(problems)
-    return mended
+    return strict
 
 
 def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tuple[Issue, ...]]:
     """An instance of ``model`` made from a JSON value, or the critical issues that say why there is none."""
     if problems := _check_unions(model):
         sentences = [f"The type “{model.__name__}”, {problem.path}: {problem.message}" for problem in problems]
-        return None, tuple(_make_issue(sentence, []) for sentence in sentences[:_MOST_ISSUES])
+        return None, tuple(_make_issue(sentence) for sentence in sentences[:_MAX_ISSUES])
     try:
         # By way of JSON, so that a model with strict types still takes dates, enums and tuples in their JSON form.
         return model.model_validate_json(dump_json(value)), ()
     except ValidationError as error:
         details = error.errors(include_url=False)
-        issues = [_make_issue(_describe(detail, value), _place(detail, value)) for detail in details[:_MOST_ISSUES]]
-        if len(details) > _MOST_ISSUES:
-            sentence = f"{len(details) - _MOST_ISSUES:,} more places don't fit the type."
-            issues.append(_make_issue(sentence, [], code=MORE_TYPE_MISMATCHES))
+        issues = [_make_issue(*_describe(detail, value)) for detail in details[:_MAX_ISSUES]]
+        if len(details) > _MAX_ISSUES:
+            sentence = f"{len(details) - _MAX_ISSUES:,} more places don't fit the type."
+            issues.append(_make_issue(sentence, code=MORE_TYPE_MISMATCHES))
         return None, tuple(issues)
     except Exception as error:  # noqa: BLE001  # a validator of a plug-in may raise anything; it is the attempt's issue
-        sentence = f"The type “{model.__name__}” can't be built: {type(error).__name__}: {error}"
-        return None, (_make_issue(sentence, []),)
+        return None, (_make_issue(f"The type “{model.__name__}” can't be built: {type(error).__name__}: {error}"),)
 
 
 @lru_cache(maxsize=512)
@@ -97,10 +96,8 @@ def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
         return kind if isinstance(kind, str) else None
 
     for name, body in definitions.items():
-        for path, node in _walk(body, ("$defs", name)):
-            if not isinstance(node.get("anyOf"), list):
-                continue
-            kinds = [find_kind(branch) for branch in node["anyOf"] if leads_to(branch, name)]
+        for path, node in walk_schema(body, ("$defs", name)):
+            kinds = [find_kind(branch) for branch in node.get("anyOf", ()) if leads_to(branch, name)]
             # A list and an object exclude each other at once. A branch without a type may be either.
             if len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds)):
                 yield Problem(
@@ -110,47 +107,30 @@ def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
                 )
 
 
-def _walk(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
-    """All objects inside a JSON value with their places."""
-    if isinstance(value, dict):
-        yield path, value
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _walk(item, (*path, key))
-
-
-def _list_refs(value: Any) -> list[str]:
-    refs = [node["$ref"] for _, node in _walk(value) if isinstance(node.get("$ref"), str)]
-    return [_name_ref(ref) for ref in refs]
+def _list_refs(schema: Any) -> list[str]:
+    return [_name_ref(node["$ref"]) for _, node in walk_schema(schema) if "$ref" in node]
 
 
 def _name_ref(ref: str) -> str:
     return ref.removeprefix("#/$defs/")
 
 
-def _make_issue(description: str, place: list[str | int], *, code: str = TYPE_MISMATCH) -> Issue:
+def _make_issue(description: str, place: Path = (), *, code: str = TYPE_MISMATCH) -> Issue:
     return Issue(code=code, severity=Severity.CRITICAL, description=description, path=format_pointer(place))
 
 
-def _place(detail: ErrorDetails, value: Any) -> list[str | int]:
-    """Where in ``value`` the error is: ``loc`` without what stands for branches of unions and validators."""
-    place: list[str | int] = []
+def _describe(detail: ErrorDetails, value: Any) -> tuple[str, Path]:
+    """What is wrong, and where in ``value``: ``loc`` without what stands for branches of unions and validators."""
+    place: Path = ()
     for part in detail["loc"]:
         in_list = isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value)
         if in_list or (isinstance(value, dict) and part in value):
             value = value[part]
-            place.append(part)
-    return place
-
-
-def _describe(detail: ErrorDetails, value: Any) -> str:
-    place = _place(detail, value)
+            place = (*place, part)
     if detail["type"] == "missing":
-        return f"{name_place([*place, detail['loc'][-1]])} is missing."
+        return f"{name_place([*place, detail['loc'][-1]])} is missing.", place
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[:300].rstrip(".")
     if not place:
-        return f"The output doesn't fit: {message}."
-    for part in place:
-        value = value[part]
-    return f"{name_place(place)}: {message}; got {show_value(value)}."
+        return f"The output doesn't fit: {message}.", place
+    return f"{name_place(place)}: {message}; got {show_value(value)}.", place

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import describe_type
+from flows.engine.json_values import describe_type
 from flows.engine.spec import MAX_STEPS, AuditSpec, FlowSpec, StepSpec
 from flows.flow_file.scalars import resolve_plain
 from flows.flow_file.yaml_reading import Path

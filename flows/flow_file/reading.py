@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 from flows.engine.errors import Problem, SpecError
-from flows.engine.json_value import describe_type, parse_pointer
+from flows.engine.json_values import describe_type, parse_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import check_spec, freeze_schemas

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from flows.engine.json_value import MAX_DEPTH, format_pointer, parse_object
+from flows.engine.json_values import MAX_DEPTH, format_pointer, parse_object
 from flows.flow_file.problems import FileProblem, FlowFileError
 from flows.flow_file.scalars import resolve_plain
 from flows.flow_file.yaml_messages import explain_syntax

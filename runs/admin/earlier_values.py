@@ -16,7 +16,7 @@ from flows.admin.flow_admin import FlowAdmin
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
 from flows.admin.throttle import limit_rate
 from flows.engine.expressions import FIELD_VARIABLES
-from flows.engine.json_value import clean_value
+from flows.engine.json_values import clean_value
 from flows.engine.spec import MAX_STEPS
 from runs.admin.run_values import RunValues
 from runs.admin.value_tree import build_tree

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.engine.history import Attempt, History
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.engine.simulated_model import invent_value
 from flows.engine.spec import FlowSpec
 from runs.models import Run

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from flows.admin.draft import FlowDraft, FormError
 from flows.engine.history import Attempt, History
-from flows.engine.json_value import clean_value, dump_json, parse_object
+from flows.engine.json_values import clean_value, dump_json, parse_object
 from flows.engine.plugins import registry
 from flows.engine.providers import Provider
 from flows.engine.spec import FlowSpec, StepSpec

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 
 DEEPEST = 8
 MOST_ELEMENTS = 5

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from flows.engine.json_value import describe_type
+from flows.engine.json_values import describe_type
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET
 from flows.webhook_address import MOST_BYTES
 from runs.models import Priority

@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
-from flows.engine.json_value import describe_type
+from flows.engine.json_values import describe_type
 from runs.api.body_fields import WholeNumberField, WordField, show_value
 from runs.api.filter_fields import FiltersField, WrittenFiltersField
 from runs.api.reading import StrictSerializer

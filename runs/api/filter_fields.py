@@ -9,7 +9,7 @@ from django.http import QueryDict
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from flows.engine.json_value import describe_type
+from flows.engine.json_values import describe_type
 from runs.api.run_query import find_filters
 from runs.api.runs_parameters import FILTERS
 from runs.run_filters import RunFilters

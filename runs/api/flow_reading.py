@@ -13,7 +13,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import describe_type, dump_json, parse_json
+from flows.engine.json_values import describe_type, dump_json, parse_json
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.portability import NOTE_LENGTH, read_flow_file

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.forms import OPERATIONAL_FIELDS, FlowForm
 from flows.models import Flow
 from flows.publishing import raise_revision

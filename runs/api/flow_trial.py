@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import clean_value, dump_json, format_pointer
+from flows.engine.json_values import clean_value, dump_json, format_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import freeze_schemas

@@ -13,8 +13,8 @@ from rest_framework.response import Response
 
 from flows import checks
 from flows.engine.errors import SpecError
-from flows.engine.output_schema import schema_of_type
 from flows.engine.plugins import OutputType, PythonFunction, registry
+from flows.engine.typed_output import schema_of_type
 from flows.plugin_use import FlowUse, find_flow_uses
 from runs.api.access import SEE_FLOWS, SEE_RUNS, Need
 from runs.api.installation_schema import TAGS, PluginsSerializer, WorkersSerializer

@@ -23,7 +23,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from flows.engine.errors import Problem, ProblemsError
-from flows.engine.json_value import format_pointer
+from flows.engine.json_values import format_pointer
 from runs.request_id import read_request_id
 
 MEDIA_TYPE = "application/problem+json"

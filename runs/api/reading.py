@@ -16,7 +16,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import describe_type, parse_json
+from flows.engine.json_values import describe_type, parse_json
 from runs.api.problems import MAX_ERRORS, ApiProblem, InvalidBody
 
 

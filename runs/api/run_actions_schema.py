@@ -9,7 +9,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
-from flows.engine.json_value import describe_type
+from flows.engine.json_values import describe_type
 from flows.engine.spec import MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
 from runs.api.body_fields import (
     AmountField,

@@ -10,7 +10,7 @@ from django.http import Http404
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
-from flows.engine.unstorable import find_unstorable
+from flows.engine.json_values import find_unstorable
 from flows.models import Flow, FlowVersion
 from flows.webhook_allowance import find_obstacle
 from runs.api.problems import Conflict, InvalidBody

@@ -14,7 +14,7 @@ from django.db import connection, models
 from django.utils.dateparse import parse_datetime, parse_duration
 from django.utils.duration import duration_iso_string
 
-from flows.engine.json_value import clean_value
+from flows.engine.json_values import clean_value
 from flows.json_field import PackedJSONField
 
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import typer
 
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from runs.client.errors import SUCCEEDED, ClientError, UnreachableError
 from runs.client.inputs import read_lines
 from runs.client.many_runs import naming_export, tell_outcomes, wait_for_label

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.engine.json_value import parse_object
-from flows.engine.unstorable import find_unstorable
+from flows.engine.json_values import find_unstorable, parse_object
 from runs.client.errors import ClientError
 
 STANDARD_INPUT = "-"

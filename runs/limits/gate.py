@@ -20,7 +20,7 @@ from django.db import InterfaceError, OperationalError
 
 from flows.engine.call_gate import OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.engine.model_request import find_max_tokens
 from flows.engine.usage import NO_USAGE, TokenUsage
 from runs.limits.ledger import Capacity, Denial, PermitRequest, Settlement, SettleRequest, settle_in_database

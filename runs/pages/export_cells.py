@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from runs.pages.json_lines import show_invisible
 
 _SIGNS = "=+\\-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.engine.json_value import dump_json, format_pointer
+from flows.engine.json_values import dump_json, format_pointer
 
 MAX_DEPTH = 3
 """Objects nested deeper than this become a JSON field."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.engine.errors import Problem
-from flows.engine.json_value import dump_json, parse_json
+from flows.engine.json_values import dump_json, parse_json
 from runs.pages.input_fields import InputField, walk_fields
 
 Texts = Mapping[str, str]

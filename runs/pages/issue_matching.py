@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from flows.engine.audits import AUDIT_ERROR, MORE_ISSUES
-from flows.engine.output_schema import MORE_SCHEMA_MISMATCHES
+from flows.engine.schemas import MORE_SCHEMA_MISMATCHES
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES
 from runs import models
 from runs.output_checks import Check, find_check, find_reached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.engine.json_value import format_pointer, parse_pointer
+from flows.engine.json_values import format_pointer, parse_pointer
 from runs.pages.item_pairing import Fingerprints, find_same_items
 
 

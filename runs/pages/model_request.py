@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.engine.json_value import parse_object
+from flows.engine.json_values import parse_object
 from flows.engine.model_request import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, ToldAttempt, join_parts, render_issue
 from runs.pages.issue_links import IssueLink

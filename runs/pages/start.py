@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from flows.engine.errors import InputError, Problem, SpecError
-from flows.engine.json_value import dump_json, parse_object
+from flows.engine.json_values import dump_json, parse_object
 from flows.models import Flow, FlowVersion
 from runs.cancellation import cancel_run as cancel_run_of
 from runs.models import Run

@@ -10,9 +10,9 @@ from django.db.models import Exists, OuterRef
 
 from flows.engine.errors import InputError, SpecError
 from flows.engine.history import Attempt, History, Outcome, initial_attempt
-from flows.engine.json_value import clean_value, parse_object
-from flows.engine.output_schema import coerce_numbers, validate_output
+from flows.engine.json_values import clean_value, parse_object
 from flows.engine.running import check_input
+from flows.engine.schemas import compile_schema
 from flows.engine.spec import FlowSpec
 from runs.models import Run, Step
 
@@ -161,8 +161,9 @@ def _fit_input(value: Any, spec: FlowSpec) -> dict[str, Any]:
 
 def _fit_output(output: dict[str, Any], schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     try:
-        fitting = coerce_numbers(output, schema)
-        return fitting, bool(validate_output(fitting, schema))
+        compiled = compile_schema(schema)
+        fitting = compiled.coerce_numbers(output)
+        return fitting, bool(compiled.validate_output(fitting))
     except SpecError:
         return output, False
 

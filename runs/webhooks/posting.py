@@ -21,7 +21,7 @@ from django.utils import timezone
 from yarl import URL
 
 from flows import __version__
-from flows.engine.json_value import clean_value
+from flows.engine.json_values import clean_value
 from flows.webhook_allowance import Allowance, IPAddress
 from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
 

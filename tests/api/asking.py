@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from django.test import Client
 
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from runs.models import ApiToken, TokenScope
 
 V1 = "/api/v1/"

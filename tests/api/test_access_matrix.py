@@ -19,7 +19,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, get_resolver
 
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.models import FlowVersion
 from runs.models import TokenScope
 from tests.api.asking import V1, make_token, make_user, read_problem

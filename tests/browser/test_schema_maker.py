@@ -88,6 +88,8 @@ def test_an_example_becomes_the_schema_and_undo_brings_the_old_one_back(editor: 
 
 def test_undo_goes_away_once_the_schema_is_edited_by_hand(editor: Page) -> None:
     dialog = open_maker(editor)
+    choose_tab(dialog, "From an example")
+    dialog.get_by_label("A JSON object as it should look").fill('{"a": 1}')
     use(dialog)
     undo = editor.get_by_role("button", name="Undo replacing the schema")
     expect(undo).to_be_visible()
@@ -121,88 +123,30 @@ def test_a_python_type_takes_the_place_of_the_schema(editor: Page) -> None:
     assert "on_primary" in schema_of(output_field(editor))["properties"]
 
 
-def test_fields_are_added_moved_and_removed_by_keyboard(editor: Page) -> None:
+def test_the_present_schema_is_shown_as_a_table(editor: Page) -> None:
+    before = output_field(editor).input_value()
     dialog = open_maker(editor)
-    names = dialog.get_by_label("Name")
-    expect(names).to_have_count(5)
-    assert [name.input_value() for name in names.all()] == ["supplier", "total", "lines", "text", "amount"]
-
-    dialog.get_by_role("button", name="Add a field", exact=True).press("Enter")
-    expect(names.last).to_be_focused()
-    editor.keyboard.type("mood")
-    editor.keyboard.press("Tab")
-    dialog.get_by_label("Type").last.select_option(label="One of a list")
-    dialog.get_by_label("Choices, one a line").last.fill("calm\nbold\n")
-    dialog.get_by_label("May be null").last.press("Space")
-    dialog.get_by_label("Description").last.fill("As the customer sounds")
-    up = dialog.get_by_role("button", name="Move this field up").last
-    up.press("Enter")
-    expect(dialog.get_by_role("button", name="Move this field up").nth(2)).to_be_focused()
-    dialog.get_by_role("button", name="Remove this field").first.press("Enter")
-    expect(names.first).to_be_focused()
-    use(dialog)
-
-    mood = {"type": ["string", "null"], "description": "As the customer sounds", "enum": ["calm", "bold", None]}
-    rest = {name: INVOICE["properties"][name] for name in ("total", "lines")}
-    assert list(schema_of(output_field(editor))["properties"]) == ["total", "mood", "lines"]
-    assert schema_of(output_field(editor)) == closed(total=rest["total"], mood=mood, lines=rest["lines"])
-
-
-def test_objects_nest_two_levels_below_the_first(editor: Page) -> None:
-    output_field(editor).fill("")
-    dialog = open_maker(editor)
-    choose_tab(dialog, "Field by field")
-    names, types = dialog.get_by_label("Name"), dialog.get_by_label("Type")
-    for name, kind in (("order", "Object"), ("lines", "List of objects"), ("text", "Text")):
-        names.last.fill(name)
-        types.last.select_option(label=kind)
-    assert types.last.get_by_role("option", name="Object", exact=True).is_disabled()
-    use(dialog)
-    lines = {"type": "array", "items": closed(text={"type": "string"})}
-    assert schema_of(output_field(editor)) == closed(order=closed(lines=lines))
-
-
-def test_a_fault_is_marked_at_its_row(editor: Page) -> None:
-    dialog = open_maker(editor)
-    dialog.get_by_label("Name").nth(1).fill("supplier")
-    expect(dialog.get_by_role("status")).to_contain_text("The name “supplier” stands twice")
-    expect(dialog.get_by_label("Name").nth(1)).to_have_attribute("aria-invalid", "true")
-    expect(dialog.get_by_label("Name").nth(0)).not_to_have_attribute("aria-invalid", "true")
-
-
-def test_a_schema_that_is_no_table_is_left_alone(editor: Page) -> None:
-    text = json.dumps(closed(a={"anyOf": [{"type": "string"}, {"type": "integer"}]}))
-    output_field(editor).fill(text)
-    dialog = open_maker(editor)
-    expect(dialog.get_by_text("A table can’t show this schema")).to_contain_text("no place for “anyOf”")
-    expect(dialog.get_by_role("button", name="Add a field", exact=True)).to_be_hidden()
+    rows = dialog.get_by_role("table").get_by_role("row")
+    expect(rows).to_have_count(6)
+    expect(rows.last).to_contain_text("lines[].amount")
+    expect(dialog.get_by_role("button", name="Use this schema")).to_be_hidden()
     editor.keyboard.press("Escape")
-    expect(dialog).to_be_hidden()
-    assert output_field(editor).input_value() == text
+    assert output_field(editor).input_value() == before
 
 
-def test_the_input_keeps_its_example_and_may_leave_fields_out(editor: Page) -> None:
+def test_the_input_keeps_its_example(editor: Page) -> None:
     dialog = open_maker(editor, ".field-input_schema")
     dialog.get_by_label("A JSON object as it should look").fill('{"topic": "tea", "year": 2026}')
     use(dialog)
-    dialog = open_maker(editor, ".field-input_schema")
-    dialog.get_by_label("Required").nth(1).uncheck()
-    dialog.get_by_label("Refuse fields that are not listed").uncheck()
-    expect(dialog.get_by_role("button", name="Use the type")).to_be_hidden()
-    use(dialog)
-    assert schema_of(editor.locator("#id_input_schema")) == {
-        "type": "object",
-        "properties": {"topic": {"type": "string"}, "year": {"type": "integer"}},
-        "required": ["topic"],
-        "examples": [{"topic": "tea", "year": 2026}],
-    }
+    expected = closed(topic={"type": "string"}, year={"type": "integer"})
+    assert schema_of(editor.locator("#id_input_schema")) == {**expected, "examples": [{"topic": "tea", "year": 2026}]}
 
 
 def test_escape_closes_and_gives_the_focus_back(editor: Page) -> None:
     button = editor.locator("#steps-0").get_by_role("button", name="Make a schema…")
     button.press("Enter")
     dialog = editor.get_by_role("dialog", name="Make a schema for the output of “Step 1”")
-    expect(dialog.get_by_role("tab", name="Field by field")).to_be_focused()
+    expect(dialog.get_by_role("tab", name="As a table")).to_be_focused()
     editor.keyboard.press("ArrowRight")
     expect(dialog.get_by_role("tab", name="From an example")).to_be_focused()
     expect(dialog.get_by_label("A JSON object as it should look")).to_be_visible()
@@ -240,7 +184,7 @@ def test_a_server_that_does_not_answer_is_told(editor: Page) -> None:
 def test_the_dialog_fits_a_phone(editor: Page) -> None:
     editor.set_viewport_size({"width": 390, "height": 844})
     dialog = open_maker(editor)
-    expect(dialog.get_by_label("Name")).to_have_count(5)
+    expect(dialog.get_by_role("row")).to_have_count(6)
     assert_fits(editor)
     wide = dialog.evaluate("part => part.querySelector('.maker-body').scrollWidth > part.clientWidth")
     assert not wide

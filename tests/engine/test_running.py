@@ -372,7 +372,7 @@ class TestInput:
             ("tea", "The input must be a JSON object, got text."),
             (None, "The input must be a JSON object, got null."),
             ({"ratio": float("nan")}, "/ratio: NaN can't be stored"),
-            ({"text": "a\0"}, "/text: characters that can't be stored"),
+            ({"text": "a\0"}, "/text: Characters that can't be stored"),
             ({"thing": object()}, "/thing: a value of type “object” has no JSON form."),
         ],
         ids=["list", "text", "nothing", "NaN", "NUL", "object"],

@@ -18,7 +18,8 @@ CHILD = f"""
 import json, math, resource, sys, time
 from typing import Annotated, Literal
 from pydantic import BaseModel, Field, create_model, model_validator
-from flows.engine.output_schema import check_input_schema, check_strict, coerce_numbers, validate_input, validate_output
+from flows.engine.schemas import check_input_schema, compile_schema
+from flows.engine.strict_schema import check_strict
 from flows.engine.errors import ProblemsError
 from flows.engine.typed_output import build_type
 
@@ -47,13 +48,14 @@ if task == "schema":
     found = check_input_schema(schema) + check_strict(schema)
 elif task == "input":
     try:
-        found = validate_input(value, schema) or []
+        found = compile_schema(schema).validate_input(value) or []
     except ProblemsError as error:
         found = error.problems
 elif task == "type":
     found = build_type(globals()[schema], value)[1]
 else:
-    found = validate_output(coerce_numbers(value, schema), schema)
+    compiled = compile_schema(schema)
+    found = compiled.validate_output(compiled.coerce_numbers(value))
 print(json.dumps([problem.path for problem in found]))
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import ExpressionError
-from flows.engine.json_value import clean_value
+from flows.engine.json_values import clean_value
 from flows.engine.plugins import MAX_ABANDONED, DaemonThreads, Registry, copy_json
 from flows.engine.spec import AuditSpec
 from tests.engine.audit_parts import assert_broken, run_python

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flows.engine import spec_check
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW
 from flows.flow_file import FlowFileError
 from flows.portability import read_flow_file

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from flows.admin.posted_json import MOST_BYTES
 from flows.engine.plugins import load_plugins
-from tests.engine.builders import TEXT_SCHEMA, closed
+from tests.engine.builders import closed
 
 pytestmark = pytest.mark.any_database
 
@@ -31,42 +31,29 @@ def messages(answer: dict[str, Any]) -> list[str]:
     return [problem["message"] for problem in answer["problems"]]
 
 
-def row(name: str, type: str = "text", **values: Any) -> dict[str, Any]:
-    return {"name": name, "type": type, **values}
-
-
 class TestFromAnExample:
     def test_an_example_becomes_a_schema(self, editor: Client) -> None:
-        answer = ask(editor, "example", text='{"text": "Paper", "tags": []}')
-        assert json.loads(answer["schema"]) == closed(
-            text={"type": "string"}, tags={"type": "array", "items": {"type": "string"}}
-        )
-        assert answer["schema"].startswith('{\n  "type"')
-        assert answer["notes"] == [
-            "`tags` is an empty list: a list of texts is assumed. Give it one element to show what it holds."
-        ]
+        answer = ask(editor, "example", text='{"tags": []}', with_descriptions=True)
+        tags = {"type": "array", "description": "", "items": {"type": "string"}}
+        assert json.loads(answer["schema"]) == closed(tags=tags)
+        assert answer["notes"][0].startswith("`tags` is an empty list")
 
     def test_the_schema_of_an_input_keeps_the_example(self, editor: Client) -> None:
         answer = ask(editor, "example", "input_schema", text='{"topic": "tea"}')
         assert json.loads(answer["schema"])["examples"] == [{"topic": "tea"}]
 
-    def test_descriptions_can_be_left_to_fill_in(self, editor: Client) -> None:
-        answer = ask(editor, "example", text='{"a": 1}', with_descriptions=True)
-        assert '"description": ""' in answer["schema"]
-
     @pytest.mark.parametrize(
         ("text", "says"),
         [
-            ('{"a": 1,}', "Line 1, column 8: the last entry must not be followed by a comma."),
-            ('{\n  "a": tea}', "Line 2, column 8: a value is missing or is not JSON."),
+            ('{\n  "a": tea}', "Line 2, column 8: "),
             ("[1]", "A JSON object is expected, got a list."),
-            ('{"a": 1, "a": 2}', "The key “a” stands twice in one object; keep one of them."),
             ('{"\\ud800": 1}', "The schema holds characters or values that JSON can't store."),
             ('{"a": ' * 50 + "1" + "}" * 50, "The schema is nested deeper than 100 levels."),
         ],
     )
     def test_what_is_no_example_gets_a_sentence(self, editor: Client, text: str, says: str) -> None:
-        assert messages(ask(editor, "example", text=text)) == [says]
+        (message,) = messages(ask(editor, "example", text=text))
+        assert message.startswith(says)
 
 
 class TestFromAType:
@@ -79,50 +66,16 @@ class TestFromAType:
         assert messages(ask(editor, "type", text="ghost")) == ["No output type is registered as “ghost”."]
 
 
-class TestFieldByField:
-    def test_rows_become_a_schema(self, editor: Client) -> None:
-        table = {"fields": [row("mood", "choice", choices=["calm"]), row("at", "object", fields=[row("city")])]}
-        answer = ask(editor, "fields", table=table)
-        assert json.loads(answer["schema"]) == closed(
-            mood={"type": "string", "enum": ["calm"]}, at=closed(city={"type": "string"})
-        )
-
-    def test_faults_name_their_rows(self, editor: Client) -> None:
-        answer = ask(editor, "fields", table={"fields": [row("a"), row("a")]})
-        assert answer["problems"] == [
-            {
-                "path": "/fields/1/name",
-                "message": "The name “a” stands twice; give one of the fields another name.",
-            }
+class TestAsATable:
+    def test_the_fields_of_a_schema_are_rows(self, editor: Client) -> None:
+        text = json.dumps(closed(at=closed(city={"type": "string", "description": "Where"})))
+        assert [(row["name"], row["kind"], row["description"]) for row in ask(editor, "table", text=text)["rows"]] == [
+            ("at", "object", ""),
+            ("at.city", "text", "Where"),
         ]
 
-    def test_of_many_faults_the_number_is_told(self, editor: Client) -> None:
-        faults = messages(ask(editor, "fields", table={"fields": [row("") for _ in range(14)]}))
-        assert len(faults) == 11
-        assert faults[-1] == "4 more problems follow."
-
-    def test_the_present_schema_fills_the_table(self, editor: Client) -> None:
-        table = ask(editor, "table", text=json.dumps(TEXT_SCHEMA))["table"]
-        assert [(field["name"], field["type"]) for field in table["fields"]] == [("text", "text")]
-        assert ask(editor, "fields", table=table)["schema"] == json.dumps(TEXT_SCHEMA, indent=2)
-
-    def test_without_a_schema_the_table_is_empty(self, editor: Client) -> None:
-        assert ask(editor, "table", text="  ")["table"]["fields"] == []
-
-    @pytest.mark.parametrize(
-        ("text", "says"),
-        [
-            ('{"a', "Line 1, column 2: the text that begins here has no closing double quote."),
-            (
-                json.dumps(closed(a={"anyOf": []})),
-                "/properties/a/anyOf: The table has no place for “anyOf”.",
-            ),
-        ],
-    )
-    def test_a_schema_that_it_can_not_show_is_left_alone_with_a_sentence(
-        self, editor: Client, text: str, says: str
-    ) -> None:
-        assert ask(editor, "table", text=text) == {"refusal": says}
+    def test_what_is_no_json_is_a_problem(self, editor: Client) -> None:
+        assert messages(ask(editor, "table", text='{"a'))[0].startswith("Line 1, column 2: ")
 
 
 class TestDialog:
@@ -147,11 +100,6 @@ class TestBadRequests:
             (b'{"make": "tea", "field": "output_schema"}', "“make”: Input should be"),
             (b'{"make": "example", "field": "name"}', "“field”: Input should be"),
             (b'{"make": "example", "field": "output_schema", "text": 1}', "“text”: Input should be a valid string"),
-            (b'{"make": "fields", "field": "output_schema"}', "“table” is missing."),
-            (
-                b'{"make": "fields", "field": "output_schema", "table": {"fields": [{"name": "a", "type": "date"}]}}',
-                "/table/fields/0/type: “type”: Input should be",
-            ),
             (
                 b'{"make": "example", "field": "output_schema", "text": "' + b"x" * MOST_BYTES + b'"}',
                 "more than 256 KB",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -9,6 +10,15 @@ from playwright.sync_api import Locator, Page, expect
 
 TITLE = "Dish of the day"
 INGREDIENT = "spinach"
+DISH = {
+    "type": "object",
+    "properties": {
+        "dish": {"type": "string", "description": "The name of the dish"},
+        "minutes": {"type": "integer", "description": "Minutes that it takes to cook"},
+    },
+    "required": ["dish", "minutes"],
+    "additionalProperties": False,
+}
 """The simulated model's first dish takes too long with it, the second one does not."""
 
 RUN_PATIENCE = 30_000
@@ -28,7 +38,7 @@ def build_first_flow(page: Page, show: Show = show_nothing) -> None:
     page.get_by_role("link", name="New flow").click()
     page.get_by_label("Title").press_sequentially(TITLE)
     expect(page.locator("#id_name")).to_have_value("dish-of-the-day")
-    make_schema(page, page.locator("#id_input_schema"), [("ingredient", "Text", "What the dish is made of")])
+    make_schema(page, page.locator("#id_input_schema"), '{"ingredient": "spinach"}')
     show("first-flow-input", page.locator(".card-body").first)
 
     card = add_step(
@@ -36,8 +46,9 @@ def build_first_flow(page: Page, show: Show = show_nothing) -> None:
         name="Choose a dish",
         system_message="You plan the menu of a small restaurant. Choose one dish that uses the ingredient.",
     )
-    fields = [("dish", "Text", "The name of the dish"), ("minutes", "Whole number", "Minutes that it takes to cook")]
-    make_schema(page, card.locator("[name$=-output_schema]"), fields, show=show)
+    example = '{"dish": "Spinach pie", "minutes": 40}'
+    make_schema(page, card.locator("[name$=-output_schema]"), example, show=show)
+    card.locator("[name$=-output_schema]").fill(json.dumps(DISH, indent=2))
     card.get_by_role("button", name="Add an audit").click()
     audit = card.locator(".audit:visible")
     audit.get_by_label("Name").fill("Quick enough")
@@ -47,7 +58,7 @@ def build_first_flow(page: Page, show: Show = show_nothing) -> None:
     show("first-flow-step", card)
 
     card = add_step(page, name="Write the line", system_message="Write one inviting line for the menu.")
-    make_schema(page, card.locator("[name$=-output_schema]"), [("line", "Text", "The line")])
+    make_schema(page, card.locator("[name$=-output_schema]"), '{"line": "Fresh from the garden"}')
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("Saved as version 1, which is live: new runs use it.")).to_be_visible()
 
@@ -62,22 +73,14 @@ def add_step(page: Page, *, name: str, system_message: str) -> Locator:
     return card
 
 
-def make_schema(page: Page, field: Locator, rows: list[tuple[str, str, str]], show: Show = show_nothing) -> None:
-    """Make the schema of a field in the table of names, types and descriptions."""
+def make_schema(page: Page, field: Locator, example: str, show: Show = show_nothing) -> None:
+    """Make the schema of a field from an example of an object."""
     field.locator("xpath=ancestor::*[contains(@class, 'tf-field')][1]").get_by_role(
         "button", name="Make a schema…"
     ).click()
     maker = page.get_by_role("dialog")
-    maker.get_by_role("tab", name="Field by field").click()
-    add = maker.get_by_role("button", name="Add a field", exact=True)
-    expect(add).to_be_visible()
-    for index, (name, kind, description) in enumerate(rows):
-        row = maker.locator(".maker-row").nth(index)
-        if not row.is_visible():
-            add.click()
-        row.get_by_label("Name").fill(name)
-        row.get_by_label("Type").select_option(label=kind)
-        row.get_by_label("Description").fill(description)
+    maker.get_by_role("tab", name="From an example").click()
+    maker.get_by_label("A JSON object as it should look").fill(example)
     use = maker.get_by_role("button", name="Use this schema")
     expect(use).to_be_enabled()
     show("first-flow-schema", maker)

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from flows.engine.differences import compare_specs
-from flows.engine.json_value import dump_json
+from flows.engine.json_values import dump_json
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import freeze_schemas

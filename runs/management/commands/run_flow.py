@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from flows.engine.errors import InputError
-from flows.engine.json_value import parse_object
+from flows.engine.json_values import parse_object
 from flows.models import Flow
 from runs.checks import TAG
 from runs.models import Attempt, Run, RunStatus

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flows.engine.audits import MORE_ISSUES
 from flows.engine.history import Outcome
-from flows.engine.output_schema import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
+from flows.engine.schemas import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 from runs import models
 from runs.pages.issue_matching import Arrival, Finding, Track, judge_attempt, trace_findings

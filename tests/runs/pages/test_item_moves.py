@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.json_value import format_pointer
+from flows.engine.json_values import format_pointer
 from runs.pages.item_moves import ItemMoves
 
 VALUES = st.recursive(

@@ -1,7 +1,7 @@
 "use strict";
 
-// Makes schemas for people who don't write JSON Schema: from an example, from a Python type, or field by field. The
-// server makes them; the dialog is loaded when it is first asked for.
+// Makes schemas for people who don't write JSON Schema, from an example or from a Python type, and shows the present one
+// as a table. The server makes them; the dialog is loaded when it is first asked for.
 
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("flow_form");
@@ -11,14 +11,11 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const replaced = new WeakMap(); // field → what “Undo” brings back
   let dialog = null;
-  let table = null;
   let loading = null;
   let target = null; // the field that the schema is for
   let shown = null; // its text when the dialog was opened
   let tab = "";
   let made = "";
-  let further = {}; // what the table keeps of the schema without showing it
-  let tableIsRead = false;
   let timer = 0;
   let asking = null;
 
@@ -57,8 +54,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const chosen = dialog.querySelector("[name=maker-type]:checked");
       return chosen ? { make: "type", text: chosen.value } : null;
     }
-    const fields = table.read();
-    return fields.length ? { make: "fields", table: { fields, is_closed: find("closed").checked, further } } : null;
+    return target.value.trim() ? { make: "table", text: target.value } : null;
   }
 
   // A schema can be used once it is that of what stands in the dialog now.
@@ -78,16 +74,15 @@ document.addEventListener("DOMContentLoaded", () => {
   function show(answer, isWaiting) {
     made = answer.schema || "";
     for (const name of ["use", "use-type", "copy-type"]) find(name).disabled = !made;
-    for (const field of dialog.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
     // The last schema stays until there is another one: a preview that comes and goes is hard to read.
     if (isWaiting) return;
-    dialog.querySelector("[data-maker-preview]").textContent = made;
+    dialog.querySelector("[data-maker-preview]").textContent = tab === "table" ? target.value : made;
+    showRows(answer.rows || []);
     const problems = answer.problems || [];
     dialog.querySelector("[data-maker-told]").replaceChildren(
       ...problems.map((problem) => makeSentence("problem", problem.message)),
       ...(answer.notes || []).map((note) => makeSentence("note", note)),
     );
-    for (const problem of problems) table.mark(problem.path);
   }
 
   const makeCode = (text) => Object.assign(document.createElement("code"), { textContent: text });
@@ -100,26 +95,26 @@ document.addEventListener("DOMContentLoaded", () => {
     return sentence;
   }
 
-  async function readTable() {
-    const opened = target;
-    // What is typed into a table before the schema has come into it would be lost.
-    dialog.querySelector("[data-maker-table]").hidden = true;
-    const answer = await ask({ make: "table", text: target.value });
-    if (opened !== target) return;
-    const refusal = answer.refusal || (answer.problems && answer.problems[0].message);
-    const sentence = dialog.querySelector("[data-maker-refusal]");
-    sentence.hidden = !refusal;
-    sentence.textContent = refusal ? `A table can’t show this schema, and leaves it as it is. ${refusal}` : "";
-    dialog.querySelector("[data-maker-table]").hidden = Boolean(refusal);
-    table.show(refusal ? [] : answer.table.fields);
-    if (refusal) return;
-    further = answer.table.further;
-    find("closed").checked = answer.table.is_closed;
-    refresh(0);
+  function showRows(rows) {
+    const table = dialog.querySelector("[data-maker-table]");
+    table.hidden = !rows.length;
+    dialog.querySelector("[data-maker-empty]").hidden = Boolean(target.value.trim());
+    table.tBodies[0].replaceChildren(...rows.map(makeRow));
   }
 
-  function hideOthers(part) {
-    for (const only of part.querySelectorAll("[data-maker-only]")) {
+  function makeRow(row) {
+    const line = document.createElement("tr");
+    const name = Object.assign(document.createElement("th"), { scope: "row" });
+    name.append(makeCode(row.name));
+    line.append(name);
+    for (const text of [row.kind, row.is_required ? "Yes" : "No", row.description, row.rules]) {
+      line.append(Object.assign(document.createElement("td"), { textContent: text }));
+    }
+    return line;
+  }
+
+  function hideOthers() {
+    for (const only of dialog.querySelectorAll("[data-maker-only]")) {
       only.hidden = only.dataset.makerOnly !== (isInput() ? "input" : "output");
     }
   }
@@ -132,26 +127,19 @@ document.addEventListener("DOMContentLoaded", () => {
       button.tabIndex = isSelected ? 0 : -1;
     }
     for (const panel of dialog.querySelectorAll("[data-maker-panel]")) panel.hidden = panel.dataset.makerPanel !== name;
-    find("use").hidden = name === "type";
+    find("use").hidden = name !== "example";
     find("copy-type").hidden = name !== "type";
     find("copy-type").classList.toggle("tf-main", isInput());
     find("use-type").hidden = name !== "type" || isInput();
     show({});
-    if (name === "fields" && !tableIsRead) {
-      tableIsRead = true;
-      readTable();
-    } else {
-      refresh(0);
-    }
+    refresh(0);
   }
 
   async function load() {
     const response = await fetch(form.dataset.schemaUrl);
     const loaded = new DOMParser().parseFromString(await response.text(), "text/html").querySelector("dialog");
     if (!loaded) throw new Error("no dialog");
-    const { makeTable } = await import(loaded.dataset.tableScript);
     document.body.append(loaded);
-    table = makeTable(loaded);
     return loaded;
   }
 
@@ -182,10 +170,8 @@ document.addEventListener("DOMContentLoaded", () => {
       dialog.querySelector("#maker-example-text").value = "";
       find("descriptions").checked = false;
       for (const choice of dialog.querySelectorAll("[name=maker-type]")) choice.checked = choice.value === type;
-      tableIsRead = false;
-      table.show([]);
-      for (const part of [dialog, dialog.querySelector("[data-maker-row]").content]) hideOthers(part);
-      selectTab(type ? "type" : field.value.trim() ? "fields" : "example");
+      hideOthers();
+      selectTab(type ? "type" : field.value.trim() ? "table" : "example");
     }
     dialog.showModal();
     dialog.querySelector("[role=tab][aria-selected=true]").focus();
@@ -243,10 +229,6 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const clicks = {
     close: () => dialog.close(),
-    add: (button) => table.add(button),
-    up: (button) => table.move(button, true),
-    down: (button) => table.move(button, false),
-    remove: (button) => table.remove(button),
     use: () => use(made, ""),
     "copy-type": () => use(made, ""),
     "use-type": () => use("", dialog.querySelector("[name=maker-type]:checked").value),
@@ -268,15 +250,13 @@ document.addEventListener("DOMContentLoaded", () => {
       if (button.dataset.makerTab) selectTab(button.dataset.makerTab);
       const act = clicks[button.dataset.maker];
       if (act) act(button);
-      if (["up", "down", "remove"].includes(button.dataset.maker)) refresh(0);
     }
   });
 
   document.addEventListener("input", (event) => {
     const field = event.target;
     if (dialog && dialog.contains(field)) {
-      if (field.dataset.part === "type") table.changeType(field);
-      refresh(field.matches("select, [type=checkbox], [type=radio]") ? 0 : SETTLED);
+      refresh(field.matches("[type=checkbox], [type=radio]") ? 0 : SETTLED);
     } else if (field.matches(SCHEMAS) && form.contains(field)) {
       // What was written since would be lost.
       if (replaced.has(field) && replaced.get(field).after !== field.value) replaced.delete(field);
