@@ -32,7 +32,7 @@ OLD, APART = timedelta(days=400), timedelta(minutes=1)
 """How long ago the first run was stored, and how far from one to the next."""
 COPIED = 2_000
 """Runs that are made findable in one transaction."""
-FOUND_BY = {"runs_runfacet": "kind, value", "runs_runlevels": "cost, tokens", "runs_searchdocument": "words"}
+FOUND_BY = {"runs_runfacet": "kind, value", "runs_searchdocument": "words"}
 """The tables of what tallying stores of a run, with their columns besides its number."""
 
 

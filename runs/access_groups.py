@@ -63,10 +63,10 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     ),
     "Workers alone read what others see redacted.": _name_permissions("runs", _EVERY_ACTION, "originalinput"),
     "They follow from runs, and are shown to whoever may see those.": _name_permissions(
-        "runs", _EVERY_ACTION, "runfacet", "runlevels", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
+        "runs", _EVERY_ACTION, "runfacet", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
     ),
     "Whoever may see, cancel or start runs may do so to many at once; rows tell how far that is.": _name_permissions(
-        "runs", _EVERY_ACTION, "bulkaction", "runexport"
+        "runs", _EVERY_ACTION, "bulkaction"
     ),
     "Users have tokens of their own, for what they themselves may do.": _name_permissions(
         "runs", _EVERY_ACTION, "apitoken", "idempotentrequest"

@@ -25,7 +25,6 @@ from django.db.models import (
 )
 from django.db.models.functions import Now
 
-from runs.likely import Likely
 from runs.models import Run, RunStatus, Worker
 from runs.models.run import RunQuerySet, in_future
 from runs.prepared_select import PreparedSelect
@@ -145,7 +144,7 @@ class _QueuedSelects(NamedTuple):
 @cache
 def _prepare_queued(most: int) -> _QueuedSelects:
     # Whoever waited for a time, whatever the reason, is ready once it has come; a worker is waited for until one comes.
-    queued = Run.objects.filter(Likely(Q(status=RunStatus.QUEUED)))
+    queued = Run.objects.filter(status=RunStatus.QUEUED)
     in_time = queued.filter(waiting_since__isnull=True).order_by("available_at", "pk")
     age = ExpressionWrapper(Now() - Min("available_at"), output_field=DurationField(null=True))
     ready = _count_first(

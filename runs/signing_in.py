@@ -1,8 +1,7 @@
 """Who is signed in: what every request asks the database first, in statements that are built once.
 
 Sessions, accounts and permissions are read anew for each request: whoever is signed out, locked out or given less is so
-at once, whatever process answers. Only that nothing changed is an open page told without them, for a minute at most
-(``runs.pages.live``).
+at once, whatever process answers.
 """
 
 from __future__ import annotations

@@ -11,16 +11,12 @@ import time
 from collections.abc import Callable, Collection
 
 from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, transaction
-from django.db.models import Count
 
-from runs.facets import add_facets, list_facets
-from runs.models import FacetKind, OriginalInput, Run, RunFacet
+from runs.locks import STATISTICS, hold
+from runs.models import OriginalInput, Run
 from runs.models.run import RunQuerySet
-from runs.models.run_levels import store_levels
 from runs.search import index_runs
 from runs.statistics import count_runs
-from runs.statistics.ended_runs import EndedRun
-from runs.statistics.turns import take_turn
 from runs.webhooks.making import make_deliveries
 from runs.webhooks.messages import DueWatch
 
@@ -58,14 +54,13 @@ def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = (), tell:
     if not waiting.exists():
         return 0
     with transaction.atomic():
-        if not take_turn():
+        if not hold(STATISTICS):
             return 0
         # Nobody else tallies now, and ended runs don't change: a lock keeps them from being deleted meanwhile.
         run_ids = list(waiting.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
         if run_ids:
-            _complete_facets(count_runs(run_ids))
+            count_runs(run_ids)
             index_runs(run_ids)
-            store_levels(run_ids=run_ids)
             make_deliveries(run_ids)
             OriginalInput.objects.filter(pk__in=run_ids).delete()
             Run.objects.filter(pk__in=run_ids).update(is_tallied=True)
@@ -76,19 +71,6 @@ def tally_ended_runs(*, limit: int = BATCH, without: Collection[int] = (), tell:
 
 def _find_waiting(without: Collection[int]) -> RunQuerySet:
     return Run.objects.untallied().exclude(pk__in=without).order_by("pk")
-
-
-def _complete_facets(runs: Collection[EndedRun]) -> None:
-    """Store the facets of runs that lack some: those with attempts from before there were facets."""
-    rows = RunFacet.objects.filter(run__in=[run.run_id for run in runs]).exclude(kind=FacetKind.LABEL)
-    stored = dict(rows.order_by().values_list("run_id").annotate(Count("pk")))
-    wanted = {run.run_id: {facet for attempt in run.attempts for facet in list_facets(attempt)} for run in runs}
-    add_facets(
-        (run_id, facet)
-        for run_id, facets in wanted.items()
-        if len(facets) > stored.get(run_id, 0)
-        for facet in sorted(facets)
-    )
 
 
 class Tally:

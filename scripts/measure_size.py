@@ -32,7 +32,7 @@ FOLDERS = (*PACKAGES, "tests", "templates", "static", "benchmarks", "docs")
 
 _EXECUTION_MODULES = (
     "cancellation", "claiming", "documents", "facets", "group_commit", "limits", "output_checks", "ownership",
-    "prepared_update", "provider", "queue", "queue_processes", "recorder", "retry_parts", "rollup", "run_options",
+    "prepared_sql", "provider", "queue", "queue_processes", "recorder", "retry_parts", "rollup", "run_options",
     "spending", "stop_flags", "stored_history", "submission", "sweep", "tally", "try_out", "worker",
     "admin/earlier_values", "admin/run_values", "admin/try_*", "admin/value_tree", "management/commands/run_worker",
     "models/facet", "models/history", "models/limit", "models/original_input", "models/run", "models/spending",

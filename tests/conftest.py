@@ -19,7 +19,6 @@ from django.db import connection
 from playwright.sync_api import Playwright, expect
 from pytest_django import DjangoDbBlocker
 
-from runs.run_filters import experience
 from tests.availability import FINDERS, explain_absence, is_required
 from tests.databases import hold_test_database
 from tests.done_once import empty_filled_tables, keep_static_files
@@ -98,7 +97,6 @@ def _nothing_remembered() -> None:
     """Empty what a process remembers for a moment: who asked how often, for one. Each test has a user number 1."""
     for cache in caches.all():
         cache.clear()
-    experience._kept.clear()
 
 
 def _refuse_beyond_loopback(host: Any) -> None:

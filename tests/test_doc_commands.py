@@ -131,17 +131,11 @@ def test_a_plug_in_is_begun(shell: Shell, settings: Any) -> None:
     assert (shell.folder / "acme_invoices.py").exists()
 
 
-def test_history_is_archived_restored_and_purged(shell: Shell, old_run: Run) -> None:
-    code = read_code("docs/retention.md").replace("/srv/", f"{shell.folder}/srv/")
-    purging, archiving, looking = re.split(r"(?=python manage\.py (?:archive_history|storage\n))", code)
-    (shell.folder / "srv/archive").mkdir(parents=True)
-    shell.run(archiving)
-    assert (shell.folder / "colour-theme.jsonl.gz").exists() and Run.objects.count() == 1
-    assert "colour-theme" in shell.run(looking)
+def test_history_is_purged(shell: Shell, old_run: Run) -> None:
+    purging, looking = re.split(r"(?=python manage\.py storage\n)", read_code("docs/retention.md"))
+    assert old_run.flow.name in shell.run(looking)
     shell.run(purging)
     assert not Run.objects.exists()
-    shell.run("python manage.py restore_archive colour-theme.jsonl.gz")
-    assert Run.objects.get().pk == old_run.pk
 
 
 def test_statistics_and_search_are_made_anew(shell: Shell, old_run: Run) -> None:

@@ -186,7 +186,6 @@ MIDDLEWARE = [
     "toolflow_site.static_files.StaticFiles",
     # Before sessions, and before names of hosts are looked at.
     "toolflow_site.probes.answer_probes",
-    "runs.pages.live.answer_vain_questions",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -24,7 +24,7 @@ from django.db import Error as DatabaseError
 from django.db.models import Q
 from rest_framework.renderers import JSONRenderer
 
-from runs.admission import Admission
+from runs.api.admission import Admission
 from runs.api.run_links import RunLinks
 from runs.api.run_watch import RunListener, RunState, listen_to_run
 from runs.documents import RunDocuments, build_attempt, list_attempts

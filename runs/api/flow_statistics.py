@@ -52,9 +52,6 @@ class FlowFigures:
             "periods": None if group_by == "none" else self._list_periods(writer, days, group_by),
             "versions": self._list_versions(writer, by_version, shown),
             "runs_by_model": [writer.write_model_runs(found) for found in model_runs],
-            "runs_of_unknown_model": None
-            if runs is None
-            else max(runs.runs - sum(found.runs.runs for found in model_runs), 0),
             "models": _list_models(writer, groups),
             "by_step": [
                 {"step": step, "name": name, **writer.write_figures(None, sums, is_of_model=is_of_model)}

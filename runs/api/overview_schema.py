@@ -57,46 +57,36 @@ class WorkersFiguresSerializer(serializers.Serializer[Any]):
 class TodayFiguresSerializer(serializers.Serializer[Any]):
     """Runs that ended today so far."""
 
-    day = serializers.DateField(help_text="Today in the time zone that was asked for.")
-    since = serializers.DateTimeField(
-        allow_null=True,
-        help_text="The first whole hour of UTC in today, with which counting begins. Null where not all was counted by "
-        "hour, as while ToolFlow is upgraded: then today is that of UTC, without durations, and nothing is usual. "
-        "`manage.py rebuild_statistics` counts again the days of which all runs are kept.",
-    )
+    day = serializers.DateField(help_text="Today, UTC.")
     runs = RunFiguresSerializer(help_text="Counts, rates and durations.")
     tokens = make_count("Their tokens.")
     cost = make_cost("Their cost")
     unpriced = make_unpriced()
 
 
-class UsualFiguresSerializer(serializers.Serializer[Any]):
-    """What is usual by now: the same part of those of the 7 days before today on which any run ended."""
+class MedianFiguresSerializer(serializers.Serializer[Any]):
+    """The medians of those of the 7 days before today on which any run ended."""
 
     days = make_count("How many days these are.")
-    lacking_days = make_count("How many more of the 7 days were not all counted by hour, and are left out.")
-    runs = make_count(
-        "Runs by now, the median of these days; what ended in the hour under way counts for as much of it as is over. "
-        "Null if there is no such day.",
-        allow_null=True,
-    )
-    pass_rate = make_rate("Runs of these parts of days that succeeded")
-    first_attempt_pass_rate = make_rate("Runs of these parts of days that succeeded without any retry")
-    duration_p50 = make_seconds("Seconds that half of the runs of these parts of days took at most")
-    duration_p95 = make_seconds("Seconds that 95 of 100 runs of these parts of days took at most")
-    tokens = make_count("Tokens by now, in the same way; null if there is no such day.", allow_null=True)
-    cost = make_cost("Cost by now, in the same way")
+    runs = make_count("Runs of a day.")
+    pass_rate = make_rate("Runs of a day that succeeded")
+    first_attempt_pass_rate = make_rate("Runs of a day that succeeded without any retry")
+    duration_p50 = make_seconds("Seconds that half of the runs of a day took at most")
+    duration_p95 = make_seconds("Seconds that 95 of 100 runs of a day took at most")
+    tokens = make_count("Tokens of a day.")
+    cost = make_cost("Cost of a day")
     unpriced = make_unpriced()
 
 
 class OverviewSerializer(serializers.Serializer[Any]):
-    """What goes on now, and today against the usual."""
+    """What goes on now, and today beside the 7-day median."""
 
     now = serializers.DateTimeField(help_text="When this was answered, UTC.")
     running = RunningFiguresSerializer(help_text="Runs under way, simulated and real ones.")
     queue = QueueFiguresSerializer(help_text="Runs that are queued, simulated and real ones.")
     workers = WorkersFiguresSerializer(help_text="Worker processes.")
-    is_simulated = serializers.BooleanField(help_text="Whether `today` and `usual` are of simulated runs.")
-    time_zone = serializers.CharField(help_text="The time zone whose day `today` is.")
+    is_simulated = serializers.BooleanField(help_text="Whether `today` and `median` are of simulated runs.")
     today = TodayFiguresSerializer(help_text="What ended today so far; runs count within seconds of their end.")
-    usual = UsualFiguresSerializer(help_text="What a day usually comes to by this time.")
+    median = MedianFiguresSerializer(
+        allow_null=True, help_text="The median day of the 7 before; null where no run ended on any of them."
+    )

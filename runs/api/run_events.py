@@ -14,8 +14,8 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from runs.admission import ASKED_EACH, Admission
 from runs.api.access import SEE_RUNS
+from runs.api.admission import ASKED_EACH, Admission
 from runs.api.event_stream import Position, RunEvents, TooManyStreamsError
 from runs.api.problems import ApiProblem
 from runs.api.run_links import RunLinks

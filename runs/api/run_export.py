@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
-from uuid import uuid4
 
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
@@ -16,15 +15,14 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
-from runs.admission import ASKED_EACH
 from runs.api.access import SEE_RUNS, Need
 from runs.api.problems import ApiProblem, InvalidQuery
 from runs.api.run_query import find_choice, find_filters
 from runs.api.runs_parameters import FILTERS
 from runs.api.view import ApiView
+from runs.pages.downloads import RETRY_AFTER_SECONDS, TooManyFilesError, announce_file, send_file
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
-from runs.pages.export_stream import RunStream, begin_export
-from runs.pages.part_stream import MOMENT, TooManyFilesError, announce_file, send_file
+from runs.pages.export_stream import begin_export, read_parts
 from runs.run_filters.filters import PARAMETERS
 
 CSV, JSON_LINES = "csv", "jsonl"
@@ -45,13 +43,12 @@ class CsvRenderer(JSONRenderer):
     format = CSV
 
 
-_DESCRIPTION = f"""\
+_DESCRIPTION = """\
 All runs that meet the filters, the newest first, whatever their number: a document in a line for each run
-(`{JsonLinesRenderer.media_type}`, JSON Lines, the default), or a row in a table (`{CsvRenderer.media_type}`) for
+(`application/x-ndjson`, JSON Lines, the default), or a row in a table (`text/csv`) for
 spreadsheets. `format` or the header `Accept` chooses. The file is sent as it is read; one that breaks off ends without
-its last chunk, which clients report as an error. It breaks off when its token was revoked or has expired, or the
-account was closed or may see runs no more: {ASKED_EACH:.0f} seconds later at most. A run that begins meanwhile is not
-in it. Each export leaves an entry in the trail.
+its last chunk, which clients report as an error. A run that begins meanwhile is not in it. Each export leaves an entry
+in the trail.
 """
 
 
@@ -102,17 +99,16 @@ class RunExportView(ApiView):
         try:
             if request.method == "HEAD":
                 return announce_file(request._request, name=name, content_type=file.content_type)
-            export = begin_export(
-                filters, token=uuid4(), format=format, has_attempts=has_attempts, asked_by_id=request.user.pk
-            )
+            newest = begin_export(filters, format=format, has_attempts=has_attempts)
         except TooManyFilesError as error:
             raise ApiProblem(
-                HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers={"Retry-After": str(MOMENT)}
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too-many-exports",
+                str(error),
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
             ) from None
-        stream = RunStream(file, filters, export, has_attempts=has_attempts)
-        return send_file(
-            request._request, stream, permission=SEE_RUNS.permission, name=name, content_type=file.content_type
-        )
+        parts = read_parts(file, filters, newest=newest, has_attempts=has_attempts)
+        return send_file(request._request, parts, name=name, content_type=file.content_type)
 
 
 urls: list[URLPattern] = [path("runs/export", RunExportView.as_view(), name="run-export")]

@@ -31,8 +31,8 @@ from runs.api.statistics_query import StatisticsQuery
 from runs.api.statistics_schema import AuditStatisticsSerializer, FlowStatisticsSerializer, UsageStatisticsSerializer
 from runs.api.view import ApiView
 from runs.figures.flow_sums import MOST_AUDITS, Scope, read_audits, read_steps
+from runs.figures.today import choose_period, compare_today, load_flow_days
 from runs.figures.usage import FLOW, GROUPS, VERSION, UsageScope, read_usage
-from runs.figures.usual import choose_period, compare_today, read_flow_days
 
 MOST_USAGE = 1_000
 """Items of an answer about usage."""
@@ -174,28 +174,27 @@ class OverviewView(ApiView):
     @extend_schema(
         operation_id="getOverview",
         tags=["Statistics"],
-        summary="Read what goes on now, and today against the usual",
-        description="Runs under way, the queue and its workers; and the runs that ended today so far beside those of "
-        "the same part of the 7 days before.",
+        summary="Read what goes on now, and today beside the 7-day median",
+        description="Runs under way, the queue and its workers; and the runs that ended today so far beside the "
+        "median of the 7 days before. Days are those of UTC.",
         parameters=OVERVIEW_PARAMETERS,
         responses={200: OverviewSerializer},
     )
     def get(self, request: Request) -> Response:
         """The figures of this moment and of today."""
         now = timezone.now()
-        asked = StatisticsQuery(request.query_params, now.astimezone(UTC).date())
+        day = now.astimezone(UTC).date()
+        asked = StatisticsQuery(request.query_params, day)
         is_simulated = asked.read_flag("simulated")
-        zone = asked.read_time_zone()
         asked.finish()
-        rows = read_flow_days(choose_period(now.astimezone(UTC).date())).get(is_simulated, ())
-        today = compare_today(now, rows, is_simulated=is_simulated, zone=zone)
+        rows = load_flow_days(choose_period(day)).get(is_simulated, ())
+        today = compare_today(day, rows, is_simulated=is_simulated)
         writer = StatisticsWriter(is_simulated=is_simulated)
         return Response(
             {
                 "now": now,
                 **describe_now(),
                 "is_simulated": is_simulated,
-                "time_zone": str(zone),
                 **writer.write_today(today),
             }
         )

@@ -8,8 +8,8 @@ from typing import Any
 from runs.figures.bill import split_bill, use_of_runs
 from runs.figures.flow_sums import AuditSums, IssueSums, ModelRuns
 from runs.figures.sums import RunSums, Spent, StepSums
+from runs.figures.today import Today
 from runs.figures.usage import UsageGroup
-from runs.figures.usual import Today
 from runs.retry_parts import FIRST, USEFUL, WASTED
 
 PART_NAMES = {FIRST: "first_attempts", USEFUL: "useful_retries", WASTED: "wasted_retries"}
@@ -110,28 +110,27 @@ class StatisticsWriter:
         }
 
     def write_today(self, today: Today) -> dict[str, Any]:
-        """Today so far, and what is usual by now."""
-        so_far, before = today.so_far, today.before
+        """Today so far, and the median of the days before."""
+        so_far, middle = today.so_far, today.median
         return {
             "today": {
                 "day": today.day,
-                "since": today.since,
                 "runs": self.write_runs(so_far),
                 "tokens": so_far.total_tokens,
                 "cost": self._write_cost(so_far.known_cost),
                 "unpriced": so_far.unpriced,
             },
-            "usual": {
-                "days": today.days,
-                "lacking_days": today.lacking,
-                "runs": today.usual_runs,
-                "pass_rate": before.pass_rate,
-                "first_attempt_pass_rate": before.first_rate,
-                "duration_p50": _round_seconds(before.median),
-                "duration_p95": _round_seconds(before.p95),
-                "tokens": today.usual_tokens,
-                "cost": self._write_cost(today.usual_cost),
-                "unpriced": before.unpriced,
+            "median": middle
+            and {
+                "days": middle.days,
+                "runs": middle.runs,
+                "pass_rate": middle.pass_rate,
+                "first_attempt_pass_rate": middle.first_rate,
+                "duration_p50": _round_seconds(middle.duration_p50),
+                "duration_p95": _round_seconds(middle.duration_p95),
+                "tokens": middle.total_tokens,
+                "cost": self._write_cost(middle.cost),
+                "unpriced": middle.unpriced,
             },
         }
 

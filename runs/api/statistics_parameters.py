@@ -82,14 +82,7 @@ USAGE_PARAMETERS = [
     OpenApiParameter("model", _NAME, description="Only attempts that this model answered."),
     _SIMULATED,
 ]
-OVERVIEW_PARAMETERS = [
-    OpenApiParameter(
-        "time_zone",
-        {"type": "string", "minLength": 1, "maxLength": 200, "default": "UTC", "example": "Europe/Berlin"},
-        description="Whose day today is: a name of the IANA time zone database.",
-    ),
-    _SIMULATED,
-]
+OVERVIEW_PARAMETERS = [_SIMULATED]
 
 
 def name_parameters(parameters: Sequence[OpenApiParameter]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, timedelta, tzinfo
+from datetime import date, timedelta
 
 from django.http import QueryDict
 
@@ -12,7 +12,6 @@ from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.problems import InvalidQuery
 from runs.figures.periods import last_days
-from runs.pages.viewer_time_zone import find_time_zone
 
 USUAL_DAYS = 30
 MOST_DAYS = 1_000
@@ -85,14 +84,6 @@ class StatisticsQuery:
         elif (last - first).days >= MOST_DAYS:
             self.complain("from", f"These are more than {MOST_DAYS:,} days; ask for fewer at a time.")
         return first, last
-
-    def read_time_zone(self) -> tzinfo:
-        """The time zone that ``time_zone`` names; UTC where it is not there."""
-        name = self.read_text("time_zone")
-        zone = UTC if name is None else find_time_zone(name)
-        if zone is None:
-            self.complain("time_zone", f"There is no time zone “{_quote(str(name))}”; one is Europe/Berlin.")
-        return zone or UTC
 
     def read_flow(self) -> Flow | None:
         """The flow whose name ``flow`` is; None where it is not there."""

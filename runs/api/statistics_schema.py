@@ -235,12 +235,7 @@ class FlowStatisticsSerializer(SpanSerializer, FiguresSerializer):
     runs_by_model = ModelRunsSerializer(
         many=True,
         help_text="Runs by the model that all of their steps ask, whatever `model` is; the one with the most runs "
-        "first. Together they are all runs but `runs_of_unknown_model`.",
-    )
-    runs_of_unknown_model = make_count(
-        "Runs that are in no item of `runs_by_model`, since a release that did not tell models apart counted them; "
-        "`manage.py rebuild_statistics` counts again the days of which all runs are kept. Null with `model`.",
-        allow_null=True,
+        "first. Together they are all runs.",
     )
     models = ModelFiguresSerializer(
         many=True, help_text="The models that answered, whatever `model` is; the one with the most attempts first."

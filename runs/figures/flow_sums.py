@@ -19,7 +19,7 @@ from django.db.models import Min, QuerySet, Sum
 from flows.models import Flow
 from runs.figures.means import share_of
 from runs.figures.sums import RUN_COLUMNS, STEP_COLUMNS, RunSums, StepSums
-from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps
+from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
 from runs.models.statistics import DailyCounts
 from runs.prepared_select import PreparedSelect
 from runs.statistics.durations import merge_counts
@@ -77,6 +77,8 @@ class _ScopedSelect:
 
 @dataclass(frozen=True, slots=True)
 class DayRuns:
+    """Runs of a version that ended on a day, or some of them."""
+
     day: date
     version_id: int
     sums: RunSums
@@ -149,7 +151,7 @@ def find_kinds(flow: Flow, first: date, last: date) -> frozenset[bool]:
 
 
 def read_runs(scope: Scope) -> list[DayRuns]:
-    """Runs by day and version."""
+    """Runs by day and version, those that ask different models apart."""
     return [DayRuns(day, version_id, RunSums(*columns)) for day, version_id, *columns in _RUNS.fetch(scope)]
 
 
@@ -273,7 +275,7 @@ _MODEL_SUMS = (
     *("attempts", "total_tokens", "cost", "unpriced"),
 )
 _MODELS = _ScopedSelect(
-    DailyModels,
+    DailyRuns,
     lambda rows: rows.values_list("model", "has_several", "begun", "retries", *_MODEL_SUMS, "durations"),
 )
 _STEPS = _ScopedSelect(

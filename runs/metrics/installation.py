@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from runs.metrics.counted_days import NO_MODEL, CountedDays
+from runs.metrics.counted_days import NO_MODEL, read_counted
 from runs.models import Run, WebhookDelivery
 from runs.models.webhook import DeliveryState
 from runs.queue_figures import QueueFigures, read_queue_figures
@@ -28,9 +28,6 @@ WORKER_STATES = ("working", "stopping", "silent")
 
 class Installation(Collector):
     """Reads the figures anew for each scrape. Without a database there is one metric, which says so."""
-
-    def __init__(self) -> None:
-        self._days = CountedDays()
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is read to register this."""
@@ -83,7 +80,7 @@ class Installation(Collector):
         )
 
     def _count_ended(self) -> Iterator[Metric]:
-        counted = self._days.read()
+        counted = read_counted()
         ended = _count("toolflow_runs_ended", "Runs that have ended.", "flow", "status")
         attempts = _count("toolflow_attempts", "Attempts of runs that have ended.", "flow", "model")
         retries = _count("toolflow_retries", "Attempts with an output that followed another one of their step.", "flow")

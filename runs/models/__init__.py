@@ -1,7 +1,7 @@
 """Runs and their history: rows that the worker writes and pages read.
 
 ``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought; ``worker`` who is at
-work; ``facet`` and ``run_levels`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
+work; ``facet`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
 what they come to by day; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked
 for; ``long_work`` what is done to many runs at once; ``api_token`` by what scripts
 sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told; ``trail_entry`` who did
@@ -17,17 +17,16 @@ from runs.models.facet import FacetKind, RunFacet
 from runs.models.history import Attempt, Issue, Step, TokenUsage
 from runs.models.idempotent_request import IdempotentRequest
 from runs.models.limit import LimitLedger, RateLimit
-from runs.models.long_work import BulkAction, BulkKind, RunExport, WorkState
+from runs.models.lock import Lock
+from runs.models.long_work import BulkAction, BulkKind, WorkState
 from runs.models.number_break import NumberBreak
 from runs.models.original_input import OriginalInput
 from runs.models.provider_identity import ProviderIdentity
-from runs.models.purge_turn import PurgeTurn
 from runs.models.purged_day import PurgedDay
 from runs.models.run import EndReason, Priority, Run, RunStatus
-from runs.models.run_levels import RunLevels
 from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
-from runs.models.statistics import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns
+from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
 from runs.models.trail_entry import TrailEntry, TrailIsKeptError
 from runs.models.webhook import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.worker import Worker
@@ -40,28 +39,24 @@ __all__ = [
     "BulkKind",
     "DailyAudits",
     "DailyIssues",
-    "DailyModels",
     "DailyRuns",
     "DailySteps",
     "DeliveryState",
     "EndReason",
     "FacetKind",
     "FlowSpending",
-    "HourlyRuns",
     "IdempotentRequest",
     "Issue",
     "LimitLedger",
+    "Lock",
     "NumberBreak",
     "OriginalInput",
     "Priority",
     "ProviderIdentity",
-    "PurgeTurn",
     "PurgedDay",
     "RateLimit",
     "Run",
-    "RunExport",
     "RunFacet",
-    "RunLevels",
     "RunStatus",
     "SavedView",
     "Step",

@@ -28,8 +28,6 @@ class BrowserSession(AbstractBaseSession):
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
-        # Earlier versions kept sessions without a user for some minutes.
-        null=True,
         # A request that began before an account was deleted may end after it.
         db_constraint=False,
         on_delete=models.CASCADE,

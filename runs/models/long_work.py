@@ -1,7 +1,7 @@
-"""Work that takes longer than a request: what is done to many runs at once, and files of many runs.
+"""What is done to many runs at once, which takes longer than a request.
 
-Both go through runs from the newest number to the oldest and keep how far they came. A bulk action goes on from there
-after a crash; of an export only its reader can ask again.
+A bulk action goes through runs from the newest number to the oldest and keeps how far it came: after a crash it goes on
+from there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BulkKind(models.TextChoices):
 
 
 class WorkState(models.TextChoices):
-    """How long work stands. ``stopped`` is what somebody wanted, ``failed`` is not."""
+    """How a bulk action stands. ``stopped`` is what somebody wanted, ``failed`` is not."""
 
     WAITING = "waiting", "Waiting"
     WORKING = "working", "Working"
@@ -177,52 +177,6 @@ class BulkAction(models.Model):
 
     def _update(self, **values: Any) -> None:
         BulkAction.objects.filter(pk=self.pk).update(**values, touched_at=Now(), revision=F("revision") + 1)
-
-
-class RunExport(models.Model):
-    """One download of a list of runs: who took what, and how far it is."""
-
-    token = models.UUIDField(unique=True, help_text="By which the page that began it asks how far it is.")
-    format = models.CharField(max_length=5)
-    has_attempts = models.BooleanField(default=False)
-    query = models.TextField(blank=True, default="", help_text="The filters of the list, as in its address.")
-    asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WORKING)
-    newest = models.BigIntegerField(help_text="The number of the first run that there was to write.")
-    oldest = models.BigIntegerField(help_text="The number of the last one.")
-    position = models.BigIntegerField(help_text="Runs from this number upwards are looked at.")
-    written = models.PositiveIntegerField(default=0, help_text="Runs that the file holds.")
-    created_at = models.DateTimeField(db_default=Now())
-    touched_at = models.DateTimeField(db_default=Now(), help_text="When it last came on.")
-    ended_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["-pk"]
-        constraints = [models.CheckConstraint(condition=Q(state__in=WorkState.values), name="export_state_known")]
-
-    def __str__(self) -> str:
-        return f"{self.format} of {self.written} runs"
-
-    @property
-    def is_unfinished(self) -> bool:
-        return self.state in UNFINISHED
-
-    @property
-    def percent(self) -> int:
-        """How much of the run numbers to look at is behind."""
-        return 100 if self.state == WorkState.DONE else _measure(self.newest, self.oldest, self.position)
-
-    def come_to(self, *, position: int, written: int) -> None:
-        """Store how far it is."""
-        RunExport.objects.filter(pk=self.pk).update(position=position, written=written, touched_at=Now())
-
-    def end(self, state: WorkState, *, position: int, written: int) -> None:
-        """Store that it is over: all written, or its reader went away."""
-        RunExport.objects.filter(pk=self.pk).update(
-            state=state, position=position, written=written, touched_at=Now(), ended_at=Now()
-        )
 
 
 def _measure(newest: int, oldest: int, position: int) -> int:

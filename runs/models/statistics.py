@@ -1,6 +1,6 @@
-"""Statistics of runs that have ended: one row for each flow, version and day, and lately for each hour.
+"""Statistics of runs that have ended: rows for each flow, version and day.
 
-``runs.statistics`` keeps them. Days and hours are those of the end of a run, in UTC. A run counts once, when it is
+``runs.statistics`` keeps them. Days are those of the end of a run, in UTC. A run counts once, when it is
 tallied; what it counted stays when it is deleted. ``docs/statistics.md`` says exactly what each number means.
 """
 
@@ -22,21 +22,13 @@ def _cost(meaning: str = "USD, as far as prices are known.") -> Any:
     return models.DecimalField(max_digits=20, decimal_places=8, default=0, help_text=meaning)
 
 
-class Counts(models.Model):
+class DailyCounts(models.Model):
     """What all rows have."""
 
     # The index of each table's own constraint begins with the flow.
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="+", db_index=False)
     day = models.DateField(help_text="The day on which the runs ended, UTC.")
     is_simulated = models.BooleanField(default=False, help_text="Runs that the simulated model answered.")
-
-    class Meta:
-        abstract = True
-
-
-class DailyCounts(Counts):
-    """What all daily rows have."""
-
     version = models.ForeignKey(FlowVersion, on_delete=models.CASCADE, related_name="+")
 
     class Meta:
@@ -46,8 +38,19 @@ class DailyCounts(Counts):
         return f"version {self.version_id} on {self.day}"
 
 
-class RunCounts(models.Model):
-    """What is counted of runs in whatever way they are put together."""
+class DailyRuns(DailyCounts):
+    """Runs of a version that ended on a day, by the model that all of their steps ask, and what they used."""
+
+    # What ran once can't be deleted, also when its runs are gone.
+    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="daily_runs", db_index=False)
+    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="daily_runs")
+    model = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="As the definition names it; empty for several, and where none is asked.",
+    )
+    has_several = models.BooleanField(default=False, help_text="The steps of these runs ask for several models.")
 
     runs = _count()
     succeeded = _count()
@@ -62,17 +65,7 @@ class RunCounts(models.Model):
         default=dict, help_text="How many runs took how long: counts by the number of their bucket."
     )
 
-    class Meta:
-        abstract = True
-
-
-class DailyRuns(RunCounts, DailyCounts):
-    """Runs of a version that ended on a day, and what they used."""
-
-    # What ran once can't be deleted, also when its runs are gone.
-    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="daily_runs", db_index=False)
-    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="daily_runs")
-
+    begun = _count("First attempts of steps that have an output.")
     attempts = _count("All attempts, also those that were interrupted.")
     retries = _count("Attempts with an output that followed another one of their step.")
     prompt_tokens = _count()
@@ -91,36 +84,14 @@ class DailyRuns(RunCounts, DailyCounts):
     duration_total = models.DurationField(default=timedelta(0), help_text="From start to end, all timed runs together.")
 
     class Meta:
-        ordering = ["flow", "day", "version"]
+        ordering = ["flow", "day", "version", "model"]
         verbose_name_plural = "daily runs"
         constraints = [
-            models.UniqueConstraint(fields=["flow", "day", "version", "is_simulated"], name="daily_runs_once")
-        ]
-        indexes = [models.Index(fields=["day"], name="daily_runs_by_day")]
-
-
-class DailyModels(RunCounts, DailyCounts):
-    """Runs of a version that ended on a day, by the model that all of their steps ask for."""
-
-    model = models.CharField(
-        max_length=200, blank=True, help_text="As the definition names it; empty for several, and where none is asked."
-    )
-    has_several = models.BooleanField(default=False, help_text="The steps of these runs ask for several models.")
-
-    begun = _count("First attempts of steps that have an output.")
-    attempts = _count("All attempts, also those that were interrupted.")
-    retries = _count("Attempts with an output that followed another one of their step.")
-
-    class Meta:
-        # Nobody sees or changes it by itself.
-        default_permissions = ()
-        ordering = ["flow", "day", "version", "model"]
-        verbose_name_plural = "daily models"
-        constraints = [
             models.UniqueConstraint(
-                fields=["flow", "day", "version", "is_simulated", "model", "has_several"], name="daily_models_once"
+                fields=["flow", "day", "version", "is_simulated", "model", "has_several"], name="daily_runs_once"
             )
         ]
+        indexes = [models.Index(fields=["day"], name="daily_runs_by_day")]
 
 
 class DailySteps(DailyCounts):
@@ -196,38 +167,3 @@ class DailyIssues(DailyCounts):
                 name="daily_issues_once",
             )
         ]
-
-
-class HourlyRuns(RunCounts, Counts):
-    """Runs of a flow that ended in an hour of the last days, for a part of today beside the same part of other days."""
-
-    hour = models.PositiveSmallIntegerField(help_text="The hour of the day in which the runs ended, 0 to 23, UTC.")
-
-    class Meta:
-        # Nobody sees or changes it by itself.
-        default_permissions = ()
-        ordering = ["flow", "day", "hour"]
-        verbose_name_plural = "hourly runs"
-        constraints = [models.UniqueConstraint(fields=["flow", "day", "hour", "is_simulated"], name="hourly_runs_once")]
-        # All flows together, and hours of long ago.
-        indexes = [models.Index(fields=["day"], name="hourly_runs_by_day")]
-
-    def __str__(self) -> str:
-        return f"{self.day}, {self.hour:02d}:00"
-
-
-class TallyTurn(models.Model):
-    """Whose turn it is to add to the statistics: one row, locked by whoever does.
-
-    One at a time adds, so that no two add to the same row; and none does while statistics are rebuilt.
-    """
-
-    paused_by = models.CharField(max_length=32, blank=True, default="", help_text="The rebuilding that is under way.")
-    paused_until = models.DateTimeField(null=True, blank=True, help_text="When that counts as broken off.")
-
-    class Meta:
-        # Nobody sees or changes it.
-        default_permissions = ()
-
-    def __str__(self) -> str:
-        return f"paused until {self.paused_until}" if self.paused_until else "free"

@@ -195,8 +195,7 @@ _RUN_PARTS = RowParts(
 
 
 def _select_runs(run_ids: Sequence[int]) -> QuerySet[Any, Any]:
-    # Of the same flow: in an archive of another installation the number may be that of another run.
-    originals = models.Run.objects.filter(pk=OuterRef("again_of"), flow=OuterRef("flow"))
+    originals = models.Run.objects.filter(pk=OuterRef("again_of"))
     runs = models.Run.objects.filter(pk=run_ids[0]).annotate(has_original=Exists(originals))
     return runs.values_list(*_RUN_PARTS.columns)
 

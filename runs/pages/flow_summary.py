@@ -118,8 +118,6 @@ class FlowSummary:
     runs_by_model: tuple[ModelRow, ...]
     runs_of_model: ModelRow | None
     """Those that ask the model in the query, if any do."""
-    untold: int
-    """Runs that were counted by a release that did not tell models apart."""
     models: tuple[StepRow, ...]
     by_step: tuple[StepRow, ...]
     audits: tuple[AuditRow, ...]
@@ -182,7 +180,6 @@ class SummaryReader:
             version_count=len(versions),
             runs_by_model=runs_by_model,
             runs_of_model=next((row for row in runs_by_model if row.is_name and row.name == model), None),
-            untold=max(runs.runs - sum(row.runs.runs for row in model_runs), 0),
             models=self._list_models(groups),
             by_step=tuple(
                 StepRow(f"{step}. {name}", sums)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
-from django.conf import settings
-from django.core.cache import cache as trusted
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import ResolverMatch, resolve
 from django.views.decorators.http import require_safe
 
 from runs.models import Run, RunStatus
@@ -25,10 +19,6 @@ from runs.pages.wanted_attempts import Wanted
 from runs.prepared_select import PreparedSelect
 from runs.queue_figures import unattended_runs
 
-TRUSTED_FOR = 60
-"""Seconds for which a session that may see runs is told without another look that nothing changed."""
-
-_ADDRESS = re.compile("/runs/([0-9]{1,18})/live")
 _CURRENT = PreparedSelect(
     lambda run_ids: Run.objects.filter(pk=run_ids[0]).order_by().values_list("revision", "status"), most=1
 )
@@ -54,34 +44,6 @@ class _Question:
     """The name of the head that it shows."""
 
 
-def answer_vain_questions(
-    get_response: Callable[[HttpRequest], HttpResponseBase],
-) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware: tells open pages that nothing changed, before anything is done that only other answers need.
-
-    Nearly all questions are asked in vain, by every open page again and again. Those cost one query: a session that
-    was let in less than ``TRUSTED_FOR`` seconds ago is told that nothing changed without being looked at once more.
-    Whatever shows anything of the run does look.
-    """
-
-    def answer(request: HttpRequest) -> HttpResponseBase:
-        asked = _ADDRESS.fullmatch(request.path_info) if request.method in ("GET", "HEAD") else None
-        if asked and _is_trusted(request):
-            question = _read_question(request)
-            if question is not None and _read_current(int(asked[1])) == question.known:
-                # Whoever counts requests wants to know where they led.
-                request.resolver_match = _find_match()
-                return HttpResponse(status=204, headers={"Cache-Control": "no-store"})
-        return get_response(request)
-
-    return answer
-
-
-@cache
-def _find_match() -> ResolverMatch:
-    return resolve("/runs/0/live")
-
-
 @require_safe
 @require_permission("runs.view_run")
 def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
@@ -94,11 +56,8 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     question = _read_question(request)
     if question is None:
         return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
-    # For sessions that are trusted it has been looked already.
-    if not _is_trusted(request):
-        _trust(request)
-        if _read_current(run_id) == question.known:
-            return HttpResponse(status=204)
+    if _read_current(run_id) == question.known:
+        return HttpResponse(status=204)
     last = question.last
     page = find_run_page(run_id, Wanted(since=last, is_since_new=question.was_running))
     changes = [
@@ -142,27 +101,6 @@ def _read_current(run_id: int) -> tuple[int, bool] | None:
     ((revision, status),) = found
     # Only a run in the queue waits for anybody.
     return revision, status == RunStatus.QUEUED and unattended_runs().filter(pk=run_id).exists()
-
-
-def _is_trusted(request: HttpRequest) -> bool:
-    key = _trust_key(request)
-    return bool(key and trusted.get(key))
-
-
-def _trust(request: HttpRequest) -> None:
-    if key := _trust_key(request):
-        trusted.set(key, True, TRUSTED_FOR)
-
-
-def _trust_key(request: HttpRequest) -> str:
-    """Under which a session is kept as one that may see runs; empty without a session.
-
-    The key of a session signs in whoever has it: the cache, which others may look into, gets a digest.
-    """
-    session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
-    if not re.fullmatch(r"[0-9a-z]{8,64}", session):
-        return ""
-    return f"toolflow:may-see-runs:{hashlib.blake2b(session.encode(), digest_size=16).hexdigest()}"
 
 
 def _announce(page: RunPage) -> str:

@@ -1,4 +1,4 @@
-"""The home page: what runs now, what failed lately, today against the usual, cost by flow and day."""
+"""The home page: what runs now, what failed lately, today beside the 7-day median, cost by flow and day."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs.models import DailyRuns, Run
 from runs.pages.access import require_permission
 from runs.pages.flow_query import REAL, SIMULATED
 from runs.pages.overview_now import PARTS, name_parts, read_parts
-from runs.pages.usual import load_usual
+from runs.pages.recent_days import load_recent_days
 
 _MOST_NAMES = 5
 
@@ -42,12 +42,12 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     parts = read_parts(now)
     wanted = request.GET.get("runs", "")
-    usual = load_usual(now, wants_simulated=wanted == SIMULATED)
+    recent = load_recent_days(now, wants_simulated=wanted == SIMULATED)
     context = {
         "parts": {part.name: part for part in parts},
         "seen": name_parts(parts),
-        "usual": usual,
-        "is_simulated": usual is not None and usual.is_simulated,
+        "recent": recent,
+        "is_simulated": recent is not None and recent.is_simulated,
         "is_choice_unknown": wanted not in {"", REAL, SIMULATED},
         "now": now,
     }

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
@@ -18,17 +17,10 @@ from django.views.decorators.http import require_safe
 
 from runs.models import TrailEntry
 from runs.pages.access import require_permission
+from runs.pages.downloads import TooManyFilesError, announce_file, answer_too_many, require_free_slot, send_file
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
-from runs.pages.part_stream import (
-    PartStream,
-    TooManyFilesError,
-    announce_file,
-    answer_too_many,
-    require_room,
-    send_file,
-)
-from runs.pages.trail_query import TrailQuery, load_page, read_trail_query, walk_entries
+from runs.pages.trail_query import load_page, read_trail_query, walk_entries
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.trail.finding import KINDS
@@ -98,31 +90,22 @@ def export_trail(request: HttpRequest) -> HttpResponseBase:
     try:
         if request.method == "HEAD":
             return announce_file(request, name=name, content_type=content_type)
-        require_room()
+        require_free_slot()
     except TooManyFilesError as error:
         return answer_too_many(request, error)
-    with transaction.atomic():
-        leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
-    return send_file(request, TrailStream(query), permission=SEE_TRAIL, name=name, content_type=content_type)
+    leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
+    # Days are the viewer's, whose zone is active while a request is answered; what is read goes on after that.
+    batches = walk_entries(query.to_filters(), batch=BATCH, most=MOST_EXPORTED)
+    return send_file(request, _read_parts(batches), name=name, content_type=content_type)
 
 
-class TrailStream(PartStream):
-    """The entries that match as CSV."""
-
-    head = (",".join(_HEAD) + "\r\n").encode()
-
-    def __init__(self, query: TrailQuery) -> None:
-        # Days are the viewer's, whose zone is active while a request is answered; what is read goes on after that.
-        self._batches = walk_entries(query.to_filters(), batch=BATCH, most=MOST_EXPORTED)
-
-    def read_part(self) -> bytes | None:
-        """The rows of the next batch."""
-        entries = next(self._batches, None)
-        if entries is None:
-            return None
+def _read_parts(batches: Iterable[Sequence[TrailEntry]]) -> Iterator[bytes]:
+    """A CSV file of the entries, a part for each batch."""
+    yield (",".join(_HEAD) + "\r\n").encode()
+    for entries in batches:
         part = io.StringIO()
         csv.writer(part).writerows(_list_cells(entry) for entry in entries)
-        return part.getvalue().encode()
+        yield part.getvalue().encode()
 
 
 def _list_cells(entry: TrailEntry) -> list[Any]:

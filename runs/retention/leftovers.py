@@ -22,11 +22,8 @@ from runs.models import (
     DeliveryState,
     IdempotentRequest,
     OriginalInput,
-    RunExport,
     WebhookDelivery,
 )
-from runs.models.long_work import UNFINISHED
-from runs.statistics import hours
 
 BATCH = 100
 """Rows deleted in one transaction."""
@@ -61,9 +58,7 @@ def list_leftovers() -> list[Leftover]:
             "answers kept for Idempotency-Keys", timedelta(days=1), partial(_before, IdempotentRequest, "created_at")
         ),
         Leftover("bulk actions", timedelta(days=90), partial(_before, BulkAction, "ended_at")),
-        Leftover("exports", timedelta(days=90), _find_exports),
         Leftover("expired and revoked API tokens", timedelta(days=90), _find_tokens),
-        Leftover("hours of statistics", hours.KEPT, hours.find_hours_before),
         Leftover("expired sign-ins", timedelta(0), partial(_before, _find_session_model(), "expire_date")),
         # Lock-outs last for a day at most.
         Leftover("failures to sign in", timedelta(days=1), partial(_before, AccessAttempt, "attempt_time")),
@@ -95,11 +90,6 @@ def _find_inputs(limit: datetime) -> models.QuerySet[Any]:
 
 def _find_deliveries(limit: datetime) -> models.QuerySet[Any]:
     return WebhookDelivery.objects.exclude(state=DeliveryState.WAITING).filter(ended_at__lt=limit)
-
-
-def _find_exports(limit: datetime) -> models.QuerySet[Any]:
-    # One whose reader went away may never have come to an end.
-    return RunExport.objects.filter(Q(ended_at__lt=limit) | Q(state__in=UNFINISHED, touched_at__lt=limit))
 
 
 def _find_tokens(limit: datetime) -> models.QuerySet[Any]:

@@ -16,7 +16,7 @@ from runs.models.run import RunQuerySet
 UNTALLIED = timedelta(days=7)
 """How much longer a run is kept that statistics don't know yet: what it counts would be lost."""
 MOST_UNTALLIED = 1_000
-"""If more runs than that wait to be tallied, it is only a matter of time, as after an upgrade; else they can't be."""
+"""If more runs than that wait to be tallied, it is only a matter of time, as after an outage; else they can't be."""
 
 
 class Part(Enum):

@@ -63,11 +63,6 @@ class Task:
             runs, attempts = runs + found["runs"], attempts + (found["attempts"] or 0)
         return runs, attempts
 
-    def list_run_ids(self) -> Iterator[int]:
-        """The numbers of all runs that are due."""
-        for due in find_due(self.flow.pk, self.part, self.ended_before):
-            yield from due.order_by("pk").values_list("pk", flat=True).iterator(2_000)
-
 
 @dataclass(slots=True)
 class Purged:
@@ -106,13 +101,12 @@ def purge(
     task: Task,
     *,
     pace: Pace,
-    only: Sequence[int] | None = None,
     is_over: Callable[[], bool] = lambda: False,
     report: Callable[[Purged], None] = lambda _purged: None,
     begin: Callable[[], None] = lambda: None,
     tell: Callable[[Purged], None] = lambda _purged: None,
 ) -> Purged:
-    """Do ``task``, to the runs of ``only`` if they are given; ``report`` is told after each batch.
+    """Do ``task``; ``report`` is told after each batch.
 
     ``is_over`` says after a batch whether to leave the rest to the next call. ``begin`` is called in the first
     transaction that takes something away; ``tell`` is told once, at the end, also where an exception broke off what
@@ -121,7 +115,7 @@ def purge(
     """
     work = _Work(task, pace, begin)
     try:
-        for batch, size in _batch(pace, _look_ahead(task) if only is None else _look_up(only)):
+        for batch, size in _batch(pace, _look_ahead(task)):
             attempts, taken = work.purge_or_divide(batch, size)
             report(work.purged)
             pace.come_to_end(attempts=attempts, taken=taken)
@@ -229,13 +223,6 @@ def _look_ahead(task: Task) -> Iterator[list[Sized]]:
             ended_at, pk, _ = found[-1]
             assert ended_at is not None, "Only ended runs are due."
             rest = due.filter(Q(ended_at__gt=ended_at) | Q(pk__gt=pk), ended_at__gte=ended_at)
-
-
-def _look_up(run_ids: Sequence[int]) -> Iterator[list[Sized]]:
-    for first in range(0, len(run_ids), LOOK_AHEAD):
-        keys = Keys.of(run_ids[first : first + LOOK_AHEAD])
-        rows = Run.objects.filter(keys.build_condition("runs_run.id"))
-        yield list(rows.order_by("pk").values_list("pk", "attempt_count"))
 
 
 def _hold(task: Task, run_ids: Collection[int]) -> list[int]:

@@ -6,32 +6,36 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from django.utils import timezone
 from django_q.tasks import async_task
 
+from runs.locks import RETENTION, acquire, release, renew
 from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.purging import list_tasks, purge
 from runs.retention.telling import PurgeTelling
-from runs.retention.turns import end_turn, keep_turn, take_turn
 from runs.trail.acting import TOOLFLOW, acting_as
 
 logger = logging.getLogger(__name__)
 
 PATIENCE = 5.0
 """Seconds of one message. One worker process of a host is left for sweeps, and these messages share it."""
+LEASE = timedelta(minutes=10)
+"""After so long without a message that was begun, or passed on, the last one counts as lost."""
 TASK = "runs.retention.tasks.purge_due"
 
 
-def purge_due(number: int | None = None) -> str:
+def purge_due(token: int | None = None) -> str:
     """Take away what is due, for a moment, and send another message if more is left.
 
-    The queue's schedule calls it without ``number``, which is that of the message before. What fails for one flow or
+    The queue's schedule calls it without ``token``, which is that of the message before. What fails for one flow or
     one kind of rows is logged, and keeps no other. Gives a sentence for the queue's own log.
     """
-    turn = take_turn(number)
-    if turn is None:
+    # A lock alone would let each hour begin one more chain of messages: one process takes them one after the other.
+    token = acquire(RETENTION, LEASE, token=token)
+    if token is None:
         return "Retention is under way already."
     until = time.monotonic() + PATIENCE
 
@@ -55,9 +59,9 @@ def purge_due(number: int | None = None) -> str:
                 if is_over():
                     break
     if is_over():
-        _pass_on(turn)
+        _pass_on(token)
     else:
-        end_turn(turn)
+        release(RETENTION, token)
     return f"Retention took away {runs} runs or their outputs, and {rows} other rows."
 
 
@@ -70,11 +74,11 @@ def _logged(what: str) -> Iterator[None]:
         logger.exception("Retention could not see to %s; it tries again within the hour.", what)
 
 
-def _pass_on(turn: int) -> None:
-    if not keep_turn(turn):
+def _pass_on(token: int) -> None:
+    if not renew(RETENTION, LEASE, token):
         return
     try:
-        async_task(TASK, turn)
+        async_task(TASK, token)
     except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
-        end_turn(turn)
+        release(RETENTION, token)
         logger.warning("The queue's broker can't be reached; retention goes on within the hour: %s", error)

@@ -16,14 +16,10 @@ from runs.trail.entries import leave_trail
 
 @dataclass(frozen=True, slots=True)
 class PurgeTelling:
-    """Leaves two entries of one purge with the flow, which say until which end its runs went; none where none went.
-
-    ``archive`` is the name of the file that they were written to before.
-    """
+    """Leaves two entries of one purge with the flow, which say until which end its runs went; none where none went."""
 
     task: Task
     by_worker: bool
-    archive: str = ""
 
     def begin(self) -> None:
         """Say that something goes, in the transaction in which the first of it does: nothing goes untold."""
@@ -39,7 +35,6 @@ class PurgeTelling:
             **figures,
             "ended_before": self.task.ended_before.isoformat(timespec="seconds"),
             **({"only": "outputs"} if self.task.part is Part.OUTPUTS else {}),
-            **({"archive": self.archive} if self.archive else {}),
         }
         with acting_as(TOOLFLOW) if self.by_worker else nullcontext():
             leave_trail(action=TrailAction.DATA_DELETED, about=self.task.flow, details=details)

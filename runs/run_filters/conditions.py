@@ -10,10 +10,9 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from runs.models import FacetKind, RunStatus
-from runs.models.run_levels import COST_STEPS, TOKEN_STEPS, find_cost_level, find_token_level
+from runs.models import FacetKind
 from runs.run_filters.filters import RunFilters
-from runs.run_filters.streams import AnyStream, RunStream, Stream, Text
+from runs.run_filters.streams import AnyStream, Stream, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +22,7 @@ class Condition:
     check: Text
     """What is true of a row of ``runs_run`` that meets it."""
     streams: tuple[AnyStream, ...] = ()
-    """Together they hold all runs that meet it; none if no index leads to them."""
-    is_exact: bool = True
-    """Whether the streams hold no other runs."""
+    """Together they hold the runs that meet it; none if no index leads to them."""
 
 
 def list_conditions(filters: RunFilters) -> Iterator[Condition]:
@@ -57,13 +54,9 @@ def _list_facets(*wanted: tuple[FacetKind, str]) -> Iterator[Condition]:
 def _list_amounts(filters: RunFilters) -> Iterator[Condition]:
     """The conditions of what has a size: cost, tokens, time."""
     if filters.cost is not None:
-        first = find_cost_level(filters.cost) or 0
-        is_above = Text("cost > %s", (connection.ops.adapt_decimalfield_value(filters.cost, 16, 8),))
-        yield _reaches(is_above, "cost", range(first, len(COST_STEPS) + 1))
+        yield Condition(Text("cost > %s", (connection.ops.adapt_decimalfield_value(filters.cost, 16, 8),)))
     if filters.tokens is not None:
-        first = find_token_level(filters.tokens) or 0
-        is_above = Text("total_tokens > %s", (filters.tokens,))
-        yield _reaches(is_above, "tokens", range(first, len(TOKEN_STEPS) + 1))
+        yield Condition(Text("total_tokens > %s", (filters.tokens,)))
     if filters.since is not None:
         yield Condition(build_created_since(filters.since))
     if filters.until is not None:
@@ -101,13 +94,3 @@ def _has_facet(kind: FacetKind, value: str) -> Condition:
     has_value = Text("value = %s", (value,))
     stream = Stream("runs_runfacet", "run_id", "kind", Text("%s", (kind.value,)), has_value, is_reversed=False)
     return Condition(check, (stream,))
-
-
-def _reaches(is_above: Text, column: str, levels: range) -> Condition:
-    # The lowest level also holds runs that used less, and what isn't tallied may have used anything.
-    rows = (Stream("runs_runlevels", "run_id", column, Text("%s", (level,))) for level in levels)
-    untallied = RunStream(Text("NOT is_tallied AND ended_at IS NOT NULL"))
-    # A backlog may be long: what no attempt was made of has used nothing.
-    begun = RunStream(Text("status = 'queued' AND attempt_count > 0"))
-    streams: tuple[AnyStream, ...] = (untallied, begun, _with_status(RunStatus.RUNNING), *rows)
-    return Condition(is_above, streams, is_exact=False)

@@ -2,7 +2,7 @@
 
 Runs are numbered very nearly in the order in which they are created, so that the number to which a moment comes is
 found by halving: some dozens of looks at the primary key. Where the order begins anew (``NumberBreak``), as at the
-first run that was restored from another installation, each stretch of numbers is halved by itself.
+first run that was invented, each stretch of numbers is halved by itself.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from django.db import connection
 from runs.models import Run
 from runs.run_filters.conditions import Condition, list_conditions
 from runs.run_filters.days import list_spans
-from runs.run_filters.experience import Experience, keep_experience, recall_experience
 from runs.run_filters.filters import RunFilters
 from runs.run_filters.reading import read_run_number
 from runs.run_filters.streams import AnyStream, RunStream, Span, Text, count_ahead, fetch_rows, read_merged
@@ -26,7 +25,7 @@ from runs.search import look_for_runs, read_query
 
 FIRST_LOOK = 300
 """Runs that are checked first: as a rule a page is among them."""
-LOOK_THROUGH = 1_200
+LOOK_THROUGH = 5_000
 """Runs that are checked at most."""
 PROBED = 500
 """Runs of each filter that are counted to find the rarest one."""
@@ -63,44 +62,32 @@ def find_runs(
         return FoundRuns((), None)
     conditions = list(list_conditions(filters))
     indexed = [condition for condition in conditions if condition.streams]
-    experience = None if filters.search else recall_experience(conditions)
-    rarest = experience.rarest if experience else 0
     if filters.search:
         source, rest = _build_search(filters.search), conditions
     else:
-        source, rest = _read_by(indexed[rarest] if indexed else None, conditions)
+        source, rest = _read_by(indexed[0] if indexed else None, conditions)
     found: list[int] = []
-    met = looked = 0
     looked_to: int | None = None
-    for turn, look in enumerate(_plan_looks(limit, experience, is_checked=bool(rest))):
+    for turn, look in enumerate(_plan_looks(limit, is_checked=bool(rest))):
         if turn == 1 and len(indexed) > 1 and not filters.search:
             # It pays to find out which is the rarest only where any of them was not enough.
-            rarest = _find_rarest(indexed, spans[0])
-            source, rest = _read_by(indexed[rarest], conditions)
-            met = looked = 0
+            source, rest = _read_by(indexed[_find_rarest(indexed, spans[0])], conditions)
         candidates, looked_to = _read(source, spans, look)
-        matching = _check(candidates, rest, span, limit - len(found))
-        found += matching
+        found += _check(candidates, rest, span, limit - len(found))
         is_enough = len(found) >= limit
-        met += len(matching)
-        looked += candidates.index(matching[-1]) + 1 if is_enough else len(candidates)
         if not is_enough and looked_to is not None:
             spans = [left for one in spans if not (left := one.behind(looked_to)).is_empty]
         if is_enough or looked_to is None or not spans:
             looked_to = None
             break
-    if rest and not filters.search:
-        keep_experience(conditions, Experience(rarest, (met + 1) / (looked + 1)))
     return FoundRuns(tuple(sorted(found, reverse=True)), looked_to)
 
 
-def _plan_looks(limit: int, experience: Experience | None, *, is_checked: bool) -> tuple[int, ...]:
+def _plan_looks(limit: int, *, is_checked: bool) -> tuple[int, ...]:
     """How many runs to read, one look after the other."""
     if not is_checked:
         return (limit,)
-    # Half as many more than were needed for as many the last time, since runs that match don't come at even intervals.
-    first = FIRST_LOOK if experience is None else min(int(1.5 * limit / experience.share), LOOK_THROUGH)
-    first = max(first, limit)
+    first = max(FIRST_LOOK, limit)
     second = min(2 * FIRST_LOOK, LOOK_THROUGH - first)
     last = LOOK_THROUGH - first - second
     return tuple(look for look in (first, second, last) if look > 0)
@@ -128,8 +115,7 @@ def _read_by(condition: Condition | None, conditions: Sequence[Condition]) -> tu
     """Where the runs of a condition are read, all runs without one, and what is left to check of all conditions."""
     if condition is None:
         return _Reader((RunStream(),)), list(conditions)
-    rest = [other for other in conditions if other is not condition or not condition.is_exact]
-    return _Reader(condition.streams), rest
+    return _Reader(condition.streams), [other for other in conditions if other is not condition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,8 @@ class AskedModels:
 
     def list_models(self, settings: Any) -> list[str]:
         """The models that a run with these settings asks."""
-        # Runs may come from an archive: the settings are any JSON then.
-        model = settings.get("model") if self.uses_settings and isinstance(settings, dict) else None
-        return sorted(self.named | {model} if model and isinstance(model, str) else self.named)
+        model = settings.get("model") if self.uses_settings else None
+        return sorted(self.named | {model} if model else self.named)
 
     def choose(self, settings: Any) -> tuple[str, bool]:
         """The model that a run with these settings asks, empty for several or none; and whether it asks several."""

@@ -1,15 +1,14 @@
-"""What runs that have ended add to the rows of days and hours. Nothing is read or stored here."""
+"""What runs that have ended add to the rows of days. Nothing is read or stored here."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 
 from flows.engine.audits import AUDIT_ERROR
-from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns, RunStatus
+from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, RunStatus
 from runs.output_checks import Check, find_check, find_reached
 from runs.retry_parts import FIRST, USEFUL, classify_attempts
 from runs.statistics.daily_rows import DailyRows, Key
@@ -31,32 +30,25 @@ class _RunTotals:
     unpriced: int = 0
 
 
-def add_runs(rows: DailyRows, runs: Iterable[EndedRun], *, hours_since: date) -> None:
-    """Count ``runs`` in ``rows``, by hour those that ended on ``hours_since`` (UTC) or later."""
+def add_runs(rows: DailyRows, runs: Iterable[EndedRun]) -> None:
+    """Count ``runs`` in ``rows``."""
     for run in runs:
-        day = run.day
-        head = (run.flow_id, day, run.version_id, run.is_simulated)
+        head = (run.flow_id, run.day, run.version_id, run.is_simulated)
         parts = classify_attempts([(attempt.step, attempt.outcome) for attempt in run.attempts])
-        row = rows.find(DailyRuns, *head)
+        row = rows.find(DailyRuns, *head, run.model, run.has_several)
         totals = _count_attempts(row, run, parts)
+        row.begun += totals.begun
         row.retries += totals.retries
         _count_run(row, run, totals)
         if (duration := run.duration) is not None:
             row.timed += 1
             row.duration_total += duration
-        of_model = rows.find(DailyModels, *head, run.model, run.has_several)
-        of_model.attempts += len(run.attempts)
-        of_model.begun += totals.begun
-        of_model.retries += totals.retries
-        _count_run(of_model, run, totals)
-        if day >= hours_since:
-            _count_run(rows.find(HourlyRuns, run.flow_id, day, run.hour, run.is_simulated), run, totals)
         _count_steps(rows, head, run, parts)
         _count_audits(rows, head, run)
         _count_issues(rows, head, run)
 
 
-def _count_run(row: DailyRuns | DailyModels | HourlyRuns, run: EndedRun, totals: _RunTotals) -> None:
+def _count_run(row: DailyRuns, run: EndedRun, totals: _RunTotals) -> None:
     """Count how a run ended, how long it took and what it used."""
     row.runs += 1
     match run.status:
@@ -78,7 +70,7 @@ def _count_run(row: DailyRuns | DailyModels | HourlyRuns, run: EndedRun, totals:
 
 
 def _count_attempts(row: DailyRuns, run: EndedRun, parts: list[str]) -> _RunTotals:
-    """Count what only days tell of the attempts of a run; ``parts`` says of each what it was. Gives what they used."""
+    """Count the attempts of a run; ``parts`` says of each what it was. Gives what they used."""
     totals = _RunTotals()
     for attempt, part in zip(run.attempts, parts, strict=True):
         cost = attempt.cost or 0

@@ -71,11 +71,6 @@ class EndedRun:
         return self.ended_at.astimezone(UTC).date()
 
     @property
-    def hour(self) -> int:
-        """The hour of the day of its end, UTC."""
-        return self.ended_at.astimezone(UTC).hour
-
-    @property
     def duration(self) -> timedelta | None:
         """From its start to its end; None if it was never started."""
         if self.started_at is None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
 from flows.models import Flow
-from runs.models import HourlyRuns, PurgedDay, Run
-from runs.models.statistics import Counts
+from runs.locks import STATISTICS, renew
+from runs.models import PurgedDay, Run
+from runs.models.statistics import DailyCounts
 from runs.statistics.counting import add_runs
 from runs.statistics.daily_rows import (
     DailyRows,
@@ -24,11 +24,18 @@ from runs.statistics.daily_rows import (
     update_rows,
 )
 from runs.statistics.ended_runs import read_ended_runs
-from runs.statistics.hours import find_first_day
-from runs.statistics.turns import Pause
 
 BATCH = 500
 """Runs read at a time."""
+LEASE = timedelta(minutes=1)
+"""After so long without a batch a rebuilding counts as broken off."""
+
+
+class LeaseLostError(Exception):
+    """A rebuilding gave no sign of life for too long: statistics may have been added to since."""
+
+    def __init__(self) -> None:
+        super().__init__("Statistics were added to while they were rebuilt, after a break of over a minute.")
 
 
 @dataclass(slots=True)
@@ -51,25 +58,24 @@ class Rebuilt:
 
 
 def rebuild_flow(
-    flow: Flow, *, pause: Pause, since: date | None = None, report: Callable[[int], None] = lambda _done: None
+    flow: Flow, *, token: int, since: date | None = None, report: Callable[[int], None] = lambda _done: None
 ) -> Rebuilt:
     """Count all tallied runs of ``flow`` again, and put right what is stored, in one transaction at the end.
 
-    ``pause`` has begun. With ``since``, days before it are left as they are, and always those whose runs retention has
-    deleted. ``report`` is told after each batch how many runs were counted so far. Raises ``PauseLostError``; then
-    nothing has changed.
+    ``token`` is that of a lease of ``locks.STATISTICS``: runs that end meanwhile are tallied afterwards.
+    With ``since``, days before it are left as they are, and always those whose runs retention has deleted. ``report``
+    is told after each batch how many runs were counted so far. Raises ``LeaseLostError``; then nothing has changed.
     """
     rebuilt = Rebuilt()
     rows = DailyRows()
-    hours_since = find_first_day(timezone.now())
     for run_ids in _batch_tallied(flow, since):
-        pause.prolong()
+        _renew(token)
         runs = read_ended_runs(run_ids)
-        add_runs(rows, runs, hours_since=hours_since)
+        add_runs(rows, runs)
         rebuilt.runs += len(runs)
         report(rebuilt.runs)
     with transaction.atomic():
-        pause.prolong()
+        _renew(token)
         lacking = set(PurgedDay.objects.filter(flow=flow).values_list("day", flat=True))
         if since is not None:
             lacking = {day for day in lacking if day >= since}
@@ -77,15 +83,19 @@ def rebuild_flow(
         for model, counted in rows:
             stored = model._default_manager.filter(flow_id=flow.pk).exclude(day__in=lacking)
             counted = {key: row for key, row in counted.items() if row.day not in lacking}
-            first = max(since or hours_since, hours_since) if model is HourlyRuns else since
-            if first is not None:
-                stored = stored.filter(day__gte=first)
+            if since is not None:
+                stored = stored.filter(day__gte=since)
             _put_right(model, load_stored(stored), counted, rebuilt)
     return rebuilt
 
 
+def _renew(token: int) -> None:
+    if not renew(STATISTICS, LEASE, token):
+        raise LeaseLostError
+
+
 def _batch_tallied(flow: Flow, since: date | None) -> Iterator[list[int]]:
-    """The numbers of the tallied runs of a flow, in order. During a pause they don't become more."""
+    """The numbers of the tallied runs of a flow, in order. During the lease they don't become more."""
     tallied = Run.objects.filter(flow=flow, is_tallied=True).order_by("pk")
     if since is not None:
         tallied = tallied.filter(ended_at__gte=datetime(since.year, since.month, since.day, tzinfo=UTC))
@@ -96,9 +106,9 @@ def _batch_tallied(flow: Flow, since: date | None) -> Iterator[list[int]]:
 
 
 def _put_right(
-    model: type[Counts],
+    model: type[DailyCounts],
     stored: Mapping[Key, tuple[int, Values]],
-    counted: Mapping[Key, Counts],
+    counted: Mapping[Key, DailyCounts],
     rebuilt: Rebuilt,
 ) -> None:
     added = [row for key, row in counted.items() if key not in stored]

@@ -1,4 +1,4 @@
-"""Template tags of exports and bulk actions."""
+"""Template tags of bulk actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATES: Mapping[str, Badge] = {
 
 @register.simple_tag
 def work_state(state: str, *, chip: bool = False) -> SafeString:
-    """Icon and word of how a bulk action or an export stands."""
+    """Icon and word of how a bulk action stands."""
     badge = _STATES[state]
     css_class = "chip" if chip else "state"
     return format_html('<span class="{} tone-{}">{}{}</span>', css_class, badge.tone, icon(badge.icon), badge.word)

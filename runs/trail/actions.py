@@ -49,8 +49,6 @@ class TrailAction(models.TextChoices):
     BULK_STOPPED = "bulk_stopped", "Stopped a bulk action"
     EXPORTED = "exported", "Exported runs"
     DATA_DELETED = "data_deleted", "Deleted runs"
-    HISTORY_ARCHIVED = "history_archived", "Archived runs"
-    HISTORY_RESTORED = "history_restored", "Restored runs of an archive"
     BACKUP_MADE = "backup_made", "Backed up the database"
     BACKUP_RESTORED = "backup_restored", "Restored a backup of the database"
     WEBHOOK_SECRET_CHANGED = "webhook_secret_changed", "Changed the secret of a webhook"

@@ -13,9 +13,8 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 
-from runs import admission
 from runs.access_groups import create_groups
-from runs.api import event_stream, run_watch
+from runs.api import admission, event_stream, run_watch
 from runs.api.event_stream import RunEvents
 from runs.models import ApiToken, Run
 from runs.tokens import revoke_token

@@ -1,4 +1,4 @@
-"""What goes on now over the API, and today against the usual: what the home page shows."""
+"""What goes on now over the API, and today beside the 7-day median: what the home page shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pytest_django import DjangoAssertNumQueries
 
 from runs.models import RunStatus
 from runs.models.run import in_future
-from runs.pages.usual import load_usual
 from tests.api.asking import Script, read_problem
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
@@ -72,7 +71,7 @@ class TestNow:
         assert found["running"] == {"count": 0, "items": []}
         assert (found["queue"]["ready"], found["queue"]["oldest_ready"]) == (0, None)
         assert (found["today"]["runs"]["total"], found["today"]["runs"]["pass_rate"]) == (0, None)
-        assert (found["usual"]["days"], found["usual"]["runs"], found["usual"]["cost"]) == (0, None, None)
+        assert found["median"] is None
 
 
 class TestToday:
@@ -80,49 +79,23 @@ class TestToday:
     def _at_noon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stop_clock(monkeypatch)
 
-    def test_today_stands_beside_the_usual_as_on_the_home_page(self, viewer: Script) -> None:
+    def test_today_stands_beside_the_median_of_the_days_before(self, viewer: Script) -> None:
         version = make_version(make_page_flow())
         other = make_version(make_page_flow(name="other"))
         add_runs(version, day_ago(0), succeeded=3, failed=1, took=20, cost="0.5")
-        add_runs(version, day_ago(1), hour=11, succeeded=10, cost="1")
-        add_runs(other, day_ago(1), hour=12, failed=200)
-        add_runs(version, day_ago(7), succeeded=20, cost="3")
+        add_runs(version, day_ago(1), succeeded=10, cost="1")
+        add_runs(other, day_ago(1), failed=10)
+        add_runs(version, day_ago(7), succeeded=30, took=30, cost="3")
         add_runs(version, day_ago(8), failed=1_000)
         found = read(viewer)
-        today, usual = found["today"], found["usual"]
-        assert (today["day"], today["since"]) == (str(day_ago(0)), f"{day_ago(0)}T00:00:00Z")
+        today, median = found["today"], found["median"]
+        assert today["day"] == str(day_ago(0))
         assert (today["runs"]["total"], today["runs"]["pass_rate"]) == (4, 0.75)
         assert (today["tokens"], today["cost"]) == (400, "0.50000000")
-        assert (usual["days"], usual["lacking_days"], usual["runs"], usual["tokens"]) == (2, 0, 15, 1_500)
-        assert (usual["cost"], usual["pass_rate"]) == ("2.00000000", 1)
-        page = load_usual(timezone.now())
-        assert page is not None
-        assert today["runs"]["duration_p50"] == pytest.approx(page.today.so_far.median, abs=0.001)
-        assert usual["duration_p50"] == pytest.approx(page.today.before.median, abs=0.001)
-        assert (usual["runs"], usual["pass_rate"]) == (page.today.usual_runs, page.today.before.pass_rate)
-
-    def test_today_is_that_of_the_time_zone_that_is_asked_for(self, viewer: Script) -> None:
-        version = make_version(make_page_flow())
-        add_runs(version, day_ago(1), hour=16, succeeded=5)
-        assert read(viewer)["today"]["runs"]["total"] == 0
-        found = read(viewer, "time_zone=Asia/Tokyo")
-        assert (found["time_zone"], found["today"]["runs"]["total"]) == ("Asia/Tokyo", 5)
-        assert found["today"]["since"] == f"{day_ago(1)}T15:00:00Z"
-
-    def test_what_was_not_counted_by_hour_is_told(self, viewer: Script) -> None:
-        version = make_version(make_page_flow())
-        add_runs(version, day_ago(1), hour=None, succeeded=9)
-        usual = read(viewer)["usual"]
-        assert (usual["days"], usual["lacking_days"], usual["runs"]) == (0, 1, None)
-        add_runs(version, day_ago(0), hour=None, succeeded=5)
-        today = read(viewer)["today"]
-        assert (today["since"], today["runs"]["total"], today["runs"]["duration_p50"]) == (None, 5, None)
-
-    def test_a_time_zone_that_is_not_there_is_named(self, viewer: Script) -> None:
-        for name in ("Mars/Olympus", "../etc/passwd"):
-            problem = read_problem(viewer.get(f"{ADDRESS}?time_zone={name}"))
-            assert (problem["status"], problem["errors"][0]["parameter"]) == (400, "time_zone")
-            assert name in problem["errors"][0]["detail"]
+        assert today["runs"]["duration_p50"] == pytest.approx(20, rel=0.03)
+        assert (median["days"], median["runs"], median["tokens"]) == (2, 25, 2_500)
+        assert (median["cost"], median["pass_rate"]) == ("2.00000000", 0.75)
+        assert median["duration_p50"] == pytest.approx(20, rel=0.03)
 
     def test_simulated_runs_are_asked_for_by_themselves(self, viewer: Script) -> None:
         version = make_version(make_page_flow())
@@ -141,7 +114,7 @@ def test_the_number_of_queries_does_not_depend_on_size(
     viewer: Script, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     read(viewer)
-    # Token with its user, two for permissions; days and hours; workers, queue, how many run and which.
+    # Token with its user, two for permissions; two for days; workers, queue, how many run and which.
     with django_assert_num_queries(10):
         read(viewer)
     for number in range(4):

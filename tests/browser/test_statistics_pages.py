@@ -41,7 +41,7 @@ def test_the_overview_keeps_up_to_date_and_leads_to_what_failed(admin_page: Page
     make_worker(in_flight=3)
     admin_page.clock.install()
     admin_page.goto("/")
-    expect(admin_page.get_by_role("heading", name="Today against the usual")).to_be_visible()
+    expect(admin_page.get_by_role("heading", name="Today vs. 7-day median")).to_be_visible()
     workers = admin_page.get_by_role("link", name="all workers")
     workers.focus()
     assert wait_for_poll(admin_page).status == 204

@@ -14,7 +14,6 @@ from flows.models import FlowVersion
 from runs.facets import Facet, add_facets
 from runs.models import FacetKind, Run, RunStatus
 from runs.models.run import ENDED
-from runs.models.run_levels import store_levels
 from tests.engine.builders import NOON
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
@@ -29,14 +28,11 @@ def make_listed_run(version: FlowVersion, *, facets: Sequence[Facet] = (), **fie
 
 
 def store_listed_runs(runs: Sequence[Run], facets: Sequence[Sequence[Facet]]) -> list[Run]:
-    """Store runs with their facets; those that have ended are tallied."""
+    """Store runs with their facets; those that have ended are marked as tallied."""
     stored = Run.objects.bulk_create(runs, batch_size=2_000)
     pairs = [(run.pk, facet) for run, own in zip(stored, facets, strict=True) for facet in own]
     for begin in range(0, len(pairs), 5_000):
         add_facets(pairs[begin : begin + 5_000])
-    tallied = [run.pk for run in stored if run.is_tallied]
-    for begin in range(0, len(tallied), 5_000):
-        store_levels(run_ids=tallied[begin : begin + 5_000])
     return stored
 
 

@@ -8,22 +8,16 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.utils import timezone
-
 from flows.engine.spec import ModelSettings
-from runs.models import Attempt, DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns, Run
+from runs.models import Attempt, DailyAudits, DailyIssues, DailyRuns, DailySteps, Run
 
 HEAD = ("flow_id", "day", "version_id", "is_simulated")
 ABOUT = {
-    DailyRuns: HEAD,
-    DailyModels: (*HEAD, "model", "has_several"),
+    DailyRuns: (*HEAD, "model", "has_several"),
     DailySteps: (*HEAD, "step", "model"),
     DailyAudits: (*HEAD, "step", "audit", "code"),
     DailyIssues: (*HEAD, "code", "audit", "severity"),
-    HourlyRuns: ("flow_id", "day", "hour", "is_simulated"),
 }
-HOURS_KEPT = 15
-"""Days back to which hours are kept."""
 TRIES = ("passed", "failed", "invalid")
 """Outcomes of attempts that count as tries."""
 Statistics = dict[type, dict[tuple[Any, ...], dict[str, Any]]]
@@ -66,7 +60,7 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
     assert run.ended_at is not None
     head = (run.flow_id, run.ended_at.astimezone(UTC).date(), run.version_id, run.is_simulated)
     history = list(Attempt.objects.filter(step__run=run).order_by("step__index", "number"))
-    all_of_run = sums[DailyRuns][head]
+    all_of_run = sums[DailyRuns][*head, *_name_model(run)]
     all_of_run.add(**{"runs": 1, run.status: 1})
     if run.started_at:
         seconds = max((run.ended_at - run.started_at).total_seconds(), 0)
@@ -106,24 +100,7 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
             sums[DailyIssues][kind_of_issue].add(issues=1, runs=kind_of_issue not in raised)
             raised.add(kind_of_issue)
     all_of_run.add(first_time=run.status == "succeeded" and not retries)
-    used = {
-        "total_tokens": sum(attempt.usage.total for attempt in history),
-        "cost": sum((attempt.usage.cost or Decimal(0) for attempt in history), Decimal(0)),
-        "unpriced": sum(attempt.usage.unpriced for attempt in history),
-        "first_time": run.status == "succeeded" and not retries,
-    }
-    of_model = sums[DailyModels][*head, *_name_model(run)]
-    of_model.add(attempts=len(history), begun=begun, retries=retries)
-    rows = [of_model]
-    ended_at = run.ended_at.astimezone(UTC)
-    if ended_at.date() >= timezone.now().date() - timedelta(days=HOURS_KEPT):
-        rows.append(sums[HourlyRuns][run.flow_id, ended_at.date(), ended_at.hour, run.is_simulated])
-    for row in rows:
-        row.add(**{"runs": 1, run.status: 1}, **used)
-        durations = row.setdefault("durations", {})
-        if run.started_at:
-            bucket = _measure(max((run.ended_at - run.started_at).total_seconds(), 0))
-            durations[bucket] = durations.get(bucket, 0) + 1
+    all_of_run.add(begun=begun)
 
 
 def _name_model(run: Run) -> tuple[str, bool]:

@@ -1,21 +1,22 @@
-"""The groups that the migrations make: what they may do, and what an installation had before them stays."""
+"""The groups that the migrations make, and what they may do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
 
 from runs.access_groups import ACCESS_GROUPS, LEFT_OUT, create_groups
-from runs.trail.asking import told_already
-from tests.runs.older_tables import hold_older_tables, migrate, migrate_to_newest
-
-BEFORE = [("flows", "0003_revision"), ("runs", "0006_rename_packed_request")]
-HERE = [("flows", "0003_revision"), ("runs", "0007_access_groups")]
 
 
 def read_permissions(group: Any) -> set[str]:
@@ -69,46 +70,19 @@ class TestDefinition:
         assert read_permissions(viewer) == ACCESS_GROUPS["Viewer"] - {"runs.view_worker"}
 
 
-LATER = frozenset({"runs.view_trailentry"})
-"""What came after the migration that made the groups."""
-
-
 class TestMigration:
-    pytestmark = pytest.mark.django_db(transaction=True)
-
-    @pytest.fixture
-    def before(self) -> Iterator[Any]:
-        """The models before there were groups, with tables of that time."""
-        with hold_older_tables(BEFORE) as models:
-            yield models
-
     @pytest.mark.any_database
-    def test_an_empty_database_gets_all_groups_with_all_permissions(self, before: Any) -> None:
-        # Django makes permissions after the last migration only.
-        assert not before.get_model("auth", "Permission").objects.exists()
-        groups = migrate(HERE).get_model("auth", "Group").objects
-        found = {name: read_permissions(groups.get(name=name)) for name in ACCESS_GROUPS}
-        assert found == {name: permissions - LATER for name, permissions in ACCESS_GROUPS.items()}
-
-    @pytest.mark.any_database
-    def test_later_migrations_bring_the_rest(self, before: Any) -> None:
-        migrate_to_newest()
-        assert read_permissions(Group.objects.get(name="Administrator")) == ACCESS_GROUPS["Administrator"]
-
-    @pytest.mark.any_database
-    def test_groups_of_these_names_keep_their_members_and_get_what_they_lack(self, before: Any) -> None:
-        editor = before.get_model("auth", "Group").objects.create(name="Editor")
-        vera = before.get_model("auth", "User").objects.create(username="vera")
-        vera.groups.add(editor)
-        migrate(HERE)
-        user = User.objects.get(username="vera")
-        assert user.get_group_permissions() == ACCESS_GROUPS["Editor"]
-
-    def test_going_back_keeps_groups_with_members(self, before: Any) -> None:
-        migrate(HERE)
-        # The trail has no table here yet.
-        with told_already():
-            User.objects.create_user("otto").groups.add(Group.objects.get(name="Operator"))
-        migrate(BEFORE)
-        assert list(Group.objects.values_list("name", flat=True)) == ["Operator"]
-        assert User.objects.get(username="otto").groups.count() == 1
+    def test_an_empty_database_gets_all_groups_with_all_permissions(self, tmp_path: Path) -> None:
+        path = tmp_path / "new.sqlite3"
+        environment = {**os.environ, "DATABASE_URL": f"sqlite:///{path}"}
+        command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+        subprocess.run(command, cwd=settings.BASE_DIR, env=environment, check=True)
+        with closing(sqlite3.connect(path)) as database:
+            rows = database.execute(
+                "SELECT g.name, c.app_label || '.' || p.codename FROM auth_group g "
+                "JOIN auth_group_permissions gp ON gp.group_id = g.id "
+                "JOIN auth_permission p ON p.id = gp.permission_id "
+                "JOIN django_content_type c ON c.id = p.content_type_id"
+            ).fetchall()
+        found = {group: {name for own, name in rows if own == group} for group, _ in rows}
+        assert found == ACCESS_GROUPS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import models
 
-from runs.models import DailySteps, HourlyRuns, Run
+from runs.models import DailySteps, Run
 from runs.prepared_select import PreparedSelect
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.daily_rows import add_steps
@@ -107,16 +107,3 @@ def test_json_and_times_are_read_as_the_fields_read_them() -> None:
     rows = PreparedSelect(select).fetch()
     assert rows == list(select(()))
     assert [row[1] for row in rows] == values and rows[0][2] == began and rows[0][2].tzinfo is UTC
-
-
-def test_numbers_of_narrow_columns_are_found_too() -> None:
-    flow, day = make_version().flow, date(2026, 5, 13)
-    for hour in (7, 8, 9):
-        HourlyRuns.objects.create(flow=flow, day=day, hour=hour)
-
-    def select_hours(values: Sequence[Any]) -> models.QuerySet[Any, Any]:
-        return HourlyRuns.objects.filter(flow=values[0], hour__in=values[1:]).order_by("hour").values_list("hour")
-
-    prepared = PreparedSelect(select_hours, kinds=(int, int, int))
-    assert prepared.fetch([flow.pk, 7, 9]) == [(7,), (9,)]
-    assert prepared.fetch([flow.pk, 8, 8]) == [(8,)]

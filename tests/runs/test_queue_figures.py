@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 
 import pytest
@@ -65,16 +64,6 @@ class TestQueue:
         assert found.oldest_ready is not None and found.oldest_ready >= 5 * MINUTE
         everything = read_queue_figures()
         assert (everything.ready, everything.later, everything.waiting) == (6, 6, 12) and not everything.more
-
-    @pytest.mark.skipif("postgres" in os.environ.get("DATABASE_URL", ""), reason="PostgreSQL knows how many are queued")
-    def test_sqlite_reads_a_backlog_off_the_index_of_its_order(self) -> None:
-        with CaptureQueriesContext(connection) as queries:
-            read_queue_figures(most=4)
-        for query in queries.captured_queries[1:]:
-            with connection.cursor() as cursor:
-                cursor.execute("EXPLAIN QUERY PLAN " + query["sql"].replace("%", "%%"))
-                plan = " ".join(str(row[-1]) for row in cursor.fetchall())
-            assert "run_queued" in plan and "run_by_status" not in plan
 
     def test_reading_costs_the_same_with_many_runs_and_workers(self) -> None:
         version = make_version()

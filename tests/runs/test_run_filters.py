@@ -18,7 +18,7 @@ from runs.models import FacetKind, Run, RunStatus
 from runs.run_filters import RunFilters, find_runs, finding, read_filters
 from runs.tally import tally_ended_runs
 from tests.engine.builders import NOON
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs, store_listed_runs
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 
@@ -186,29 +186,6 @@ class TestFinding:
         upwards = find_runs(filters, after=runs[10], limit=5)
         assert upwards == finding.FoundRuns((), runs[40])
 
-    def test_the_next_page_costs_less_for_what_the_last_one_learnt(self, django_assert_num_queries: Any) -> None:
-        version = make_version(make_page_flow())
-        label, code = (FacetKind.LABEL, "often"), (FacetKind.CODE, "seldom")
-        for number in range(700):
-            make_listed_run(version, facets=[label] if number % 7 else [label, code])
-        filters, _ = read("label=often&code=seldom")
-        with django_assert_num_queries(5):  # labels, which of them match, which filter is rare, codes, which match
-            first = find_runs(filters, limit=51)
-        with django_assert_num_queries(2):  # codes, which of them match
-            second = find_runs(filters, before=first.ids[-1], limit=49)
-        assert len(first.ids) == 51 and len(second.ids) == 49 and second.looked_to is None
-
-    def test_what_was_learnt_and_is_not_so_any_more_changes_no_page(self) -> None:
-        version = make_version(make_page_flow())
-        label, code = (FacetKind.LABEL, "then"), (FacetKind.CODE, "later")
-        runs = [make_listed_run(version, facets=[label, code]).pk for _ in range(20)]
-        filters, _ = read("label=then&code=later")
-        assert find_runs(filters, limit=5).ids == tuple(runs[:-6:-1])
-        for _ in range(60):
-            make_listed_run(version, facets=[label])
-        last = make_listed_run(version, facets=[label, code]).pk
-        assert find_runs(filters, limit=5).ids == (last, *runs[:-5:-1])
-
     def test_a_page_that_is_full_has_not_stopped_early(self, monkeypatch: Any) -> None:
         monkeypatch.setattr(finding, "FIRST_LOOK", 10)
         monkeypatch.setattr(finding, "LOOK_THROUGH", 10)
@@ -263,21 +240,6 @@ class TestFinding:
         assert find_runs(read("q=tea")[0]).ids == (run.pk,)
         assert find_runs(read("q=tea&status=failed")[0]).ids == ()
         assert find_runs(read("q=tea&status=succeeded")[0], after=run.pk).ids == ()
-
-    @pytest.mark.parametrize("query", ["cost=0.05", "tokens=2000"])
-    def test_a_long_backlog_hides_nothing_that_was_used(self, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(finding, "FIRST_LOOK", 20)
-        monkeypatch.setattr(finding, "LOOK_THROUGH", 100)
-        version = make_version(make_page_flow())
-        run = make_run(version, status="succeeded", ended_at=NOON, cost="0.06", total_tokens=3_000, attempt_count=1)
-        tally_ended_runs()
-        values = {"flow": version.flow, "version": version, "input": {}, "model_settings": {}, "step_count": 3}
-        used = {"cost": "0.06", "total_tokens": 3_000, "attempt_count": 1}
-        backlog = [
-            Run(**values, created_at=NOON, status="queued", **(used if number == 5 else {})) for number in range(300)
-        ]
-        ids = [queued.pk for queued in store_listed_runs(backlog, [()] * len(backlog))]
-        assert find_runs(read(query)[0]).ids == (ids[5], run.pk)
 
     def test_a_query_without_bound_is_never_asked_however_many_runs_are_wanted(self) -> None:
         version = make_version(make_page_flow())

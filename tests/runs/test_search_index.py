@@ -96,7 +96,6 @@ def test_rebuilding_brings_back_no_run_that_lost_its_outputs() -> None:
         call_command("rebuild_search", stdout=out)
         assert find("politeness") == find("rude") == [last, kept]
         assert out.getvalue() == "3 runs indexed; done.\n"
-        # As an earlier version left it.
         index_runs([purged])
         assert find("rude") == [last, purged, kept]
 

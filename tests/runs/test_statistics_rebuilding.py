@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.models import F
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from flows.models import Flow
+from runs.locks import STATISTICS, acquire
 from runs.management.commands import rebuild_statistics
-from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns, Run
-from runs.models.statistics import TallyTurn
+from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, Lock, Run
 from runs.statistics import rebuilding
-from runs.statistics.rebuilding import rebuild_flow
-from runs.statistics.turns import Pause, PauseLostError
+from runs.statistics.rebuilding import LEASE, LeaseLostError, rebuild_flow
 from runs.tally import tally_ended_runs
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
@@ -26,8 +25,7 @@ from tests.runs.varied_runs import MIDNIGHT, make_varied_runs
 
 pytestmark = pytest.mark.django_db
 
-DAILY = (DailyRuns, DailyModels, DailySteps, DailyAudits, DailyIssues)
-ALL = (*DAILY, HourlyRuns)
+DAILY = (DailyRuns, DailySteps, DailyAudits, DailyIssues)
 
 
 @pytest.fixture(autouse=True)
@@ -59,48 +57,24 @@ class TestRebuilding:
         spoil()
         lines = rebuild(capsys)
         assert read_statistics() == recount(runs)
-        assert any(" 5 added" in line and " 5 removed" in line for line in lines)
+        assert any(" 4 added" in line and " 4 removed" in line for line in lines)
         assert "example: 14 runs counted so far." in lines
 
     def test_what_is_right_is_left_as_it_is(self, capsys: pytest.CaptureFixture[str]) -> None:
         make_varied_runs(30)
         tally_ended_runs()
-        keys = {model: set(model.objects.values_list("pk", flat=True)) for model in ALL}
+        keys = {model: set(model.objects.values_list("pk", flat=True)) for model in DAILY}
         lines = rebuild(capsys)
         assert all("rows were right" in line for line in lines if "so far" not in line)
-        assert {model: set(model.objects.values_list("pk", flat=True)) for model in ALL} == keys
+        assert {model: set(model.objects.values_list("pk", flat=True)) for model in DAILY} == keys
 
     def test_it_makes_all_rows_where_there_are_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         runs = make_varied_runs(30)
         tally_ended_runs()
-        for model in ALL:
+        for model in DAILY:
             model.objects.all().delete()
         rebuild(capsys)
         assert read_statistics() == recount(runs)
-
-    def test_what_a_worker_of_an_earlier_release_counted_by_day_alone_is_completed(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        version, now = make_version(), timezone.now()
-        runs = [
-            make_run(version, status="succeeded", ended_at=now - timedelta(hours=hours)) for hours in (1, 2, 50, 500)
-        ]
-        tally_ended_runs(limit=2)
-        DailyModels.objects.all().delete()
-        HourlyRuns.objects.all().delete()
-        tally_ended_runs()
-        rebuild(capsys)
-        assert read_statistics() == recount(runs)
-        assert HourlyRuns.objects.count() == 3
-
-    def test_hours_that_are_kept_no_more_are_left_to_retention(self, capsys: pytest.CaptureFixture[str]) -> None:
-        version, now = make_version(), timezone.now()
-        make_run(version, status="succeeded", ended_at=now - timedelta(days=20))
-        tally_ended_runs()
-        HourlyRuns.objects.create(flow=version.flow, day=(now - timedelta(days=20)).date(), hour=3, runs=7)
-        (line,) = rebuild(capsys)
-        assert "all 2 rows were right" in line
-        assert HourlyRuns.objects.get().runs == 7
 
     def test_another_flow_is_left_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
         make_varied_runs(20)
@@ -144,7 +118,7 @@ class TestRefusals:
 
     def test_two_at_a_time_are_refused(self) -> None:
         make_run()
-        assert Pause().begin()
+        assert acquire(STATISTICS, LEASE)
         with pytest.raises(CommandError, match="being rebuilt already"):
             call_command("rebuild_statistics")
 
@@ -185,11 +159,11 @@ class TestBesideWorkers:
 
     def test_one_that_was_broken_off_holds_up_nobody_for_long(self) -> None:
         self.end_a_run()
-        assert Pause().begin()
+        assert acquire(STATISTICS, LEASE)
         assert tally_ended_runs() == 0
-        TallyTurn.objects.update(paused_until=Now() - timedelta(seconds=1))
+        Lock.objects.update(held_until=Now() - timedelta(seconds=1))
         assert tally_ended_runs() == 1
-        assert Pause().begin()
+        assert acquire(STATISTICS, LEASE)
 
     def test_one_that_takes_long_gives_signs_of_life(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -197,9 +171,9 @@ class TestBesideWorkers:
         left: list[timedelta] = []
 
         def note_and_shorten() -> None:
-            (turn,) = TallyTurn.objects.annotate(now=Now())
-            left.append(turn.paused_until - turn.now)
-            TallyTurn.objects.update(paused_until=Now() + timedelta(seconds=20))
+            (lock,) = Lock.objects.annotate(now=Now())
+            left.append(lock.held_until - lock.now)
+            Lock.objects.update(held_until=Now() + timedelta(seconds=20))
 
         make_varied_runs(30)
         tally_ended_runs()
@@ -212,16 +186,16 @@ class TestBesideWorkers:
         make_varied_runs(20)
         tally_ended_runs()
         DailyRuns.objects.update(runs=77)
-        pause = Pause()
-        assert pause.begin()
-        self.during(monkeypatch, lambda: TallyTurn.objects.update(paused_until=Now() - timedelta(seconds=1)))
-        with pytest.raises(PauseLostError):
-            rebuild_flow(Flow.objects.get(name="example"), pause=pause)
+        token = acquire(STATISTICS, LEASE)
+        assert token is not None
+        self.during(monkeypatch, lambda: Lock.objects.update(held_until=Now() - timedelta(seconds=1)))
+        with pytest.raises(LeaseLostError):
+            rebuild_flow(Flow.objects.get(name="example"), token=token)
         assert not DailyRuns.objects.exclude(runs=77).exists()
 
     def test_the_command_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         make_varied_runs(20)
         tally_ended_runs()
-        self.during(monkeypatch, lambda: TallyTurn.objects.update(paused_by="another"))
+        self.during(monkeypatch, lambda: Lock.objects.update(token=F("token") + 1))
         with pytest.raises(CommandError, match=r"example: .* Nothing was changed; try again"):
             call_command("rebuild_statistics")

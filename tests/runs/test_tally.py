@@ -13,19 +13,17 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django.test.utils import CaptureQueriesContext
 
 from runs import tally
-from runs.models import DailyRuns, Run, RunFacet
-from runs.statistics.turns import take_turn
+from runs.locks import STATISTICS, hold
+from runs.models import DailyRuns, Run
 from runs.stop_flags import stopping
 from runs.sweep import sweep
 from runs.tally import FIRST_REST, LONGEST_REST, PATIENCE, Tally, tally_ended_runs
 from runs.worker import event_loop
-from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step
+from tests.engine.builders import NOON, make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import script
-from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.recounting import read_statistics, recount
-from tests.runs.test_facets import read_facets, record
 from tests.runs.varied_runs import make_varied_runs
 from tests.waiting import wait_until
 
@@ -102,25 +100,6 @@ class TestBatches:
             )
             plan = str(cursor.fetchall())
         assert "run_untallied" in plan
-
-
-@pytest.mark.django_db
-class TestFacetsOfOldRuns:
-    def test_a_run_from_before_there_were_facets_gets_those_that_the_recorder_would_have_stored(self) -> None:
-        issues = (make_issue("high", code="hex_format", audit="Hex format"), make_issue("low", code="note", audit=""))
-        attempts = (make_attempt(1, 1, "failed", model="gpt-5", issues=issues), make_attempt(1, 2, model="gpt-5-mini"))
-        recorded = make_run(make_version(make_flow(make_step(1))), status="running", lease_until=NOON)
-        record(recorded, *attempts)
-        old = make_stored_run(*attempts)
-        tally_ended_runs()
-        assert read_facets(old) == read_facets(recorded) != set()
-
-    def test_one_that_began_before_gets_what_it_lacks(self) -> None:
-        old = make_stored_run(make_attempt(1, 1, model="gpt-5"), make_attempt(2, 1, model="gpt-5-mini"))
-        RunFacet.objects.create(run=old, kind="model", value="gpt-5-mini")
-        RunFacet.objects.create(run=old, kind="label", value="nightly")
-        tally_ended_runs()
-        assert read_facets(old) == {("model", "gpt-5"), ("model", "gpt-5-mini"), ("label", "nightly")}
 
 
 @pytest.mark.django_db
@@ -245,7 +224,7 @@ class TestSeveralAtOnce:
             connection.close()
 
         with transaction.atomic():
-            assert take_turn()
+            assert hold(STATISTICS)
             thread = threading.Thread(target=tally_meanwhile)
             thread.start()
             thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import html
 import io
 import json
@@ -26,7 +25,6 @@ from django.urls import path
 from flows.webhook_secret import WebhookSigner
 from runs import backup
 from runs.access_groups import create_groups
-from runs.archive.writing import write_archive
 from runs.models import RateLimit, Run, WebhookDelivery
 from runs.webhooks.sending import Sender
 from tests.api.test_access_matrix import find_addresses
@@ -130,10 +128,8 @@ def read_rows() -> Iterator[tuple[str, str]]:
 
 
 def read_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """What is written to be kept elsewhere: an archive, and a backup."""
-    archive, copy = folder / "history.jsonl.gz", folder / "copy.sqlite3"
-    assert write_archive(archive, run_ids=list(Run.objects.values_list("pk", flat=True))).runs == ANSWERS
-    yield "an archive", gzip.decompress(archive.read_bytes()).decode()
+    """What is written to be kept elsewhere: a backup."""
+    copy = folder / "copy.sqlite3"
     if connection.vendor == "sqlite":
         database = {"ENGINE": connection.settings_dict["ENGINE"], "NAME": connection.settings_dict["NAME"]}
         monkeypatch.setattr(backup, "settings", SimpleNamespace(DATABASES={"default": database}))
@@ -245,7 +241,7 @@ def test_a_planted_secret_is_nowhere(
     }
     # The places were really looked at, and hold what the provider said.
     assert [run.status for run in runs].count("succeeded") == USABLE
-    for place in ("an archive", "rows of Attempt", "a trace", "/api/v1/runs/"):
+    for place in ("rows of Attempt", "a trace", "/api/v1/runs/"):
         assert any(place in name and "Echo: [key]" in text for name, text in texts), place
     for sign in ("_auth_user_id", "A view that fails", "Redis can't be reached", "webhook-signature"):
         assert any(sign in text for _, text in texts), sign

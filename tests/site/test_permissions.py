@@ -65,7 +65,6 @@ ADDRESSES = {
     "runs/new/<flow_name>/":                            (OPERATOR, OPERATOR),
     "runs/<run_id>/cancel/":                            (OPERATOR, OPERATOR),
     "runs/export/<format>":                             (VIEWER, NO_METHOD),
-    "runs/export/progress/<token>":                     (VIEWER, NO_METHOD),
     "runs/bulk/":                                       (VIEWER, NO_METHOD),
     "runs/bulk/cancel/":                                (OPERATOR, OPERATOR),
     "runs/bulk/run-again/":                             (OPERATOR, OPERATOR),

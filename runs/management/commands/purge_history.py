@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from flows.models import Flow
-from runs.archive.reading import BadArchiveError
-from runs.archive.writing import write_archive
 from runs.management.reading import find_flow, read_day
 from runs.retention.leftovers import clear, list_leftovers
 from runs.retention.pacing import Pace
 from runs.retention.policy import Part, read_policy
 from runs.retention.purging import Purged, Task, list_tasks, purge
 from runs.retention.telling import PurgeTelling
-
-logger = logging.getLogger(__name__)
 
 LOOK = 2.0
 """Seconds between two lines that say how far it has come."""
@@ -49,12 +42,6 @@ class Command(BaseCommand):
         parser.add_argument(
             "--outputs", action="store_true", help="with --before: take only what they read and wrote; figures stay"
         )
-        parser.add_argument(
-            "--archive",
-            metavar="DIR",
-            type=Path,
-            help="first write what goes to files in this folder, one for each flow; see restore_archive",
-        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.left: list[int] = []
@@ -68,7 +55,7 @@ class Command(BaseCommand):
             runs, attempts = task.count(is_forecast=is_dry)
             self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))
             if runs and not is_dry:
-                self._purge(task, attempts, *_archive(self, task, options["archive"], now))
+                self._purge(task, attempts)
         if flow is None and options["before"] is None:
             self._clear_leftovers(now, is_dry=is_dry)
         if self.left:
@@ -87,7 +74,7 @@ class Command(BaseCommand):
         flows = Flow.objects.order_by("name") if flow is None else [flow]
         return [Task(one, part, limit) for one in flows]
 
-    def _purge(self, task: Task, attempts: int, only: Sequence[int] | None, archive: str) -> None:
+    def _purge(self, task: Task, attempts: int) -> None:
         told_at = begin = time.monotonic()
 
         def report(purged: Purged) -> None:
@@ -97,8 +84,8 @@ class Command(BaseCommand):
                 share = min(99, purged.attempts * 100 // attempts) if attempts else 99
                 self.stdout.write(f"  {share} %: {purged.attempts:,} of {attempts:,} attempts")
 
-        telling = PurgeTelling(task, by_worker=False, archive=archive)
-        purged = purge(task, pace=Pace(), only=only, report=report, begin=telling.begin, tell=telling.end)
+        telling = PurgeTelling(task, by_worker=False)
+        purged = purge(task, pace=Pace(), report=report, begin=telling.begin, tell=telling.end)
         self.left += purged.left
         taken = time.monotonic() - begin
         self.stdout.write(
@@ -111,26 +98,6 @@ class Command(BaseCommand):
             count = leftover.count(now) if is_dry else sum(clear(leftover, now=now))
             if count:
                 self.stdout.write(f"{leftover.name}: {count:,} {'would go' if is_dry else 'deleted'}.")
-
-
-def _archive(command: Command, task: Task, folder: Path | None, now: datetime) -> tuple[Sequence[int] | None, str]:
-    """Write what goes to a file; gives the runs that are in it and its name. None and “” if nobody asked for one."""
-    if folder is None:
-        return None, ""
-    path = folder / f"{task.flow.name}.{task.part.value}.{now:%Y%m%dT%H%M%S}.jsonl.gz"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        archive = write_archive(path, run_ids=task.list_run_ids())
-    except (OSError, BadArchiveError) as error:
-        raise CommandError(
-            f"{path} can’t be written: {getattr(error, 'strerror', None) or error}. Of the flow “{task.flow.name}” "
-            "nothing was taken away; what is told above is done, and flows after it are as they were."
-        ) from error
-    command.stdout.write(f"  Written to {path}: {archive.runs:,} runs, {path.stat().st_size:,} bytes.")
-    if archive.misfits:
-        logger.warning("Runs are left that could not be restored from %s: %s", path, archive.misfits)
-        command.left += archive.misfits.run_ids
-    return archive.run_ids, path.name
 
 
 def _describe(task: Task, runs: int, attempts: int, *, is_dry: bool) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from flows.models import Flow
-from runs.statistics.rebuilding import Rebuilt, rebuild_flow
-from runs.statistics.turns import Pause, PauseLostError
+from runs.locks import STATISTICS, acquire, release
+from runs.statistics.rebuilding import LEASE, LeaseLostError, Rebuilt, rebuild_flow
 
 PROGRESS = 10_000
 """Runs between two lines that say how far it has come."""
@@ -43,15 +43,15 @@ class Command(BaseCommand):
             if done % PROGRESS == 0:
                 self.stdout.write(f"{flow.name}: {done:,} runs counted so far.")
 
-        pause = Pause()
-        if not pause.begin():
+        token = acquire(STATISTICS, LEASE)
+        if token is None:
             raise CommandError("Statistics are being rebuilt already. If that was broken off, try again in a minute.")
         try:
-            rebuilt = rebuild_flow(flow, pause=pause, since=since, report=report)
-        except PauseLostError as error:
+            rebuilt = rebuild_flow(flow, token=token, since=since, report=report)
+        except LeaseLostError as error:
             raise CommandError(f"{flow.name}: {error} Nothing was changed; try again.") from error
         finally:
-            pause.end()
+            release(STATISTICS, token)
         self.stdout.write(f"{flow.name}: {describe(rebuilt)}")
 
 

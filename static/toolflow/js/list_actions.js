@@ -1,5 +1,4 @@
-// The bar above the list of runs: how many are chosen, menus that close, and how far a download is. Without it the
-// buttons do the same, and the browser alone tells of a download.
+// The bar above the list of runs: how many are chosen, and menus that close. Without it the buttons do the same.
 "use strict";
 
 const CHOSEN = 'input[type="checkbox"][name="run"][form="bulk"]';
@@ -44,16 +43,7 @@ document.addEventListener("keydown", (event) => {
   menu.querySelector("summary").focus();
 });
 
-// Each download gets a number of its own, by which the server is asked how far it is.
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-export]");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  const number = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  const address = new URL(link.href);
-  address.searchParams.set("progress", number);
-  link.href = address;
-  const box = link.closest("[data-progress]");
-  link.closest("details").open = false;
-  htmx.ajax("GET", box.dataset.progress.replace(/0{32}/, number), { target: "#export-progress", swap: "outerHTML" });
+  if (link) link.closest("details").open = false;
 });

@@ -1,4 +1,4 @@
-"""Sums over years of days: remembered by each process, and always what all days come to."""
+"""Sums over years of days."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from django.core.management import call_command
-from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from flows.models import Flow, FlowVersion
-from runs.metrics.counted_days import Counted, CountedDays
+from runs.metrics.counted_days import Counted, read_counted
 from runs.models import DailyRuns, DailySteps, Run
-from runs.statistics.turns import Pause
 from runs.tally import tally_ended_runs
 from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.runs.builders import make_run, make_version
@@ -78,111 +73,12 @@ def read(counted: Counted) -> tuple[Counter[str], Counter[tuple[str, str]]]:
     )
 
 
-def list_days_read(queries: CaptureQueriesContext) -> list[str]:
-    """The statements that add up days, those of long ago among them."""
-    return [one["sql"] for one in queries if "SUM(" in one["sql"].upper()]
-
-
-def test_days_of_long_ago_are_added_up_once() -> None:
+def test_days_of_all_years_are_added_up() -> None:
     fill()
-    days = CountedDays()
-    first = days.read()
-    assert read(first) == add_up_plainly()
-    with CaptureQueriesContext(connection) as queries:
-        assert days.read() == first
-    assert len(list_days_read(queries)) == 2
-    assert all('"day" >= ' in sql for sql in list_days_read(queries))
-
-
-@pytest.mark.parametrize("age", AGES)
-def test_a_run_that_ended_whenever_is_counted_with_the_next_scrape_of_every_process(age: int) -> None:
-    version, _ = fill()
-    processes = [CountedDays(), CountedDays()]
-    for process in processes:
-        process.read()
-    # Such as one of an archive, or of a worker that was away for long.
-    end_run(version, age=age)
-    tally_ended_runs()
-    wanted = add_up_plainly()
-    assert wanted[0]["letters"] == 12
-    assert [read(process.read()) for process in processes] == [wanted, wanted]
-
-
-def test_days_that_were_counted_again_are_right_with_the_next_scrape() -> None:
-    fill()
-    days = CountedDays()
-    wanted = days.read()
-    DailyRuns.objects.update(succeeded=77)
-    DailySteps.objects.filter(day__lt="2025-12-31").delete()
-    # Nobody but the command changes rows like that: they are not looked at.
-    assert days.read() != wanted
-    call_command("rebuild_statistics", verbosity=0)
-    assert days.read() == wanted == CountedDays().read()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_whoever_reads_while_they_are_counted_again_is_right_afterwards() -> None:
-    fill()
-    days = CountedDays()
-    wanted = days.read()
-    DailyRuns.objects.update(succeeded=77)
-    prolong, read_between = Pause.prolong, []
-
-    def read_and_prolong(pause: Pause) -> None:
-        prolong(pause)
-        if not connection.in_atomic_block:
-            read_between.append(CountedDays().read() == days.read())
-
-    with patch.object(Pause, "prolong", read_and_prolong):
-        call_command("rebuild_statistics", verbosity=0)
-    assert days.read() == wanted and True in read_between
-
-
-def test_a_new_day_adds_what_is_over_to_what_is_remembered(clock: Any) -> None:
-    version, other = fill()
-    days = CountedDays()
-    days.read()
-    for later in (1, 2, 9, 40):
-        clock.return_value = NOW + timedelta(days=later)
-        end_run(version, age=-later)
-        end_run(other, age=-later + 1, model="new")
-        tally_ended_runs()
-        with CaptureQueriesContext(connection) as queries:
-            assert read(days.read()) == add_up_plainly()
-        assert not [sql for sql in list_days_read(queries) if '"day" >= ' not in sql]
-    # A clock that is set back.
-    clock.return_value = NOW
-    assert read(days.read()) == add_up_plainly()
+    assert read(read_counted()) == add_up_plainly()
 
 
 def test_flows_may_be_renamed() -> None:
     version, _ = fill()
-    days = CountedDays()
-    days.read()
     Flow.objects.filter(pk=version.flow_id).update(name="mail")
-    assert read(days.read())[0] == {"mail": 11, "invoices": 9}
-
-
-def test_what_was_taken_back_is_not_remembered() -> None:
-    version, _ = fill()
-    days = CountedDays()
-    wanted = days.read()
-    end_run(version, age=400)
-    with transaction.atomic():
-        tally_ended_runs()
-        assert days.read() != wanted
-        transaction.set_rollback(True)
-    assert days.read() == wanted
-
-
-def test_a_worker_whose_clock_is_behind_is_believed(clock: Any) -> None:
-    version, _ = fill()
-    days = CountedDays()
-    clock.return_value = NOW + timedelta(hours=24)
-    days.read()
-    clock.return_value = NOW
-    end_run(version, age=2)
-    tally_ended_runs()
-    clock.return_value = NOW + timedelta(hours=24)
-    assert read(days.read()) == add_up_plainly()
-    assert timezone.now() == NOW + timedelta(hours=24)
+    assert read(read_counted())[0] == {"mail": 11, "invoices": 9}

@@ -144,7 +144,7 @@ class TestTheInstallation:
             make_run(version)
             DailySteps.objects.create(flow=version.flow, version=version, day=timezone.now().date(), step=1, model="m")
         read(client)
-        with django_assert_num_queries(10):
+        with django_assert_num_queries(9):
             read(client)
 
     def test_series_have_a_bound_and_those_that_came_last_are_one(

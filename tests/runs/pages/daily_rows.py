@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from flows.models import FlowVersion
-from runs.models import DailyAudits, DailyIssues, DailyModels, DailyRuns, DailySteps, HourlyRuns
-from runs.statistics.durations import find_bucket, merge_counts
+from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
+from runs.statistics.durations import find_bucket
 
 
 def day_ago(days: int) -> date:
@@ -30,21 +29,15 @@ def add_runs(
     version: FlowVersion,
     day: date,
     *,
-    hour: int | None = 0,
     took: float = 10.0,
     cost: str = "0",
     is_simulated: bool = False,
     **counts: int,
 ) -> DailyRuns:
-    """Runs that ended on a day, by status; each took ``took`` seconds, all together cost ``cost``.
-
-    They ended in the first hour of the day, or in ``hour``; with None they are not counted by hour.
-    """
+    """Runs that ended on a day, by status; each took ``took`` seconds, all together cost ``cost``."""
     statuses = ("succeeded", "failed", "errored", "cancelled")
     runs = sum(counts.get(status, 0) for status in statuses)
     values = {"total_tokens": 100 * runs, "first_tokens": 100 * runs, **counts}
-    if hour is not None:
-        _add_hour(version, day, hour, runs, took, cost, is_simulated, counts)
     return DailyRuns.objects.create(
         flow=version.flow,
         version=version,
@@ -59,28 +52,9 @@ def add_runs(
     )
 
 
-def _add_hour(
-    version: FlowVersion,
-    day: date,
-    hour: int,
-    runs: int,
-    took: float,
-    cost: str,
-    is_simulated: bool,
-    counts: Mapping[str, int],
-) -> None:
-    row, _ = HourlyRuns.objects.get_or_create(flow=version.flow, day=day, hour=hour, is_simulated=is_simulated)
-    added = {"runs": runs, "total_tokens": 100 * runs, "cost": Decimal(cost), **counts}
-    for name, count in added.items():
-        if hasattr(row, name):
-            setattr(row, name, getattr(row, name) + count)
-    row.durations = merge_counts([row.durations, {str(find_bucket(took)): runs}])
-    row.save()
-
-
 def add_models(version: FlowVersion, day: date, model: str, *, took: float = 10.0, runs: int, **values: Any) -> None:
     """Runs that ask a model; each took ``took`` seconds."""
-    DailyModels.objects.create(
+    DailyRuns.objects.create(
         flow=version.flow,
         version=version,
         day=day,

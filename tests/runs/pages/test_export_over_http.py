@@ -14,21 +14,16 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from runs import admission
-from runs.models import RunExport, TrailEntry, WorkState
-from runs.pages import export_stream, part_stream, trail
+from runs.models import TrailEntry
+from runs.pages import downloads, export_stream
 from runs.run_filters import find_runs
-from runs.tokens import make_token, revoke_token
-from tests.moved_clock import MovedClock
 from tests.runs.builders import make_run, make_version
-from tests.runs.pages.reading import read_words
 from tests.waiting import wait_until
 from toolflow_site import request_threads
 from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TOKEN = "5eed" * 8
 PATIENCE = 30.0
 
 
@@ -55,7 +50,6 @@ class Gate:
         self._permits = threading.Semaphore(1)
         monkeypatch.setattr(export_stream, "find_runs", self._find_runs)
         monkeypatch.setattr(export_stream, "BATCH", 2)
-        monkeypatch.setattr(export_stream, "NOTE_EVERY", 0)
 
     def open(self, times: int = 1) -> None:
         self._permits.release(times)
@@ -107,7 +101,7 @@ def ask(
 @contextlib.contextmanager
 def begin_download(port: int) -> Iterator[http.client.HTTPResponse]:
     """A download by somebody who is signed in."""
-    with ask(port, f"/runs/export/csv?progress={TOKEN}", sign_in()) as answer:
+    with ask(port, "/runs/export/csv", sign_in()) as answer:
         yield answer
 
 
@@ -129,92 +123,15 @@ def test_the_first_runs_arrive_before_the_last_are_read(server: int, monkeypatch
         assert [int(line.split(b",")[0]) for line in answer.read().splitlines()] == numbers[2:]
 
 
-def test_a_reader_who_goes_away_ends_the_reading(server: int, monkeypatch: pytest.MonkeyPatch, viewer: Client) -> None:
+def test_a_reader_who_goes_away_ends_the_reading(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     make_runs(9)
     gate = Gate(monkeypatch)
     with begin_download(server) as answer:
         for _ in range(3):
             answer.readline()
     gate.open()
-    wait_until(
-        lambda: RunExport.objects.get().state == WorkState.STOPPED, within=PATIENCE, what="the export was stopped"
-    )
+    wait_until(lambda: not list(downloads._answers), within=PATIENCE, what="the download is over")
     assert gate.passed <= 2
-    page = read_words(viewer.get(f"/runs/export/progress/{TOKEN}").content.decode())
-    assert page.startswith("Stopped")
-    assert "the file is not whole" in page
-
-
-class TestBrokenOff:
-    """A download goes on while its reader would be let in: another one is cut off, and is not whole."""
-
-    @pytest.fixture
-    def clock(self, monkeypatch: pytest.MonkeyPatch) -> MovedClock:
-        return MovedClock(monkeypatch, admission)
-
-    def test_who_is_signed_out_gets_no_further_part_and_sees_that_the_file_is_not_whole(
-        self, server: int, monkeypatch: pytest.MonkeyPatch, clock: MovedClock
-    ) -> None:
-        numbers = make_runs(7)
-        gate = Gate(monkeypatch)
-        leaving, staying = Client(), Client()
-        root = User.objects.create_superuser("root")
-        for client in (leaving, staying):
-            client.force_login(root)
-        with ask(server, f"/runs/export/csv?progress={TOKEN}", sign_in(leaving)) as answer:
-            lines = [answer.readline() for _ in range(3)]
-            assert [int(line.split(b",")[0]) for line in lines[1:]] == numbers[:2]
-            # One part more may be under way already.
-            leaving.post("/accounts/logout/")
-            clock.go_on(admission.ASKED_EACH)
-            gate.open(9)
-            with pytest.raises(http.client.IncompleteRead) as cut:
-                answer.read()
-        assert len(cut.value.partial.splitlines()) <= 2
-        wait_until(
-            lambda: RunExport.objects.get().state == WorkState.STOPPED, within=PATIENCE, what="the export was stopped"
-        )
-        assert RunExport.objects.get().written <= 4
-        page = read_words(staying.get(f"/runs/export/progress/{TOKEN}").content.decode())
-        assert page.startswith("Stopped")
-        assert "or you were signed out meanwhile; the file is not whole" in page
-
-    def test_the_file_of_a_token_that_is_revoked_is_cut_off_and_that_of_another_is_whole(
-        self, server: int, monkeypatch: pytest.MonkeyPatch, clock: MovedClock
-    ) -> None:
-        make_runs(7)
-        gate = Gate(monkeypatch)
-        root = User.objects.create_superuser("root")
-        tokens = [make_token(user=root, name=name, scope="read", lifetime=None) for name in ("leaving", "staying")]
-        with ask(server, "/api/v1/runs/export", authorization=f"Bearer {tokens[0][1]}") as answer:
-            answer.readline()
-            assert revoke_token(tokens[0][0])
-            clock.go_on(admission.ASKED_EACH)
-            # A part that was begun before is made.
-            gate.open()
-            with pytest.raises(http.client.IncompleteRead):
-                answer.read()
-        gate.open()
-        with ask(server, "/api/v1/runs/export", authorization=f"Bearer {tokens[1][1]}") as answer:
-            answer.readline()
-            clock.go_on(admission.ASKED_EACH)
-            gate.open(9)
-            assert len(answer.read().splitlines()) == 6
-        states = RunExport.objects.order_by("pk").values_list("state", flat=True)
-        wait_until(
-            lambda: list(states.all()) == [WorkState.STOPPED, WorkState.DONE], within=PATIENCE, what="both are over"
-        )
-
-    def test_so_is_the_file_of_the_trail(self, server: int, monkeypatch: pytest.MonkeyPatch, clock: MovedClock) -> None:
-        monkeypatch.setattr(trail, "BATCH", 1)
-        cookie = sign_in()
-        TrailEntry.objects.bulk_create(TrailEntry(action="run_started") for _ in range(20_000))
-        with ask(server, "/trail/export.csv", cookie) as answer:
-            answer.readline()
-            User.objects.update(is_superuser=False)
-            clock.go_on(admission.ASKED_EACH)
-            with pytest.raises(http.client.IncompleteRead):
-                answer.read()
 
 
 def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
@@ -222,19 +139,19 @@ def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
 ) -> None:
     make_runs(3)
     looks, cookie = CountedLooks(monkeypatch), sign_in()
-    assert part_stream.MOST_FILES > request_threads.MOST_AT_ONCE > request_threads.MOST_PARTS
+    assert downloads.MAX_FILES > request_threads.MOST_AT_ONCE > request_threads.MOST_PARTS
     with contextlib.ExitStack() as stack:
-        answers = [stack.enter_context(ask(server, "/runs/export/csv", cookie)) for _ in range(part_stream.MOST_FILES)]
+        answers = [stack.enter_context(ask(server, "/runs/export/csv", cookie)) for _ in range(downloads.MAX_FILES)]
         wait_until(lambda: looks.now == request_threads.MOST_PARTS, within=PATIENCE, what="parts are being made")
         for address in ("/runs/", "/", "/healthz"):
             assert stack.enter_context(ask(server, address, cookie)).status == 200
-        kept = (RunExport.objects.count(), TrailEntry.objects.count())
+        kept = TrailEntry.objects.count()
         for address in ("/runs/export/jsonl", "/trail/export.csv", "/api/v1/runs/export"):
             refused = stack.enter_context(ask(server, address, cookie))
             assert (refused.status, refused.headers["Retry-After"]) == (503, "30")
             sentence = "This server is sending 20 files already, as many as it may. Try again in 30 seconds."
             assert sentence in refused.read().decode()
-        assert (RunExport.objects.count(), TrailEntry.objects.count()) == kept
+        assert TrailEntry.objects.count() == kept
         looks.go_on.set()
         assert {len(answer.read().splitlines()) for answer in answers} == {4}
     assert looks.most == request_threads.MOST_PARTS
@@ -250,7 +167,7 @@ def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
 def test_whoever_only_asks_about_a_file_gets_its_headers_and_takes_nobodys_place(
     server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_stream, "MOST_FILES", 1)
+    monkeypatch.setattr(downloads, "MAX_FILES", 1)
     make_runs(1)
     cookie = sign_in()
     before = TrailEntry.objects.count()
@@ -260,4 +177,4 @@ def test_whoever_only_asks_about_a_file_gets_its_headers_and_takes_nobodys_place
                 assert (answer.status, answer.read()) == (200, b"")
                 assert answer.getheader("Content-Type") == "text/csv; charset=utf-8"
                 assert answer.getheader("Content-Length") is None
-    assert (RunExport.objects.count(), TrailEntry.objects.count()) == (0, before)
+    assert TrailEntry.objects.count() == before

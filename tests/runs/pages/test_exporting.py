@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -20,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from runs.documents import build_run_document
-from runs.models import Run, RunExport, RunStatus, WorkState
+from runs.models import Run, RunStatus, TrailEntry
 from runs.pages import export_stream
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.submission import submit_run
@@ -249,7 +248,7 @@ class TestWhichRuns:
         assert lines[4]["status"] == "cancelled"
 
     def test_large_runs_come_one_by_one(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(export_stream, "MOST_BYTES", 5_000)
+        monkeypatch.setattr(export_stream, "MAX_PART_BYTES", 5_000)
         version = make_version()
         for size in (10, 4_000, 4_000, 10):
             make_run(version, input={"topic": "x" * size})
@@ -275,7 +274,7 @@ class TestWhichRuns:
         words = read_words(answer.content.decode())
         assert sentence in words
         assert "are shown" not in words
-        assert not RunExport.objects.exists()
+        assert not TrailEntry.objects.filter(action="exported").exists()
 
     def test_another_format_is_not_found(self, viewer: Client) -> None:
         assert viewer.get("/runs/export/exe").status_code == 404
@@ -287,35 +286,8 @@ class TestWhichRuns:
         assert client.get("/runs/export/csv").status_code == 403
 
 
-class TestProgress:
-    def test_it_says_how_many_runs_are_written_and_where_it_is(
-        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(export_stream, "BATCH", 2)
-        monkeypatch.setattr(export_stream, "NOTE_EVERY", 0)
-        version = make_version()
-        numbers = [make_run(version).pk for _ in range(8)][::-1]
-        token = uuid4().hex
-        address = f"/runs/export/progress/{token}"
-        assert "The download begins." in viewer.get(address).content.decode()
-
-        parts = iter(viewer.get(f"/runs/export/jsonl?progress={token}").streaming_content)
-        next(parts)
-        next(parts)
-        page = viewer.get(address).content.decode()
-        assert f"4 runs written, down to #{numbers[3]}." in read_words(page)
-        assert 'value="50" max="100"' in page
-        seen = page.partition("?seen=")[2].partition('"')[0]
-        assert viewer.get(f"{address}?seen={seen}").status_code == 204
-        assert len(list(parts)) == 2
-
-        page = viewer.get(f"{address}?seen={seen}").content.decode()
-        assert "Done 8 runs written." in read_words(page)
-        assert "hx-trigger" not in page
-
-    def test_a_download_that_fails_says_so_and_breaks_off(
-        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+class TestTrail:
+    def test_a_download_that_fails_breaks_off(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         make_run()
 
         def fail(*_: Any, **__: Any) -> None:
@@ -325,29 +297,13 @@ class TestProgress:
         answer = viewer.get("/runs/export/jsonl")
         with pytest.raises(RuntimeError, match="out of order"):
             list(answer.streaming_content)
-        assert RunExport.objects.get().state == WorkState.FAILED
 
-    def test_every_export_is_kept_with_who_took_what(self, viewer: Client) -> None:
+    def test_every_export_leaves_an_entry_of_who_took_what(self, viewer: Client) -> None:
         make_run()
-        token = uuid4().hex
-        for _ in range(2):
-            download(viewer, f"/runs/export/jsonl?status=queued&with=attempts&progress={token}")
-        second, first = RunExport.objects.all()
-        assert first.token.hex == token != second.token.hex
-        assert (first.asked_by, first.format, first.has_attempts) == (User.objects.get(), "jsonl", True)
-        assert (first.query, first.written, first.state) == ("status=queued", 1, WorkState.DONE)
-
-    def test_a_download_that_nobody_takes_from_says_so(self, viewer: Client) -> None:
-        token = uuid4()
-        old = timezone.now() - timedelta(minutes=2)
-        RunExport.objects.create(token=token, format="csv", newest=9, oldest=1, position=5, written=5, touched_at=old)
-        assert "Nothing has been taken for a while" in viewer.get(f"/runs/export/progress/{token.hex}").content.decode()
-
-    def test_a_page_does_not_ask_for_ever(self, viewer: Client) -> None:
-        page = viewer.get(f"/runs/export/progress/{uuid4().hex}?asked=30").content.decode()
-        assert "The download has not begun." in page
-        assert "hx-get" not in page
-        assert viewer.get("/runs/export/progress/soon").status_code == 404
+        download(viewer, "/runs/export/jsonl?status=queued&with=attempts")
+        entry = TrailEntry.objects.get(action="exported")
+        assert (entry.actor_id, entry.object_label) == (User.objects.get().pk, "jsonl")
+        assert (entry.details["query"], entry.details["attempts"]) == ("status=queued", True)
 
 
 @pytest.fixture
@@ -368,12 +324,9 @@ class TestAsynchronousServer:
         answer: Any = await client.get("/runs/export/jsonl")
         parts = aiter(answer.streaming_content)
         first = await anext(parts)
-        export = await RunExport.objects.aget()
-        assert (export.state, first.count(b"\n")) == (WorkState.WORKING, 2)
+        assert first.count(b"\n") == 2
         rest = [part async for part in parts]
         assert [line["id"] for line in read_lines(b"".join([first, *rest]).decode())] == numbers
-        export = await RunExport.objects.aget()
-        assert (export.state, export.written) == (WorkState.DONE, 5)
 
 
 async def make_runs(count: int) -> list[int]:

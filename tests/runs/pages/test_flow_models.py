@@ -8,7 +8,7 @@ from django.test import Client
 from flows.models import FlowVersion
 from runs.tally import tally_ended_runs
 from tests.runs.builders import make_run, make_version
-from tests.runs.pages.daily_rows import add_models, add_runs, add_steps, day_ago
+from tests.runs.pages.daily_rows import add_models, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import get_page, read_table, read_words
 
@@ -32,7 +32,6 @@ def read_plain(client: Client, query: str = "") -> str:
 def fill(version: FlowVersion) -> None:
     """Eight runs that ask a model on each of two days, and some that ask several or none."""
     counts = {"runs": 8, "succeeded": 4, "failed": 2, "cancelled": 2, "first_time": 3, "begun": 10, "retries": 5}
-    add_runs(version, day_ago(2), succeeded=20)
     for days, took in ((2, 10.0), (1, 30.0)):
         add_models(version, day_ago(days), "gpt-5", took=took, **counts, total_tokens=800, cost="0.8", attempts=16)
     add_models(version, day_ago(1), "", has_several=True, runs=3, errored=3, total_tokens=30, unpriced=4)
@@ -49,7 +48,6 @@ def test_models_are_compared_by_runs_beside_their_attempts(viewer: Client, versi
     assert "None: local steps only 1 100 % 0 %" in words
     assert "gpt-5 4 75 %" in words
     assert "o3 2 0 %" in words
-    assert "missing" not in words
     assert words.index("None: local steps only") < words.index("Attempts count for the model that answered")
 
 
@@ -70,21 +68,10 @@ def test_the_figures_of_its_runs_stand_beside_the_attempts_of_a_model_that_is_ch
 def test_other_versions_and_periods_are_left_out(viewer: Client, version: FlowVersion) -> None:
     fill(version)
     newer = make_version(make_page_flow())
-    add_runs(newer, day_ago(10), succeeded=7)
     add_models(newer, day_ago(10), "gpt-5", runs=7, succeeded=7)
     assert "gpt-5 23 79 %" in read_plain(viewer)
     assert "gpt-5 7 100 %" in read_plain(viewer, "?version=2")
     assert "gpt-5 16 67 %" in read_plain(viewer, "?period=7d")
-
-
-def test_runs_that_an_earlier_release_counted_are_told_of(viewer: Client, version: FlowVersion) -> None:
-    fill(version)
-    add_runs(version, day_ago(3), succeeded=1_200)
-    words = read_plain(viewer)
-    assert (
-        "1 200 runs of this period are missing: the release that counted them did not tell models apart. "
-        "manage.py rebuild_statistics counts again the days of which all runs are kept." in words
-    )
 
 
 def test_runs_that_ended_are_shown_once_they_are_tallied(viewer: Client) -> None:
@@ -95,7 +82,6 @@ def test_runs_that_ended_are_shown_once_they_are_tallied(viewer: Client) -> None
 
 
 def test_a_model_can_not_write_into_the_page(viewer: Client, version: FlowVersion) -> None:
-    add_runs(version, day_ago(1), succeeded=1)
     add_models(version, day_ago(1), "<script>alert(1)</script>\u202e", runs=1)
     page = get_page(viewer, ADDRESS)
     assert "<script>alert" not in page

@@ -1,4 +1,4 @@
-"""The home page: what goes on, what failed, today against the usual, and the way to the first run."""
+"""The home page: what goes on, what failed, today beside the 7-day median, and the way to the first run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from runs.models import Run, RunStatus, Worker
 from runs.models.run import in_future
-from runs.pages.usual import Usual, load_usual
+from runs.pages.recent_days import RecentDays, load_recent_days
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
 from tests.runs.pages.history_builders import make_page_flow
@@ -152,22 +152,22 @@ class TestLive:
         assert b"?seen=DIGEST.DIGEST.DIGEST.DIGEST" in answer.content
 
 
-class TestUsual:
+class TestRecentDays:
     @pytest.fixture
-    def usual(self, db: None) -> Usual:
+    def recent(self, db: None) -> RecentDays:
         version = make_version(make_page_flow())
         other = make_version(make_page_flow(name="other", title="Other"))
         add_runs(version, TODAY, succeeded=3, failed=1, took=20, cost="0.5")
         add_runs(version, date(2026, 5, 12), succeeded=10, cost="1")
         add_runs(other, date(2026, 5, 12), succeeded=10, failed=20)
-        found = load_usual(NOW)
+        found = load_recent_days(NOW)
         assert found is not None
         return found
 
-    def test_flows_are_in_the_order_of_their_cost_with_tokens_where_no_price_is_known(self, usual: Usual) -> None:
-        assert [(flow.name, flow.is_by_cost) for flow in usual.flows] == [("colour-theme", True), ("other", True)]
+    def test_flows_are_in_the_order_of_their_cost_with_tokens_where_no_price_is_known(self, recent: RecentDays) -> None:
+        assert [(flow.name, flow.is_by_cost) for flow in recent.flows] == [("colour-theme", True), ("other", True)]
         add_runs(make_version(make_page_flow(name="unpriced")), TODAY, succeeded=1_000, unpriced=1_000)
-        found = load_usual(NOW)
+        found = load_recent_days(NOW)
         assert found is not None
         assert [(flow.name, flow.is_by_cost) for flow in found.flows] == [
             ("colour-theme", True),
@@ -194,7 +194,7 @@ class TestUsual:
     def test_many_flows_are_added_up_beyond_the_first_few(self) -> None:
         for number in range(12):
             add_runs(make_version(make_page_flow(name=f"flow-{number}")), TODAY, succeeded=1, cost=str(number + 1))
-        found = load_usual(NOW)
+        found = load_recent_days(NOW)
         assert found is not None
         assert [flow.name for flow in found.flows] == [*(f"flow-{number}" for number in range(11, 3, -1)), ""]
         assert (found.flows[-1].title, found.flows[-1].sums.cost) == ("4 other flows", 10)
@@ -205,11 +205,11 @@ class TestUsual:
         make_run(version)
         add_runs(version, day_ago(1), succeeded=5, is_simulated=True)
         assert "simulated runs" in (words := read_plain(viewer))
-        assert "usually 5 by now" in words
+        assert "7-day median 5" in words
         add_runs(version, day_ago(1), succeeded=3)
-        assert "usually 3 by now" in (words := read_plain(viewer))
+        assert "7-day median 3" in (words := read_plain(viewer))
         assert "Real Simulated" in words
-        assert "usually 5 by now" in read_plain(viewer, "/?runs=simulated")
+        assert "7-day median 5" in read_plain(viewer, "/?runs=simulated")
         assert "“runs” can be real or simulated." in read_plain(viewer, "/?runs=x")
 
 
@@ -276,7 +276,7 @@ class TestQueries:
             fail_run(RunStatus.ERRORED)
             make_worker()
         # Session, user and two for permissions; whether there are runs; workers, three for the queue, running, failed,
-        # errored, and how many run; days and hours.
+        # errored, and how many run; two for days.
         assert count_queries(viewer, "/") == few == 14
 
     def test_what_is_new_costs_eight_queries_of_runs(self, viewer: Client) -> None:

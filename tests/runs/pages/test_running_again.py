@@ -15,7 +15,7 @@ from flows.models import Flow, FlowVersion
 from runs.models import Run
 from runs.pages.comparing import CHOICES
 from runs.submission import submit_run
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
 
@@ -142,13 +142,6 @@ class TestNamingTheRunBefore:
         assert f"Again of #{run.pk}, which is gone." in read_words(page)
         assert f'href="/runs/{run.pk}/"' not in page
 
-    def test_a_run_of_another_flow_that_has_its_number_is_not_taken_for_it(self, operator: Client) -> None:
-        # So it may be after an archive of another installation was put back.
-        other = make_run()
-        run = make_stored_run(again_of=other.pk)
-        assert f"Again of #{other.pk}, which is gone." in read_words(get_page(operator, run_address(run)))
-        assert f"which #{run.pk} repeats" not in read_words(get_page(operator, f"/runs/compare/?a={run.pk}"))
-
     def test_the_name_costs_no_query(self, viewer: Client) -> None:
         first = make_stored_run()
         again = make_stored_run(again_of=first.pk)
@@ -171,8 +164,6 @@ class TestNamingTheRunBefore:
 
 
 class TestWithoutALiveVersion:
-    """As flows are that came back from an archive."""
-
     @pytest.fixture
     def run(self, flow: Flow) -> Run:
         run = make_ended(flow)

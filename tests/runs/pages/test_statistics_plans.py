@@ -17,7 +17,7 @@ from tests.runs.pages.reading import HTMX
 
 pytestmark = pytest.mark.django_db
 
-BIG_TABLES = "runs_run|runs_step|runs_attempt|runs_issue|runs_tokenusage|runs_daily[a-z]+|runs_hourlyruns"
+BIG_TABLES = "runs_run|runs_step|runs_attempt|runs_issue|runs_tokenusage|runs_daily[a-z]+"
 NEWEST = 'FROM "runs_run" ORDER BY 1 DESC LIMIT 1'
 ADDRESSES = (
     "/",

@@ -9,7 +9,7 @@ from django.db import connection
 
 from flows.models import Flow
 from runs.facets import add_facets
-from runs.models import Attempt, FacetKind, Issue, Run, RunFacet, RunLevels, Step, TokenUsage
+from runs.models import Attempt, FacetKind, Issue, Run, RunFacet, Step, TokenUsage
 from runs.tally import tally_ended_runs
 from tests.runs.varied_runs import make_varied_runs
 
@@ -69,7 +69,6 @@ def count_rows(runs: list[Run]) -> dict[str, int]:
         "issues": Issue.objects.filter(attempt__step__run__in=keys).count(),
         "usage": TokenUsage.objects.filter(attempt__step__run__in=keys).count(),
         "facets": RunFacet.objects.filter(run__in=keys).count(),
-        "levels": RunLevels.objects.filter(run__in=keys).count(),
         "words": len(searchable & set(keys)),
     }
 

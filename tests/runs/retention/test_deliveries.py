@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
-from django.utils import timezone
 
 from runs.models import Run, WebhookDelivery
 from runs.retention.pacing import Pace
@@ -29,7 +28,9 @@ PRIVATE = "a private word"
 
 
 def take_away(run: Run, part: Part) -> Purged:
-    return purge(Task(run.flow, part, timezone.now() + timedelta(seconds=1)), pace=Pace(), only=[run.pk])
+    """Purge the runs of the flow that ended no later than ``run``."""
+    assert run.ended_at is not None
+    return purge(Task(run.flow, part, run.ended_at + timedelta(microseconds=1)), pace=Pace())
 
 
 def make_private_delivery(url: str) -> WebhookDelivery:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 from axes.models import AccessAttempt
@@ -14,9 +13,9 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from runs.models import DailyRuns, HourlyRuns, IdempotentRequest, OriginalInput, RunExport, WebhookDelivery, WorkState
+from runs.models import IdempotentRequest, OriginalInput, WebhookDelivery
 from runs.retention.leftovers import clear, list_leftovers
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -50,17 +49,6 @@ def test_answers_to_idempotent_requests_go_after_a_day() -> None:
     assert IdempotentRequest.objects.get() == new
 
 
-def test_exports_go_also_those_whose_reader_went_away() -> None:
-    long_ago = timezone.now() - timedelta(days=91)
-    for state, ended_at in ((WorkState.DONE, long_ago), (WorkState.WORKING, None)):
-        export = RunExport.objects.create(
-            token=uuid4(), format="csv", state=state, newest=1, oldest=1, position=1, ended_at=ended_at
-        )
-        RunExport.objects.filter(pk=export.pk).update(touched_at=long_ago)
-    RunExport.objects.create(token=uuid4(), format="csv", newest=1, oldest=1, position=1)
-    assert clear_all() == {"exports": 2}
-
-
 def test_an_input_as_it_was_before_redaction_goes_within_hours_also_if_nothing_can_be_made_of_the_run() -> None:
     now = timezone.now()
     ended = [
@@ -72,16 +60,6 @@ def test_an_input_as_it_was_before_redaction_goes_within_hours_also_if_nothing_c
         OriginalInput.objects.create(run=run, input={"name": "Ann"})
     assert clear_all() == {"inputs of ended runs as they were before redaction": 1}
     assert {row.run_id for row in OriginalInput.objects.all()} == {ended[1].pk, waiting.pk}
-
-
-def test_hours_of_statistics_go_after_fifteen_days_and_days_stay() -> None:
-    version = make_version()
-    for days in (14, 15, 16):
-        day = (timezone.now() - timedelta(days=days)).date()
-        HourlyRuns.objects.create(flow=version.flow, day=day, hour=23)
-        DailyRuns.objects.create(flow=version.flow, version=version, day=day)
-    assert clear_all() == {"hours of statistics": 1}
-    assert (HourlyRuns.objects.count(), DailyRuns.objects.count()) == (2, 3)
 
 
 def test_failures_to_sign_in_go_once_they_lock_out_nobody() -> None:

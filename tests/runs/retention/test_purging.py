@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from runs.documents import build_run_document
+from runs.locks import STATISTICS, acquire, release
 from runs.models import (
     Attempt,
     DailyRuns,
@@ -29,8 +30,7 @@ from runs.retention.pacing import MANNERS, Manners, Pace
 from runs.retention.policy import Part
 from runs.retention.purging import Purged, Task, list_tasks, purge
 from runs.retention.removal import find_day
-from runs.statistics.rebuilding import rebuild_flow
-from runs.statistics.turns import Pause
+from runs.statistics.rebuilding import LEASE, rebuild_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics
 from tests.runs.retention.aged_runs import NOW, count_rows, ended_before, keep, read_texts, store_aged_runs
@@ -128,14 +128,13 @@ class TestRuns:
     def test_the_number_of_statements_does_not_grow_with_the_runs_of_a_portion(self) -> None:
         runs = store_aged_runs(30)
         flow = max({run.flow for run in runs}, key=lambda flow: sum(run.flow_id == flow.pk for run in runs))
-        own = [run.pk for run in runs if run.flow_id == flow.pk]
-        task = Task(flow, Part.RUNS, NOW)
-        counts = []
-        for portion in (own[:1], own[1:]):
+        oldest = min(run.ended_at for run in runs if run.flow_id == flow.pk and run.ended_at)
+        counts, purged = [], []
+        for limit in (oldest + timedelta(seconds=1), NOW):
             with CaptureQueriesContext(connection) as queries:
-                purge(task, pace=Pace(attempts=1_000), only=portion)
+                purged.append(purge(Task(flow, Part.RUNS, limit), pace=Pace(attempts=1_000)).runs)
             counts.append(len(queries))
-        assert len(own) > 5 and counts[0] == counts[1]
+        assert purged[0] == 1 and purged[1] > 5 and counts[0] == counts[1]
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL cuts files while others write")
@@ -220,9 +219,9 @@ class TestStatistics:
         lacking = {find_day(run.ended_at) for run in ended_before(runs, 20) if run.flow_id == flow.pk if run.ended_at}
         assert {day.day for day in PurgedDay.objects.all()} == lacking
         DailyRuns.objects.filter(flow=flow).exclude(day__in=lacking).update(runs=99)
-        pause = Pause()
-        assert pause.begin()
-        rebuilt = rebuild_flow(flow, pause=pause)
+        token = acquire(STATISTICS, LEASE)
+        assert token is not None
+        rebuilt = rebuild_flow(flow, token=token)
         assert rebuilt.lacking == len(lacking) and rebuilt.corrected and not rebuilt.removed
         assert read_statistics() == before
 
@@ -274,10 +273,10 @@ class TestOutputs:
         before = read_statistics()
         for flow in {run.flow for run in runs}:
             purge(Task(flow, Part.OUTPUTS, NOW), pace=Pace())
-            pause = Pause()
-            assert pause.begin()
-            assert not rebuild_flow(flow, pause=pause).changed
-            pause.end()
+            token = acquire(STATISTICS, LEASE)
+            assert token is not None
+            assert not rebuild_flow(flow, token=token).changed
+            release(STATISTICS, token)
         assert read_statistics() == before
 
     def test_documents_say_since_when_and_hold_nothing(self) -> None:

@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.models import OrmQ, Schedule
 
-from runs.models import PurgeTurn, Run
+from runs.locks import RETENTION, acquire
+from runs.models import Lock, Run
 from runs.retention import policy, purging, tasks
 from runs.retention.leftovers import Leftover, list_leftovers
-from runs.retention.turns import take_turn
 from tests.runs.retention.aged_runs import store_aged_runs
 
 pytestmark = pytest.mark.django_db
@@ -99,7 +99,7 @@ class TestOneMessageAtATime:
     def test_one_that_got_lost_is_replaced_and_void_should_it_come_after_all(self) -> None:
         tasks.purge_due()
         (lost,) = take_messages()
-        PurgeTurn.objects.update(held_until=timezone.now() - timedelta(seconds=1))
+        Lock.objects.update(held_until=timezone.now() - timedelta(seconds=1))
         tasks.purge_due()
         assert tasks.purge_due(lost) == "Retention is under way already."
         assert len(take_messages()) == 1
@@ -108,8 +108,8 @@ class TestOneMessageAtATime:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def begin_another() -> list[Leftover]:
-            PurgeTurn.objects.update(held_until=timezone.now() - timedelta(seconds=1))
-            assert take_turn(None)
+            Lock.objects.update(held_until=timezone.now() - timedelta(seconds=1))
+            assert acquire(RETENTION, tasks.LEASE)
             return []
 
         monkeypatch.setattr(tasks, "list_tasks", lambda now: [])

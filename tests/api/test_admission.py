@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from runs import admission
-from runs.admission import ASKED_EACH, Admission
+from runs.api import admission
+from runs.api.admission import ASKED_EACH, Admission
 from runs.models import ApiToken, BrowserSession
 from runs.tokens import make_token, revoke_token
 from tests.moved_clock import MovedClock

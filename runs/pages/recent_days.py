@@ -1,7 +1,4 @@
-"""Today against the usual, and what flows used by day: sums of what was counted of all flows.
-
-``runs.figures.usual`` says what the usual is. Costs two queries.
-"""
+"""Today beside the days before, and what flows used by day: sums of what was counted of all flows."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django.utils import timezone
-
 from runs.figures.periods import Period, sum_by_slot
 from runs.figures.sums import RunSums
-from runs.figures.usual import FlowDay, Today, choose_period, compare_today, read_flow_days
+from runs.figures.today import FlowDay, Today, choose_period, compare_today, load_flow_days
 from runs.pages.figures import NOTHING, format_cost, format_count
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.small_charts import Sparkline, plot_sparkline
@@ -36,31 +31,26 @@ class FlowUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class RecentDays:
     """The days shown, what they came to, and whether these are simulated runs; None where nothing was counted."""
 
     period: Period
     today: Today
     chart: Chart
     flows: tuple[FlowUse, ...]
-    time: str
-    """How late it is for whoever looks."""
-    zone: str
-    """The name of their time zone."""
-    is_too_early: bool
-    """Today's first whole hour of UTC, with which it is counted from, is yet to begin."""
     is_simulated: bool
     has_both: bool
     """There are real runs and simulated ones."""
 
 
-def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
-    """Sum up today, in the time zone that is active, and the days before.
+def load_recent_days(now: datetime, *, wants_simulated: bool = False) -> RecentDays | None:
+    """Sum up today and the days before.
 
     Simulated runs are summed up if they are asked for, or if there are no others.
     """
-    period = choose_period(now.astimezone(UTC).date())
-    by_kind = read_flow_days(period)
+    today = now.astimezone(UTC).date()
+    period = choose_period(today)
+    by_kind = load_flow_days(period)
     if not by_kind:
         return None
     is_simulated = wants_simulated if len(by_kind) == 2 else True in by_kind
@@ -69,15 +59,11 @@ def load_usual(now: datetime, *, wants_simulated: bool = False) -> Usual | None:
     chart = ChartMaker(period, (), {}).chart_use(
         sum_by_slot(period, ((row.day, row.sums) for row in rows)), measure="cost" if has_cost else "tokens"
     )
-    today = compare_today(now, rows, is_simulated=is_simulated, zone=timezone.get_current_timezone())
-    return Usual(
+    return RecentDays(
         period=period,
-        today=today,
+        today=compare_today(today, rows, is_simulated=is_simulated),
         chart=chart,
         flows=_list_flows(rows, period, has_cost=has_cost),
-        time=f"{timezone.localtime(now):%H:%M}",
-        zone=timezone.get_current_timezone_name(),
-        is_too_early=today.since is not None and today.since > now,
         is_simulated=is_simulated,
         has_both=len(by_kind) == 2,
     )

@@ -1,4 +1,4 @@
-"""Whether somebody who was let in would still be: what answers ask that go on after their request was let in."""
+"""Whether the client of an event stream, which may last for 15 minutes, would still be let in."""
 
 from __future__ import annotations
 
