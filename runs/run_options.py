@@ -1,12 +1,12 @@
-"""What a run may be given besides its input: labels, priority, budgets, time limit, metadata, who is told of its end.
+"""What a run may be given besides its input: labels, priority, budgets, time limit, metadata, webhook.
 
-``read_…`` read what people type; ``check_…`` and ``find_…`` say what is wrong with values.
+``parse_…`` take what people type; ``check_…`` and ``find_…`` say what is wrong with values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +31,7 @@ MOST_METADATA = 16_384
 PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 
 
-def read_priority(text: str) -> Priority:
+def parse_priority(text: str) -> Priority:
     """``high``, ``normal`` or ``low``; nothing is normal. Raises ``ValueError`` with a sentence."""
     if not text:
         return Priority.NORMAL
@@ -40,17 +40,17 @@ def read_priority(text: str) -> Priority:
     return PRIORITIES[text]
 
 
-def read_token_budget(text: str) -> int | None:
+def parse_token_budget(text: str) -> int | None:
     """A number of tokens, None for nothing. Raises ``ValueError`` with a sentence."""
-    return _read_whole(text, "token budget", MAX_TOKEN_BUDGET, "20000")
+    return _parse_whole(text, "token budget", MAX_TOKEN_BUDGET, "20000")
 
 
-def read_time_limit(text: str) -> int | None:
+def parse_time_limit(text: str) -> int | None:
     """A number of seconds, None for nothing. Raises ``ValueError`` with a sentence."""
-    return _read_whole(text, "time limit", MAX_TIME_LIMIT, "600", unit=" of seconds")
+    return _parse_whole(text, "time limit", MAX_TIME_LIMIT, "600", unit=" of seconds")
 
 
-def read_cost_budget(text: str) -> Decimal | None:
+def parse_cost_budget(text: str) -> Decimal | None:
     """An amount of USD, None for nothing. Raises ``ValueError`` with a sentence."""
     if not text.strip():
         return None
@@ -63,11 +63,32 @@ def read_cost_budget(text: str) -> Decimal | None:
     return Decimal(amount)
 
 
-def read_labels(text: str) -> tuple[str, ...]:
+def parse_labels(text: str) -> tuple[str, ...]:
     """Labels with commas between them, in their order, each once. Raises ``ValueError`` with a sentence."""
     labels = tuple(dict.fromkeys(" ".join(part.split()) for part in text.split(",") if part.strip()))
     check_labels(labels)
     return labels
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "labels": parse_labels,
+    "priority": parse_priority,
+    "token_budget": parse_token_budget,
+    "cost_budget": parse_cost_budget,
+    "time_limit": parse_time_limit,
+}
+
+
+def parse_options(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What was typed, by option: the values as ``submit_run`` takes them, and a sentence for each that is not valid."""
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name, text in texts.items():
+        try:
+            values[name] = _PARSERS[name](text)
+        except ValueError as error:
+            problems[name] = str(error)
+    return values, problems
 
 
 def check_labels(labels: Sequence[str]) -> None:
@@ -142,7 +163,7 @@ def check_webhook_url(url: str) -> None:
         raise ValueError(problem)
 
 
-def _read_whole(text: str, what: str, most: int, example: str, *, unit: str = "") -> int | None:
+def _parse_whole(text: str, what: str, most: int, example: str, *, unit: str = "") -> int | None:
     digits = text.strip()
     if not digits:
         return None

@@ -1,4 +1,4 @@
-"""Starting runs, one or many at a time.
+"""Starting runs, one or many at a time, and cancelling one.
 
 Preparing is apart from storing: inputs are held against their schema while nobody waits for the database.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from django.db import transaction
 
@@ -28,6 +28,8 @@ from runs.models import FacetKind, OriginalInput, Priority, Run
 from runs.provider import is_simulated_flow
 from runs.queue import wake_worker
 from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 from runs.trail.run_starts import tell_of_runs
 
 if TYPE_CHECKING:
@@ -56,95 +58,69 @@ class RunOrder:
     """The number of the run that it repeats."""
 
 
+class SubmitOptions(TypedDict, total=False):
+    """What the runs of one request share, besides their flow.
+
+    ``version`` is the live one unless it is given. ``token_budget``, ``cost_budget`` (USD) and ``time_limit`` (seconds
+    from a run's start) replace those of the version; ``webhook_url`` is notified when a run has ended.
+    """
+
+    version: FlowVersion | None
+    started_by: AbstractBaseUser | None
+    priority: Priority
+    token_budget: int | None
+    cost_budget: Decimal | None
+    time_limit: int | None
+    webhook_url: str
+
+
 def submit_run(
     *,
     flow: Flow,
     input: Any,
-    version: FlowVersion | None = None,
-    started_by: AbstractBaseUser | None = None,
-    priority: Priority = Priority.NORMAL,
-    token_budget: int | None = None,
-    cost_budget: Decimal | None = None,
-    time_limit: int | None = None,
     labels: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
-    webhook_url: str = "",
     again_of: int | None = None,
+    **options: Unpack[SubmitOptions],
 ) -> Run:
-    """Queue a run of ``version``, by default the live one, and wake a worker.
+    """Queue a run of ``flow``, and wake a worker. The other arguments are those of ``RunOrder``.
 
-    ``token_budget``, ``cost_budget`` (USD) and ``time_limit`` (seconds from the run's start) replace what the version
-    says. ``labels`` are short texts by which the run is found again, ``metadata`` is a JSON object that is handed on,
-    ``webhook_url`` is told when the run has ended, ``again_of`` is the number of the run that this one repeats.
-
-    Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema, and
+    Raises ``InputError`` with JSON pointers into the input if it doesn't fit the version's input schema,
     ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels, metadata and
-    addresses that can't be.
+    addresses that are not valid.
     """
     check_labels(labels)
     metadata = {} if metadata is None else metadata
     check_metadata(metadata)
-    terms = _Terms.read(
-        flow=flow,
-        version=version,
-        started_by=started_by,
-        priority=priority,
-        token_budget=token_budget,
-        cost_budget=cost_budget,
-        time_limit=time_limit,
-        webhook_url=webhook_url,
-    )
+    shared = _SharedValues.resolve(flow, options)
     order = RunOrder(input=input, labels=labels, metadata=metadata, again_of=again_of)
-    return store_runs([terms.build_run(order, terms.check_input(input))])[0]
+    return store_runs([shared.build_run(order, shared.check_input(input))])[0]
 
 
-def submit_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Any) -> list[Run]:
-    """Queue a run for each of ``orders``, all or none, and wake a worker.
-
-    ``options`` are shared by all: those of ``submit_run`` but for what an order says. Raises as ``prepare_runs``.
-    """
+def submit_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Unpack[SubmitOptions]) -> list[Run]:
+    """Queue a run for each of ``orders``, all or none, and wake a worker. Raises as ``prepare_runs``."""
     return store_runs(prepare_runs(flow=flow, orders=orders, **options))
 
 
-def prepare_runs(
-    *,
-    flow: Flow,
-    orders: Sequence[RunOrder],
-    version: FlowVersion | None = None,
-    started_by: AbstractBaseUser | None = None,
-    priority: Priority = Priority.NORMAL,
-    token_budget: int | None = None,
-    cost_budget: Decimal | None = None,
-    time_limit: int | None = None,
-    webhook_url: str = "",
-) -> list[Run]:
+def prepare_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Unpack[SubmitOptions]) -> list[Run]:
     """Runs as ``store_runs`` takes them, one for each of ``orders``. Nothing is stored yet.
 
     Raises ``OrdersError`` that lists what is wrong with any of the orders, ``NotRunnableError`` if the flow has nothing
-    to run, and ``ValueError`` with a sentence for an address that can't be.
+    to run, and ``ValueError`` with a sentence for an address that is not valid.
     """
-    terms = _Terms.read(
-        flow=flow,
-        version=version,
-        started_by=started_by,
-        priority=priority,
-        token_budget=token_budget,
-        cost_budget=cost_budget,
-        time_limit=time_limit,
-        webhook_url=webhook_url,
-    )
+    shared = _SharedValues.resolve(flow, options)
     runs: list[Run] = []
     problems: list[Problem] = []
     for index, order in enumerate(orders):
         found = list(_find_problems(order))
         try:
-            input = terms.check_input(order.input)
+            input = shared.check_input(order.input)
         except InputError as error:
             found += [Problem(f"/input{problem.path}", problem.message) for problem in error.problems]
         if found:
             problems += [Problem(f"/{index}{problem.path}", problem.message) for problem in found]
         elif not problems:
-            runs.append(terms.build_run(order, input))
+            runs.append(shared.build_run(order, input))
     if problems:
         raise OrdersError(problems)
     return runs
@@ -177,23 +153,35 @@ def _log(first: Run, count: int) -> None:
     )
 
 
-def find_own_limits(run: Run, version: FlowVersion) -> dict[str, Any]:
-    """The budgets and the time limit that a run was given beyond what its version says, as ``submit_run`` takes them.
+def find_own_limits(run: Run, spec: FlowSpec | None) -> dict[str, Any]:
+    """The budgets and the time limit of a run that are not those of its version, as ``submit_run`` takes them.
 
-    ``version`` is the run's own.
+    ``spec`` is that of the run's version, None if it can't be read.
     """
-    spec = version.flow_spec
     seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
     given = {
-        "token_budget": (run.token_budget, spec.token_budget),
-        "cost_budget": (run.cost_budget, spec.cost_budget),
-        "time_limit": (seconds, spec.time_limit),
+        "token_budget": (run.token_budget, spec and spec.token_budget),
+        "cost_budget": (run.cost_budget, spec and spec.cost_budget),
+        "time_limit": (seconds, spec and spec.time_limit),
     }
     return {name: own for name, (own, inherited) in given.items() if own != inherited}
 
 
+def cancel_run(*, run: Run) -> bool:
+    """Cancel a queued run at once, a running one as soon as its worker sees it; False if it has ended.
+
+    Idempotent: only the first request is logged.
+    """
+    was_asked = run.cancel_requested
+    with transaction.atomic():
+        is_cancelled = run.request_cancel()
+        if is_cancelled and not was_asked:
+            leave_trail(action=TrailAction.RUN_CANCELLED, about=run)
+    return is_cancelled
+
+
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _SharedValues:
     """What the runs of one request share."""
 
     input_schema: dict[str, Any] | None
@@ -202,21 +190,11 @@ class _Terms:
     """Columns of a run."""
 
     @classmethod
-    def read(
-        cls,
-        *,
-        flow: Flow,
-        version: FlowVersion | None,
-        started_by: AbstractBaseUser | None,
-        priority: Priority,
-        token_budget: int | None,
-        cost_budget: Decimal | None,
-        time_limit: int | None,
-        webhook_url: str,
-    ) -> _Terms:
+    def resolve(cls, flow: Flow, options: SubmitOptions) -> _SharedValues:
+        webhook_url = options.get("webhook_url", "")
         if webhook_url:
             check_webhook_url(webhook_url)
-        version = version or flow.live_version
+        version = options.get("version") or flow.live_version
         if version is None:
             raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
         if flow.is_archived:
@@ -225,16 +203,20 @@ class _Terms:
         if problems := check_model_calls(version.flow_spec, defaults, providers):
             raise NotRunnableError(f"“{flow}” can't be run. {problems[0].message}")
         spec = version.flow_spec.with_limits(
-            token_budget=token_budget, cost_budget=cost_budget, time_limit=time_limit
+            token_budget=options.get("token_budget"),
+            cost_budget=options.get("cost_budget"),
+            time_limit=options.get("time_limit"),
         ).resolve(defaults, providers)
+        own = {name: value for name in ModelSettings.model_fields if (value := getattr(spec, name)) is not None}
+        started_by = options.get("started_by")
         values = {
             "flow": flow,
             "version": version,
-            "model_settings": _resolve_model_settings(spec, defaults).model_dump(mode="json"),
+            "model_settings": defaults.model_copy(update=own).model_dump(mode="json"),
             "is_simulated": is_simulated_flow(spec),
             "started_by_id": started_by.pk if started_by else None,
             "step_count": len(spec.steps),
-            "priority": priority,
+            "priority": options.get("priority", Priority.NORMAL),
             "token_budget": spec.token_budget,
             "cost_budget": spec.cost_budget,
             "time_limit": timedelta(seconds=spec.time_limit) if spec.time_limit is not None else None,
@@ -264,12 +246,6 @@ class _Terms:
             run.is_input_redacted = True
             run.original_input = OriginalInput(run=run, input=input)
         return run
-
-
-def _resolve_model_settings(spec: FlowSpec, defaults: ModelSettings) -> ModelSettings:
-    """What the steps of a flow fall back to: its own settings, and ``defaults`` where it has none."""
-    own = {name: getattr(spec, name) for name in ModelSettings.model_fields}
-    return defaults.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
 def _find_problems(order: RunOrder) -> list[Problem]:

@@ -40,10 +40,9 @@ from runs.api.schema_parts import IDEMPOTENCY_KEY, PREFER, problem_responses
 from runs.api.started_together import ListStarted, link_started
 from runs.api.view import ApiView
 from runs.api.waiting import read_wait, wait_for_end
-from runs.cancellation import cancel_run
 from runs.documents import RunDocuments, build_summary
 from runs.models import Run, RunStatus
-from runs.submission import store_runs
+from runs.submission import cancel_run, store_runs
 
 RUN_ANSWERS = {
     200: OpenApiResponse(

@@ -75,7 +75,7 @@ def prepare_again(request: Request, run_id: int) -> list[Run]:
     terms = {
         "priority": Priority(source.priority),
         "webhook_url": source.webhook_url,
-        **find_own_limits(source, source.version),
+        **find_own_limits(source, source.version.flow_spec),
         **{name: body[name] for name in _TERMS if name in body},
     }
     labels = list_lasting_labels(source.labels)

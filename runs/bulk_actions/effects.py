@@ -85,7 +85,7 @@ def _start_one(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
             started_by=action.asked_by,
             priority=Priority(run.priority),
             webhook_url=run.webhook_url,
-            **find_own_limits(run, own),
+            **find_own_limits(run, own.flow_spec),
         )
         # Beside as many as a run may be given.
         again[0].labels = sorted({*again[0].labels, action.label})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -17,20 +17,10 @@ from runs.run_options import (
     PRIORITIES,
     check_metadata,
     list_lasting_labels,
-    read_cost_budget,
-    read_labels,
-    read_priority,
-    read_time_limit,
-    read_token_budget,
+    parse_options,
 )
+from runs.submission import find_own_limits
 
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "labels": read_labels,
-    "priority": read_priority,
-    "token_budget": read_token_budget,
-    "cost_budget": read_cost_budget,
-    "time_limit": read_time_limit,
-}
 _LABELS = {
     "labels": (
         "Labels",
@@ -107,19 +97,12 @@ class RunOptions:
     @classmethod
     def from_post(cls, post: Mapping[str, str]) -> RunOptions:
         """What a sent form holds."""
-        return cls({name: post.get(name, "").strip() for name in _READERS}, keeps="keep" in post)
+        return cls({name: post.get(name, "").strip() for name in _LABELS}, keeps="keep" in post)
 
     @classmethod
     def from_run(cls, run: Run) -> RunOptions:
         """What an earlier run was given beyond what its version says."""
-        spec = read_spec(run)
-        seconds = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
-        given = {
-            "token_budget": (run.token_budget, spec and spec.token_budget),
-            "cost_budget": (run.cost_budget, spec and spec.cost_budget),
-            "time_limit": (seconds, spec and spec.time_limit),
-        }
-        texts = {name: _write(own) for name, (own, inherited) in given.items() if own != inherited}
+        texts = {name: _write(own) for name, own in find_own_limits(run, read_spec(run)).items()}
         if run.priority != Priority.NORMAL:
             texts["priority"] = Priority(run.priority).name.lower()
         if labels := list_lasting_labels(run.labels):
@@ -131,15 +114,9 @@ class RunOptions:
 
         ``source`` is the run that is run again, if one is.
         """
-        values: dict[str, Any] = {}
-        problems = {}
+        values, problems = parse_options(self.texts)
         if source is not None:
-            values = {"again_of": source.pk, **(KeptParts.of_run(source).values if self.keeps else {})}
-        for name, read in _READERS.items():
-            try:
-                values[name] = read(self.texts.get(name, ""))
-            except ValueError as error:
-                problems[name] = str(error)
+            values = {"again_of": source.pk, **(KeptParts.of_run(source).values if self.keeps else {}), **values}
         return values, problems
 
     def build_fields(self, spec: FlowSpec, problems: Mapping[str, str]) -> tuple[OptionField, ...]:

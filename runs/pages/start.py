@@ -14,7 +14,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
 from flows.models import Flow, FlowVersion
-from runs.cancellation import cancel_run as cancel_run_of
 from runs.models import Run
 from runs.models.run import REMOVED_INPUT
 from runs.pages.access import require_permission
@@ -25,6 +24,7 @@ from runs.pages.json_lines import show_invisible
 from runs.pages.run_options_form import KeptParts, RunOptions
 from runs.queue_figures import is_unattended
 from runs.submission import NotRunnableError, submit_run
+from runs.submission import cancel_run as cancel_run_of
 
 FORM, JSON = "form", "json"
 """The two views of one input."""

@@ -11,34 +11,34 @@ import pytest
 from runs.models import Priority
 from runs.run_options import (
     check_labels,
-    read_cost_budget,
-    read_labels,
-    read_priority,
-    read_time_limit,
-    read_token_budget,
+    parse_cost_budget,
+    parse_labels,
+    parse_priority,
+    parse_time_limit,
+    parse_token_budget,
 )
 
 
 @pytest.mark.parametrize(
     ("read", "text", "value"),
     [
-        (read_priority, "", Priority.NORMAL),
-        (read_priority, "high", Priority.HIGH),
-        (read_token_budget, "", None),
-        (read_token_budget, " 20000 ", 20_000),
-        (read_token_budget, "1000000000000000", 10**15),
-        (read_token_budget, "20,000", 20_000),
-        (read_token_budget, "1\N{NARROW NO-BREAK SPACE}234\N{NARROW NO-BREAK SPACE}567", 1_234_567),
-        (read_cost_budget, "", None),
-        (read_cost_budget, "0.50", Decimal("0.50")),
-        (read_cost_budget, "$ 12", Decimal(12)),
-        (read_cost_budget, "0.0001", Decimal("0.0001")),
-        (read_time_limit, "600", 600),
-        (read_labels, " ", ()),
-        (read_labels, "nightly", ("nightly",)),
-        (read_labels, " b,a , b\t c,, a", ("b", "a", "b c")),
-        (read_labels, "ü" * 50, ("ü" * 50,)),
-        (read_labels, ",".join("0123456789"), tuple("0123456789")),
+        (parse_priority, "", Priority.NORMAL),
+        (parse_priority, "high", Priority.HIGH),
+        (parse_token_budget, "", None),
+        (parse_token_budget, " 20000 ", 20_000),
+        (parse_token_budget, "1000000000000000", 10**15),
+        (parse_token_budget, "20,000", 20_000),
+        (parse_token_budget, "1\N{NARROW NO-BREAK SPACE}234\N{NARROW NO-BREAK SPACE}567", 1_234_567),
+        (parse_cost_budget, "", None),
+        (parse_cost_budget, "0.50", Decimal("0.50")),
+        (parse_cost_budget, "$ 12", Decimal(12)),
+        (parse_cost_budget, "0.0001", Decimal("0.0001")),
+        (parse_time_limit, "600", 600),
+        (parse_labels, " ", ()),
+        (parse_labels, "nightly", ("nightly",)),
+        (parse_labels, " b,a , b\t c,, a", ("b", "a", "b c")),
+        (parse_labels, "ü" * 50, ("ü" * 50,)),
+        (parse_labels, ",".join("0123456789"), tuple("0123456789")),
     ],
 )
 def test_what_can_be_read(read: Callable[[str], Any], text: str, value: Any) -> None:
@@ -48,10 +48,10 @@ def test_what_can_be_read(read: Callable[[str], Any], text: str, value: Any) -> 
 @pytest.mark.parametrize(
     ("read", "text", "sentence"),
     [
-        (read_priority, "urgent", "“urgent” is not a priority; it can be high, normal, low."),
+        (parse_priority, "urgent", "“urgent” is not a priority; it can be high, normal, low."),
         *(
             (
-                read_token_budget,
+                parse_token_budget,
                 text,
                 f"“{text}” is not a token budget; write a whole number up to 1,000,000,000,000,000, like 20000.",
             )
@@ -59,14 +59,14 @@ def test_what_can_be_read(read: Callable[[str], Any], text: str, value: Any) -> 
         ),
         *(
             (
-                read_cost_budget,
+                parse_cost_budget,
                 text,
                 f"“{text}” is not a cost budget; write USD from 0.0001 to 1,000,000, like 0.50.",
             )
             for text in ("0", "0,50", "-1", "NaN", "0.00001", "1000000.01", "0.123456789")
         ),
         (
-            read_time_limit,
+            parse_time_limit,
             "10 min",
             "“10 min” is not a time limit; write a whole number of seconds up to 31,622,400, like 600.",
         ),
@@ -93,7 +93,7 @@ def test_what_can_not_be_read_gets_a_sentence_with_an_example(
 )
 def test_labels_that_can_not_be_shown_beside_others_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match="label") as refusal:
-        read_labels(text)
+        parse_labels(text)
     assert str(refusal.value) == sentence
 
 

@@ -131,6 +131,9 @@ def test_limits_that_a_run_has_of_its_own_are_told_from_those_of_its_version() -
     version = make_version(make_flow(token_budget=1_000, time_limit=60))
     inherited = submit_run(flow=version.flow, input={})
     own = submit_run(flow=version.flow, input={}, token_budget=500, cost_budget=Decimal("0.50"))
-    assert find_own_limits(Run.objects.get(pk=inherited.pk), version) == {}
-    assert find_own_limits(Run.objects.get(pk=own.pk), version) == {"token_budget": 500, "cost_budget": Decimal("0.50")}
+    assert find_own_limits(Run.objects.get(pk=inherited.pk), version.flow_spec) == {}
+    assert find_own_limits(Run.objects.get(pk=own.pk), version.flow_spec) == {
+        "token_budget": 500,
+        "cost_budget": Decimal("0.50"),
+    }
     assert make_run(version).token_budget is None

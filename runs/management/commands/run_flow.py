@@ -17,7 +17,7 @@ from flows.engine.json_values import parse_object
 from flows.models import Flow
 from runs.checks import TAG
 from runs.models import Attempt, Run, RunStatus
-from runs.run_options import PRIORITIES, read_cost_budget, read_priority, read_time_limit, read_token_budget
+from runs.run_options import PRIORITIES, parse_options
 from runs.submission import NotRunnableError, submit_run
 
 LOOK = 0.3
@@ -27,6 +27,7 @@ WORKER_PATIENCE = 5.0
 
 EXIT_CODES = {RunStatus.SUCCEEDED: 0, RunStatus.FAILED: 1, RunStatus.ERRORED: 2, RunStatus.CANCELLED: 2}
 USAGE_EXIT = 3
+OPTIONS = ("priority", "token_budget", "cost_budget", "time_limit")
 
 
 class Command(BaseCommand):
@@ -62,7 +63,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         flow = find_flow(options["flow"])
-        chosen = read_options(options)
+        chosen, mistakes = parse_options({name: options[name] for name in OPTIONS})
+        if mistakes:
+            raise CommandError("\n".join(mistakes.values()), returncode=USAGE_EXIT)
         try:
             run = submit_run(flow=flow, input=read_input(options["input"]), **chosen)
         except InputError as error:
@@ -126,19 +129,6 @@ def find_flow(name: str) -> Flow:
         names = ", ".join(Flow.objects.runnable().order_by("name").values_list("name", flat=True)) or "none"
         raise CommandError(f"There is no flow “{name}”. Flows that can be run: {names}.", returncode=USAGE_EXIT)
     return flow
-
-
-def read_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Priority, budgets and time limit, as ``submit_run`` takes them. Raises ``CommandError`` for one that is wrong."""
-    try:
-        return {
-            "priority": read_priority(options["priority"]),
-            "token_budget": read_token_budget(options["token_budget"]),
-            "cost_budget": read_cost_budget(options["cost_budget"]),
-            "time_limit": read_time_limit(options["time_limit"]),
-        }
-    except ValueError as error:
-        raise CommandError(str(error), returncode=USAGE_EXIT) from error
 
 
 def read_input(source: str) -> dict[str, Any]:
