@@ -31,10 +31,10 @@ PACKAGES = ("flows/", "runs/", "toolflow_site/")
 FOLDERS = (*PACKAGES, "tests", "templates", "static", "benchmarks", "docs")
 
 _EXECUTION_MODULES = (
-    "cancellation", "claiming", "documents", "facets", "group_commit", "limits", "output_checks", "ownership",
+    "claiming", "documents", "facets", "group_commit", "limits", "output_checks", "ownership",
     "prepared_sql", "provider", "queue", "queue_processes", "recorder", "retry_parts", "rollup", "run_options",
     "spending", "stop_flags", "stored_history", "submission", "sweep", "tally", "try_out", "worker",
-    "admin/earlier_values", "admin/run_values", "admin/try_*", "admin/value_tree", "management/commands/run_worker",
+    "management/commands/run_worker",
     "models/facet", "models/history", "models/limit", "models/original_input", "models/run", "models/spending",
     "models/worker",
 )  # fmt: skip
@@ -47,7 +47,7 @@ _CORE_TESTS = (
         "executing", "gateway", "test_claiming", "test_database_thread", "test_drain", "test_facets",
         "test_group_commit", "test_ownership", "test_providers", "test_received_replies", "test_redaction",
         "test_retry_parts", "test_run_options", "test_run_states", "test_run_worker", "test_run_worker_parts",
-        "test_submission", "test_sweep", "test_tally", "test_try_out", "test_try_page", "test_worker", "try_panel",
+        "test_submission", "test_sweep", "test_tally", "test_try_out", "test_try_page", "test_worker",
         "worker_host",
     )),
 )  # fmt: skip

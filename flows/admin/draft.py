@@ -21,9 +21,6 @@ from flows.publishing import find_contradictions, read_spec
 MOST_SHOWN = 10
 """Problems of one field that are shown; of more their number is told."""
 
-# Stand-in names must clash with none that somebody gave.
-_NOBODY_TYPES = "\N{SYMBOL FOR NULL}"
-
 _Row = TypeVar("_Row", bound=models.Model)
 
 
@@ -79,13 +76,13 @@ class FlowDraft:
                 _read_row(Flow, self._form, {"name": "unnamed"}),
                 [
                     (
-                        _read_row(StepDefinition, step.form, {"name": f"{_NOBODY_TYPES}{index}", "compute": "{}"}),
+                        _read_row(StepDefinition, step.form, {"name": f"Unnamed step {index}", "compute": "{}"}),
                         [
-                            _read_row(AuditRule, audit, {"name": f"{_NOBODY_TYPES}{position}", "rule": "true"})
-                            for position, audit in enumerate(step.audits)
+                            _read_row(AuditRule, audit, {"name": f"Unnamed audit {position}", "rule": "true"})
+                            for position, audit in enumerate(step.audits, start=1)
                         ],
                     )
-                    for index, step in enumerate(self.steps)
+                    for index, step in enumerate(self.steps, start=1)
                 ],
             )
         except SpecError as error:

@@ -1,11 +1,11 @@
-"""The flow editor, with what it knows of runs: values of earlier ones to write against, and a try of a step."""
+"""The flow editor, with what it shows of runs: values of earlier ones to write against, and a try of a step."""
 
 from __future__ import annotations
 
 from django.urls import URLPattern
 
 from flows.admin.flow_admin import FlowAdmin
-from runs.admin import earlier_values, try_page
+from runs.try_out import earlier_values, page
 
 
 class RunningFlowAdmin(FlowAdmin):
@@ -13,4 +13,4 @@ class RunningFlowAdmin(FlowAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The editor's addresses and those that read runs."""
-        return [*earlier_values.list_urls(self), *try_page.list_urls(self), *super().get_urls()]
+        return [*earlier_values.list_urls(self), *page.list_urls(self), *super().get_urls()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -16,6 +15,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from flows.engine.history import Outcome
 from flows.engine.issues import Issue
 from flows.engine.plugins import registry
 from flows.models import Flow
@@ -24,7 +24,7 @@ from flows.providers import find_flow_warnings
 from flows.throttle import find_wait
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
-from runs.api.flow_trial import Trial
+from runs.api.flow_trial import read_audited_output, read_trial
 from runs.api.flows import FlowView
 from runs.api.flows_schema import (
     FLOW_BODY,
@@ -37,8 +37,7 @@ from runs.api.flows_schema import (
 )
 from runs.api.schema_parts import problem_responses
 from runs.api.view import ApiView
-from runs.try_out.preview import preview_attempt
-from runs.try_out.verdict import judge
+from runs.try_out.trial import Trial
 
 TRIES_A_MINUTE = 60
 """Of one user, together with those in the editor: expressions and plug-ins may take long."""
@@ -109,11 +108,11 @@ class PreviewView(_TryingView):
     )
     def post(self, request: Request) -> Response:
         """Build the request."""
-        trial = Trial.read(request, PreviewSerializer)
-        found = asyncio.run(preview_attempt(trial.spec, trial.basis, trial.index, registry))
+        trial, _ = read_trial(request, PreviewSerializer)
+        found = trial.preview(registry)
         return Response(
             {
-                **trial.describe(),
+                **_describe_trial(trial),
                 "request": found.request,
                 "output": found.output,
                 "issues": _describe_issues(found.notes),
@@ -136,28 +135,32 @@ class TryAuditsView(_TryingView):
     )
     def post(self, request: Request) -> Response:
         """Audit the output."""
-        trial = Trial.read(request, TryAuditsSerializer)
-        verdict = asyncio.run(judge(trial.spec, trial.basis, trial.index, trial.find_output(), registry))
-        judgement = verdict.judgement
+        trial, values = read_trial(request, TryAuditsSerializer)
+        verdict = trial.judge(read_audited_output(trial, values), registry)
+        attempt = verdict.attempt
         return Response(
             {
-                **trial.describe(),
-                "outcome": judgement.outcome.value,
-                "output": judgement.output,
-                "raw_output": judgement.raw_output,
-                "failure_reason": judgement.failure_reason or None,
-                "issues": _describe_issues(judgement.issues),
+                **_describe_trial(trial),
+                "outcome": attempt.outcome.value,
+                "output": attempt.output,
+                "raw_output": attempt.raw_output,
+                "failure_reason": attempt.failure_reason or None,
+                "issues": _describe_issues(attempt.issues),
                 "audits": [
                     {
-                        "name": audit.name,
-                        "fail_at": audit.fail_at,
-                        "passed": audit.passed,
-                        "issue_count": len(audit.issues),
+                        "name": one.audit.name,
+                        "fail_at": one.audit.threshold or "never",
+                        "passed": one.outcome is Outcome.PASSED,
+                        "issue_count": len(one.issues),
                     }
-                    for audit in verdict.audits
+                    for one in verdict.audits
                 ],
             }
         )
+
+
+def _describe_trial(trial: Trial) -> dict[str, Any]:
+    return {"step": trial.index, "name": trial.step.name, "notes": list(trial.notes)}
 
 
 def _describe_issues(issues: Iterable[Issue]) -> list[dict[str, Any]]:

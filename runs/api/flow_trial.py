@@ -1,11 +1,10 @@
-"""A step of a flow that a request wants to try: read from the body, with what the step works on."""
+"""The step of a flow that a request tries, read from the body."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from rest_framework.request import Request
@@ -21,56 +20,21 @@ from runs.api.flow_reading import read_flow_document
 from runs.api.problems import InvalidBody
 from runs.api.reading import StrictSerializer, read_body
 from runs.stored_history import load_history
-from runs.try_out.basis import Basis, BasisError, base_on_run, base_on_texts, find_run
-from runs.try_out.verdict import find_output
+from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_texts
 
 _TYPED = ("input", "outputs")
 _OF_RUN = ("after_attempt", "attempt")
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A step, ``index`` counted from 1, of a flow as it would run, and what the step works on."""
-
-    spec: FlowSpec
-    index: int
-    basis: Basis
-    values: Mapping[str, Any]
-    """The fields of the body."""
-
-    @classmethod
-    def read(cls, request: Request, kind: type[StrictSerializer]) -> Self:
-        """Read a body of that kind. Raises ``InvalidBody`` with all that is wrong."""
-        values: Mapping[str, Any] = read_body(kind, request)
-        spec = read_flow_document(values["document"], "/document")
-        spec = freeze_schemas(spec, registry).resolve(default_model_settings(), build_providers())
-        index: int = values["step"]
-        if index > len(spec.steps):
-            count = "one step" if len(spec.steps) == 1 else f"{len(spec.steps)} steps"
-            raise InvalidBody([Problem("/step", f"There is no step {index}: the flow has {count}.")])
-        return cls(spec, index, _find_basis(request, values, spec, index), values)
-
-    def describe(self) -> dict[str, Any]:
-        """What every answer says of the step."""
-        return {"step": self.index, "name": self.spec.step(self.index).name, "notes": list(self.basis.notes)}
-
-    def find_output(self) -> dict[str, Any]:
-        """The output to audit, which can be stored. Raises ``InvalidBody`` if the body has none, or two."""
-        number = self.values.get("attempt")
-        if (number is None) == ("output" not in self.values):
-            raise InvalidBody([Problem("", "Say what to audit: either “output”, or “attempt” of “run”.")])
-        if number is None:
-            cleaned: dict[str, Any] = clean_value(self.values["output"]).value
-            return cleaned
-        attempt = next((one for one in self.basis.attempts if one.number == number), None)
-        output = None if attempt is None else find_output(attempt)
-        if output is None:
-            what = "left no output that could be audited" if attempt else f"is none of step {self.index} in this run"
-            raise InvalidBody([Problem("/attempt", f"Attempt {number} {what}.")])
-        return output
-
-
-def _find_basis(request: Request, values: Mapping[str, Any], spec: FlowSpec, index: int) -> Basis:
+def read_trial(request: Request, kind: type[StrictSerializer]) -> tuple[Trial, Mapping[str, Any]]:
+    """Read a body of that kind: the trial, and the fields. Raises ``InvalidBody`` with all that is wrong."""
+    values: Mapping[str, Any] = read_body(kind, request)
+    spec = read_flow_document(values["document"], "/document")
+    spec = freeze_schemas(spec, registry).resolve(default_model_settings(), build_providers())
+    index: int = values["step"]
+    if index > len(spec.steps):
+        count = "one step" if len(spec.steps) == 1 else f"{len(spec.steps)} steps"
+        raise InvalidBody([Problem("/step", f"There is no step {index}: the flow has {count}.")])
     has_run = "run" in values
     if has_run == ("input" in values):
         raise InvalidBody([Problem("", "Say what the step works on: either “run”, or “input” and “outputs”.")])
@@ -80,21 +44,37 @@ def _find_basis(request: Request, values: Mapping[str, Any], spec: FlowSpec, ind
         raise InvalidBody([Problem(f"/{name}", sentence) for name in misplaced])
     try:
         if has_run:
-            return _find_course(request, values, spec, index)
+            return _try_on_run(request, values, spec, index), values
         outputs = {position: dump_json(output) for position, output in _read_outputs(values, index).items()}
-        return base_on_texts(spec, index, input=dump_json(values["input"]), outputs=outputs)
-    except BasisError as error:
+        return try_on_texts(spec, index, input=dump_json(values["input"]), outputs=outputs), values
+    except TrialError as error:
         raise InvalidBody(
             [Problem(f"/{name.replace('output-', 'outputs/')}", sentence) for name, sentence in error.problems.items()]
         ) from None
 
 
-def _find_course(request: Request, values: Mapping[str, Any], spec: FlowSpec, index: int) -> Basis:
+def read_audited_output(trial: Trial, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The output to audit, which can be stored. Raises ``InvalidBody`` if the body has none, or two."""
+    number = values.get("attempt")
+    if (number is None) == ("output" not in values):
+        raise InvalidBody([Problem("", "Say what to audit: either “output”, or “attempt” of “run”.")])
+    if number is None:
+        cleaned: dict[str, Any] = clean_value(values["output"]).value
+        return cleaned
+    attempt = trial.find_attempt(number)
+    output = None if attempt is None else find_audited_output(attempt)
+    if output is None:
+        what = "left no output that could be audited" if attempt else f"is none of step {trial.index} in this run"
+        raise InvalidBody([Problem("/attempt", f"Attempt {number} {what}.")])
+    return output
+
+
+def _try_on_run(request: Request, values: Mapping[str, Any], spec: FlowSpec, index: int) -> Trial:
     if not request.user.has_perm("runs.view_run"):
         raise PermissionDenied("Your account lacks the permission “runs.view_run”: send “input” and “outputs” instead.")
     flow_id = Flow.objects.filter(name=spec.name).values_list("pk", flat=True).first()
-    run = find_run(flow_id, str(values["run"]))
-    return base_on_run(run, load_history(run), spec, index, told_of=values.get("after_attempt", 0))
+    run = fetch_run(flow_id, str(values["run"]))
+    return try_on_run(spec, index, run, load_history(run), feedback_count=values.get("after_attempt", 0))
 
 
 def _read_outputs(values: Mapping[str, Any], index: int) -> dict[int, dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Trying a step of a flow that is being edited: on an earlier run or on typed values, without making a run.
+"""Trying a step of a flow that is being edited, on an earlier run or on typed values, without making a run.
 
-``basis`` is what the step works on, ``preview`` the request that it would send, ``verdict`` what its audits say about
-an output, and ``model_call`` one call of the model. Nothing here writes rows, but for what a call is charged to the
-flow's total budget.
+``trial`` is a step with what it works on: its request, and what its audits say about an output. ``model_call`` makes
+one call of the model, ``panel`` is the page in the editor, ``earlier_values`` what variables held in a run. Nothing
+here writes rows, except that a call is charged to the flow's total budget and logged.
 """

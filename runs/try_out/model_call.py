@@ -1,4 +1,4 @@
-"""One answer of the model for a step that is tried: within the installation's limits, counted, and not kept."""
+"""One call of the model for a step that is tried: within the installation's limits, counted, and not kept."""
 
 from __future__ import annotations
 
@@ -38,59 +38,61 @@ _Result = TypeVar("_Result")
 
 
 class NotSentError(Exception):
-    """The call was not made, and nothing is billed; a sentence says why."""
+    """The call was not made, and nothing is billed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came: a reply, or else the last ``error``. ``seconds`` is how long that took, with all waits."""
+    """A reply, or else the error of the last call. ``seconds`` is how long it took, with all waits."""
 
     reply: ToolReply | None
-    error: ModelError | None
+    error: AttemptError | None
     usage: TokenUsage
     """With its cost."""
     seconds: float
 
 
-def call_model(*, request: dict[str, Any], step: StepSpec, flow_id: int | None, timeout: float) -> CallResult:
+def call_model(*, request: dict[str, Any], step: StepSpec, flow_id: int | None) -> CallResult:
     """Get one answer to ``request``, as the call of an attempt of ``step`` would, and charge it to the flow's budget.
 
-    Blocks until the answer is there: a call takes ``timeout`` seconds at most, and a few more for a permit; one without
-    an answer is repeated for ``MAX_RETRY_WINDOW`` seconds. ``flow_id`` is None for a flow that is not stored. Raises
-    ``NotSentError`` if a budget or a rate limit is used up.
+    Blocks for up to the time limit of a call and a few seconds for a permit; a call without an answer is repeated for
+    ``MAX_RETRY_WINDOW`` seconds. ``flow_id`` is None for a flow that is not stored. Raises ``NotSentError`` if a budget
+    or a rate limit is used up.
     """
     budget = load_budgets().get(flow_id) if flow_id is not None else None
     if budget is not None and (end := budget.find_end()) is not None:
         raise NotSentError(f"Nothing was sent. {end.sentence}")
-    # On an event loop of its own, also where the web server has one; what it asks of the database is done on this
-    # thread, which has the connection.
-    result: CallResult = async_to_sync(_send, force_new_loop=True)(request, step, timeout)
+    # On an event loop of its own, also where the web server has one; database queries run on this thread, which has the
+    # connection.
+    result: CallResult = async_to_sync(_send, force_new_loop=True)(request, step)
     if flow_id is not None and budget is not None:
         add_spending([(flow_id, result.usage.total, result.usage.cost or Decimal(0))])
     return result
 
 
-async def _send(request: dict[str, Any], step: StepSpec, timeout: float) -> CallResult:
+async def _send(request: dict[str, Any], step: StepSpec) -> CallResult:
+    """Call until there is an answer or the planner of a run would give up."""
     window = MAX_RETRY_WINDOW if step.retry_window is None else min(step.retry_window, MAX_RETRY_WINDOW)
     spec = FlowSpec(name="try", steps=(step.model_copy(update={"retry_window": window}),))
     history = History.begin({}, run_id=uuid4().hex)
     provider, _ = build_providers().split(step.model or "")
-    gate, client = create_gate(owner=str(Owner.of_this_process()), ask=_ask), create_client(provider)
+    gate, client = create_gate(owner=str(Owner.of_this_process()), ask=_run_query), create_client(provider)
     began = time.monotonic()
     try:
         await gate.refresh()
         while True:
             started_at = datetime.now(UTC)
-            answer = await _call(request, step, timeout, gate, client, f"try-{history.run_id}")
-            seconds = time.monotonic() - began
-            if isinstance(answer, ToolReply):
-                model = answer.model or request["model"]
-                usage = price_call(model, answer.usage, provider=provider, service_tier=answer.service_tier)
-                return CallResult(answer, None, usage, seconds)
-            history = history.append(_describe_error(answer, len(history.attempts(1)) + 1, started_at))
+            try:
+                reply = await _call(request, step, gate, client, f"try-{history.run_id}")
+            except ModelError as error:
+                history = history.append(_build_errored(error, len(history.attempts(1)) + 1, started_at))
+            else:
+                model = reply.model or request["model"]
+                usage = price_call(model, reply.usage, provider=provider, service_tier=reply.service_tier)
+                return CallResult(reply, None, usage, time.monotonic() - began)
             action = next_action(spec, history)
             if not isinstance(action, Wait):
-                return CallResult(None, answer, UNREPORTED_USAGE, seconds)
+                return CallResult(None, history.steps[1][-1].error, UNREPORTED_USAGE, time.monotonic() - began)
             await asyncio.sleep((action.until - datetime.now(UTC)).total_seconds())
     finally:
         await client.close()
@@ -98,24 +100,27 @@ async def _send(request: dict[str, Any], step: StepSpec, timeout: float) -> Call
 
 
 async def _call(
-    request: dict[str, Any], step: StepSpec, timeout: float, gate: CallGate, client: ModelClient, key: str
-) -> ToolReply | ModelError:
+    request: dict[str, Any], step: StepSpec, gate: CallGate, client: ModelClient, idempotency_key: str
+) -> ToolReply:
     permit = await gate.enter({**request, "model": step.model})
     if isinstance(permit, Throttled):
-        raise NotSentError(_explain_limit(permit))
+        wait = max(1, math.ceil((permit.until - datetime.now(UTC)).total_seconds()))
+        sentence = permit.sentence[:1].lower() + permit.sentence[1:]
+        raise NotSentError(f"Nothing was sent: a call now {sentence} Try again in {describe_seconds(wait)}.")
+    timeout = float(settings.TOOLFLOW_CALL_TIMEOUT)
+    if step.time_limit is not None:
+        timeout = min(timeout, step.time_limit)
     used: TokenUsage | None = None
     try:
-        found = await client.complete(request, idempotency_key=key, timeout=timeout)
-        reply = read_reply(found.body, tool_name=step.tool_name or "", api=find_api(request))
+        response = await client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
+        reply = read_reply(response.body, tool_name=step.tool_name or "", api=find_api(request))
         used = reply.usage if reply.usage.reported else None
         return reply
-    except ModelError as error:
-        return error
     finally:
         permit.release(used)
 
 
-def _describe_error(error: ModelError, number: int, started_at: datetime) -> Attempt:
+def _build_errored(error: ModelError, number: int, started_at: datetime) -> Attempt:
     return Attempt(
         step=1,
         number=number,
@@ -126,17 +131,5 @@ def _describe_error(error: ModelError, number: int, started_at: datetime) -> Att
     )
 
 
-def _ask(question: Callable[[], _Result], /) -> Awaitable[_Result]:
-    return sync_to_async(question, thread_sensitive=True)()
-
-
-def _explain_limit(throttled: Throttled) -> str:
-    wait = max(1, math.ceil((throttled.until - datetime.now(UTC)).total_seconds()))
-    sentence = throttled.sentence[:1].lower() + throttled.sentence[1:]
-    return f"Nothing was sent: a call now {sentence} Try again in {describe_seconds(wait)}."
-
-
-def find_timeout(step_limit: int | None) -> float:
-    """Seconds that the call of a step with this time limit may take."""
-    longest = float(settings.TOOLFLOW_CALL_TIMEOUT)
-    return longest if step_limit is None else min(longest, step_limit)
+def _run_query(query: Callable[[], _Result], /) -> Awaitable[_Result]:
+    return sync_to_async(query, thread_sensitive=True)()

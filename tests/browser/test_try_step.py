@@ -65,7 +65,7 @@ def test_a_change_is_seen_in_the_request_without_saving(admin_page: Page) -> Non
     # Beside the panel the editor goes on to be used.
     admin_page.locator("#id_steps-1-system_message").fill("Explain it in verse.")
     expect(panel.get_by_text("The page has changed since this was shown.")).to_be_visible()
-    panel.get_by_role("button", name="Show it anew").click()
+    panel.get_by_role("button", name="Refresh").click()
     expect(message).to_have_text("Explain it in verse.")
     expect(panel.get_by_role("status")).to_have_text("The request is up to date.")
     expect(panel.get_by_text("The page has changed")).to_be_hidden()

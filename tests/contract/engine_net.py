@@ -28,13 +28,12 @@ import httpx2
 from pydantic import BaseModel
 
 # The adapter is the only part that names anything of the engine: these imports, and all down to the plug-ins.
-from flows.engine.call_gate import Closed
+from flows.engine.call_gate import Throttled
 from flows.engine.errors import InputError, ModelError, ModelErrorCode, SpecError
 from flows.engine.execution import Execution, Progress, Received, Start
 from flows.engine.history import Attempt, History, Outcome
 from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import OpenAIClient
-from flows.engine.output_schema import make_strict
 from flows.engine.planner import EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.providers import Provider, Providers
@@ -43,6 +42,7 @@ from flows.engine.result import RunResult
 from flows.engine.running import check_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import check_spec, find_warnings, freeze_schemas, prepare_spec
+from flows.engine.strict_schema import make_strict
 from tests.contract.random_cases import make_case
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -251,9 +251,9 @@ class Net:
         self.progress.append(["wait at the gate"])
         if self.entries % 2:
             return self
-        return Closed(self.clock.now() + timedelta(seconds=10), "The net is closed.")
+        return Throttled(self.clock.now() + timedelta(seconds=10), "The net is closed.")
 
-    def leave(self, usage: Any) -> None:
+    def release(self, usage: Any) -> None:
         self.progress.append(["permit back", dump(usage)])
 
     release = leave

@@ -1,4 +1,4 @@
-"""Trying a step that is being edited: what it works on, what it would send, what its audits say, and one call."""
+"""Trying a step that is being edited: what it is tried on, its request, the verdict of its audits, and one call."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
 from runs.models import FlowSpending, RateLimit
 from runs.stored_history import load_history
-from runs.try_out import patience
-from runs.try_out.basis import Basis, BasisError, base_on_run, base_on_texts, find_run
+from runs.try_out import trial as trials
 from runs.try_out.model_call import NotSentError, call_model
-from runs.try_out.preview import preview_attempt
-from runs.try_out.verdict import find_output, judge
+from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_texts
 from tests.engine.builders import TEXT_SCHEMA, closed, make_attempt, make_flow, make_issue, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run
@@ -36,221 +34,189 @@ def audit(rule: str, name: str = "Check", **fields: Any) -> AuditSpec:
     return AuditSpec(name=name, rule=rule, **fields)
 
 
-def type_values(spec: FlowSpec, index: int = 1, input: str = '{"topic": "tea"}', **outputs: str) -> Basis:
-    """A basis of typed values; outputs by name: ``step_1``."""
+def try_typed(spec: FlowSpec, index: int = 1, input: str = '{"topic": "tea"}', **outputs: str) -> Trial:
+    """A trial on typed values; outputs by name: ``step_1``."""
     texts = {int(name.removeprefix("step_")): text for name, text in outputs.items()}
-    return base_on_texts(spec, index, input=input, outputs=texts)
+    return try_on_texts(spec, index, input=input, outputs=texts)
 
 
-class TestAnEarlierRun:
-    pytestmark = pytest.mark.django_db
-
-    def test_gives_what_happened_before_the_step_and_shows_what_became_of_it(self) -> None:
+@pytest.mark.django_db
+class TestEarlierRun:
+    def test_gives_the_attempts_before_the_step_and_those_of_the_step(self) -> None:
         spec = make_flow(make_step(1), make_step(2), make_step(3))
-        run = make_stored_run(
-            make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2), make_attempt(3), spec=spec
-        )
-        basis = base_on_run(run, load_history(run), spec, 2)
-        assert [(attempt.step, attempt.number) for attempt in basis.history] == [(0, 1), (1, 1)]
-        assert [attempt.outcome for attempt in basis.attempts] == [Outcome.FAILED, Outcome.PASSED]
-        assert basis.notes == ()
+        attempts = (make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2), make_attempt(3))
+        run = make_stored_run(*attempts, spec=spec)
+        trial = try_on_run(spec, 2, run, load_history(run))
+        assert [(attempt.step, attempt.number) for attempt in trial.before] == [(0, 1), (1, 1)]
+        assert [attempt.outcome for attempt in trial.attempts] == [Outcome.FAILED, Outcome.PASSED]
+        assert trial.notes == ()
 
-    def test_can_be_followed_as_a_retry_would(self) -> None:
-        spec = make_flow(make_step(1), make_step(2))
-        run = make_stored_run(make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2), spec=spec)
-        basis = base_on_run(run, load_history(run), spec, 2, told_of=1)
-        assert [(attempt.step, attempt.number) for attempt in basis.history] == [(0, 1), (1, 1), (2, 1)]
-        with pytest.raises(BasisError, match=f"Run {run.pk} has no attempt 3 of step 2") as refusal:
-            base_on_run(run, load_history(run), spec, 2, told_of=3)
-        assert list(refusal.value.problems) == ["after_attempt"]
-
-    def test_that_did_not_get_so_far_is_refused_with_the_step_that_is_missing(self) -> None:
+    def test_that_is_too_short_is_refused(self) -> None:
         spec = make_flow(make_step(1), make_step(2), make_step(3))
         run = make_stored_run(make_attempt(1), spec=spec, status="failed")
-        with pytest.raises(BasisError, match=r"can't be used for step 3: no attempt of step 2 has ended in it"):
-            base_on_run(run, load_history(run), spec, 3)
+        for index, feedback_count, field in ((3, 0, "run"), (1, 2, "after_attempt")):
+            with pytest.raises(TrialError) as refusal:
+                try_on_run(spec, index, run, load_history(run), feedback_count=feedback_count)
+            assert list(refusal.value.problems) == [field]
 
-    def test_of_a_version_with_other_steps_says_which(self) -> None:
+    def test_of_another_version_is_used_with_notes(self) -> None:
         run = make_stored_run(make_attempt(1), make_attempt(2), spec=make_flow(make_step(1), make_step(2)))
-        spec = make_flow(make_step(1, name="Outline"), make_step(2), make_step(3))
-        basis = base_on_run(run, load_history(run), spec, 3)
-        where = f"In run {run.pk} (version 1)"
-        assert basis.notes == (
-            f"{where} step 1 was “Step 1”; here it is “Outline”.",
-            f"{where} there was no step 3.",
-        )
+        steps = (make_step(1, name="Outline"), make_step(2), make_step(3))
+        spec = make_flow(*steps, input_schema=closed(subject={"type": "string"}))
+        trial = try_on_run(spec, 3, run, load_history(run))
+        assert trial.before.initial_input == {"topic": "tea"}
+        renamed, missing, misfit = trial.notes
+        assert "step 1 was “Step 1”; here it is “Outline”" in renamed
+        assert "there was no step 3" in missing
+        assert "/topic" in misfit
 
-    def test_whose_input_no_longer_fits_is_used_and_says_so(self) -> None:
-        run = make_stored_run(make_attempt(1), spec=make_flow())
-        spec = make_flow(input_schema=closed(subject={"type": "string"}))
-        basis = base_on_run(run, load_history(run), spec, 1)
-        assert basis.before.initial_input == {"topic": "tea"}
-        assert "doesn't fit the input schema as it is now." in basis.notes[0]
-        assert "/topic: `topic` is not expected" in basis.notes[0]
-
-    def test_is_found_by_its_number_and_only_among_those_of_the_flow(self) -> None:
+    def test_is_found_by_its_number_among_those_of_the_flow(self) -> None:
         run = make_run()
-        assert find_run(run.flow_id, f" #{run.pk} ") == run
-        for flow, number, sentence in (
-            (run.flow_id, "twelve", "“twelve” is no number of a run"),
-            (run.flow_id, "9" * 30, "is no number of a run"),
-            (run.flow_id, "", "is no number of a run"),
-            (run.flow_id, "99999", "There is no run 99999."),
-            (run.flow_id + 1, str(run.pk), "is a run of another flow"),
-            (None, str(run.pk), "is a run of another flow"),
+        assert fetch_run(run.flow_id, f" #{run.pk} ") == run
+        own, other = run.flow_id, run.flow_id + 1
+        for flow, number in (
+            (own, "twelve"),
+            (own, "9" * 30),
+            (own, ""),
+            (own, "99999"),
+            (other, run.pk),
+            (None, run.pk),
         ):
-            with pytest.raises(BasisError, match=sentence):
-                find_run(flow, number)
+            with pytest.raises(TrialError) as refusal:
+                fetch_run(flow, str(number))
+            assert list(refusal.value.problems) == ["run"]
 
 
 class TestTypedValues:
-    def test_stand_for_the_input_and_for_the_outputs_of_earlier_steps(self) -> None:
-        spec = make_flow(make_step(1), make_step(2), make_step(3))
-        basis = type_values(spec, 3, step_1='{"text": "one"}', step_2="")
-        assert [attempt.usable_output for attempt in basis.before] == [{"topic": "tea"}, {"text": "one"}, None]
-
-    def test_get_the_numbers_that_their_schemas_name(self) -> None:
+    def test_are_the_input_and_the_outputs_of_earlier_steps_with_the_numbers_of_their_schemas(self) -> None:
         step = make_step(1, output_schema=closed(total={"type": "number"}))
-        spec = make_flow(step, make_step(2), input_schema=closed(limit={"type": "number"}))
-        basis = type_values(spec, 2, input='{"limit": 3}', step_1='{"total": 4}')
-        values = [attempt.output for attempt in basis.before]
-        assert [type(value) for value in (values[0]["limit"], values[1]["total"])] == [float, float]
+        spec = make_flow(step, make_step(2), make_step(3), input_schema=closed(limit={"type": "number"}))
+        trial = try_typed(spec, 3, input='{"limit": 3}', step_1='{"total": 4}', step_2="")
+        values = [attempt.usable_output for attempt in trial.before]
+        assert repr(values) == "[{'limit': 3.0}, {'total': 4.0}, None]"
+        (note,) = try_typed(spec, 2, input='{"limit": 3}', step_1='{"total": "4"}').notes
+        assert note.startswith("The output of step 1 doesn't fit its schema")
 
-    def test_that_cant_be_read_are_all_named_with_line_and_column(self) -> None:
+    def test_that_cant_be_used_are_all_named(self) -> None:
         spec = make_flow(make_step(1), make_step(2), make_step(3), input_schema=closed(topic={"type": "string"}))
-        with pytest.raises(BasisError) as caught:
-            type_values(spec, 3, input='{"topic": 1}', step_1='{"text":\n  oops}', step_2="[]")
-        problems = caught.value.problems
+        with pytest.raises(TrialError) as refusal:
+            try_typed(spec, 3, input='{"topic": 1}', step_1='{"text":\n  oops}', step_2="[]")
+        problems = refusal.value.problems
         assert list(problems) == ["input", "output-1", "output-2"]
-        assert problems["input"].startswith("The input doesn't fit the input schema. /topic:")
-        assert problems["output-1"].startswith("Line 2, column 3:")
-        assert problems["output-2"] == "A JSON object is expected, got a list."
-
-    def test_that_break_the_schema_of_their_step_are_used_and_say_so(self) -> None:
-        spec = make_flow(make_step(1), make_step(2))
-        basis = type_values(spec, 2, step_1='{"text": 7}')
-        assert basis.notes == ("The output of step 1 doesn't fit its schema: a run would not hand it on.",)
+        assert "/topic" in problems["input"] and "Line 2, column 3" in problems["output-1"]
 
 
-class TestTheRequest:
-    async def test_is_the_one_of_a_first_attempt(self) -> None:
+class TestRequest:
+    def test_of_a_first_attempt(self) -> None:
         spec = make_flow(make_step(1, system_message="Write.", input_expression="{'about': input.topic, '_id': 1}"))
-        preview = await preview_attempt(spec, type_values(spec), 1, Registry())
-        assert preview.request is not None
-        assert preview.request["messages"] == [
+        request = try_typed(spec).preview(Registry()).request
+        assert request is not None
+        assert request["messages"] == [
             {"role": "system", "content": "Write."},
             {"role": "user", "content": '{"about":"tea"}'},
         ]
-        assert preview.request["tools"][0]["function"]["parameters"] == TEXT_SCHEMA
+        assert request["tools"][0]["function"]["parameters"] == TEXT_SCHEMA
 
-    async def test_of_a_retry_tells_of_earlier_attempts_and_works_on_the_input_as_it_is_made_now(self) -> None:
+    def test_of_a_retry_has_feedback_and_the_input_as_it_is_built_now(self) -> None:
         spec = make_flow(make_step(1), make_step(2, include_results=(1,), input_expression="{'new': input.topic}"))
-        before = type_values(spec, 2, step_1='{"text": "x"}').before
-        issue = make_issue("high", "Too plain.")
-        first = make_attempt(1, 1, issues=(issue,))
+        before = try_typed(spec, 2, step_1='{"text": "x"}').before
+        first = make_attempt(1, 1, issues=(make_issue("high", "Too plain."),))
         before = before.model_copy(update={"steps": (before.steps[0], (first,))})
         failed = make_attempt(2, 1, "failed", input={"old": 1})
-        basis = Basis(before, (failed,), told_of=1)
-        preview = await preview_attempt(spec, basis, 2, Registry())
-        assert preview.request is not None
-        system, user = (message["content"] for message in preview.request["messages"])
+        request = Trial(spec, 2, before, (failed,), feedback_count=1).preview(Registry()).request
+        assert request is not None
+        system, user = (message["content"] for message in request["messages"])
         assert PREVIOUS_STEPS_HEADING in system and "Too plain." in system
         assert CURRENT_STEP_HEADING in system and "Too short." in system
         assert user == '{"new":"tea"}'
 
-    async def test_says_what_the_engine_would_say_where_there_is_none(self) -> None:
-        spec = make_flow(make_step(1), make_step(2, input_expression="{'x': input.missing}"), make_step(3))
-        preview = await preview_attempt(spec, type_values(spec, 2), 2, Registry())
-        assert preview.request is None
-        assert preview.problem.startswith("Step 2 “Step 2”, input_expression:")
-        preview = await preview_attempt(spec, type_values(spec, 3), 3, Registry())
-        assert "has no input: the step before it left no usable output" in preview.problem
-        spec = make_flow(make_step(1, output_schema=None))
-        preview = await preview_attempt(spec, type_values(spec), 1, Registry())
-        assert preview.problem == "The request can't be built yet: it needs a tool name and an output schema."
+    @pytest.mark.parametrize(
+        ("fields", "index", "problem"),
+        [
+            ({"input_expression": "{'x': input.missing}"}, 2, "Step 2 “Step 2”, input_expression:"),
+            ({}, 2, "has no input"),
+            ({"output_schema": None}, 1, "it needs a tool name and an output schema"),
+            ({"compute": "[1]"}, 1, "it gave a list; a map is needed"),
+        ],
+    )
+    def test_that_cant_be_built_has_a_problem(self, fields: dict[str, Any], index: int, problem: str) -> None:
+        steps = [make_step(number) for number in range(1, index)]
+        preview = try_typed(make_flow(*steps, make_step(index, **fields)), index).preview(Registry())
+        assert (preview.request, preview.output) == (None, None)
+        assert problem in preview.problem
 
-    async def test_of_a_local_step_is_what_it_computes(self) -> None:
-        spec = make_flow(make_step(1, compute="{'size': input.topic.size()}"), make_step(2, compute="[1]"))
-        preview = await preview_attempt(spec, type_values(spec), 1, Registry())
-        assert (preview.output, preview.problem) == ({"size": 3}, "")
-        preview = await preview_attempt(spec, type_values(spec, 2, step_1="{}"), 2, Registry())
-        assert preview.problem == "The step could not be computed: it gave a list; a map is needed."
-        prepared = make_flow(make_step(1, compute="previous", input_expression="{'about': input.topic}"))
-        assert (await preview_attempt(prepared, type_values(prepared), 1, Registry())).output == {"about": "tea"}
+    def test_of_a_local_step_is_its_output(self) -> None:
+        spec = make_flow(make_step(1, compute="{'size': previous.about.size()}", input_expression="{'about': 'tea'}"))
+        assert try_typed(spec).preview(Registry()).output == {"size": 3}
 
 
-class TestTheVerdict:
-    async def judge(self, output: Any, *audits: AuditSpec, registry: Registry | None = None, **fields: Any) -> Any:
+class TestVerdict:
+    def judge(self, output: Any, *audits: AuditSpec, registry: Registry | None = None, **fields: Any) -> Any:
         spec = make_flow(make_step(1, audits=audits, **fields))
-        return await judge(spec, type_values(spec), 1, output, registry or Registry())
+        return try_typed(spec).judge(output, registry or Registry())
 
-    async def test_tells_audit_by_audit(self) -> None:
-        verdict = await self.judge(
+    def test_lists_each_audit(self) -> None:
+        verdict = self.judge(
             {"text": "tea"},
             audit("output.text == input.topic", "On topic"),
             audit("output.text.size() > 5", "Long", severity="medium", fail_at="never"),
             audit("output.text.size() > 9", "Very long", severity="high"),
         )
-        assert [(one.name, one.fail_at, one.passed, len(one.issues)) for one in verdict.audits] == [
-            ("On topic", "critical", True, 0),
-            ("Long", "never", True, 1),
-            ("Very long", "high", False, 1),
+        assert [(one.audit.name, one.outcome.value, len(one.issues)) for one in verdict.audits] == [
+            ("On topic", "passed", 0),
+            ("Long", "passed", 1),
+            ("Very long", "failed", 1),
         ]
-        assert verdict.judgement.outcome is Outcome.FAILED
+        assert verdict.attempt.outcome is Outcome.FAILED
 
-    async def test_leaves_the_decision_to_the_pass_rule(self) -> None:
-        strict = audit("false", "Strict")
-        verdict = await self.judge({"text": "tea"}, strict, pass_expression="issues.size() < 2")
-        assert [one.passed for one in verdict.audits] == [False]
-        assert verdict.judgement.outcome is Outcome.PASSED
+    def test_is_decided_by_the_pass_rule(self) -> None:
+        verdict = self.judge({"text": "tea"}, audit("false"), pass_expression="issues.size() < 2")
+        assert (verdict.audits[0].outcome, verdict.attempt.outcome) == (Outcome.FAILED, Outcome.PASSED)
 
-    async def test_asks_no_audit_about_an_output_that_breaks_its_schema(self) -> None:
-        verdict = await self.judge({"text": 7}, audit("true"))
+    def test_has_no_audits_for_an_output_that_breaks_its_schema(self) -> None:
+        verdict = self.judge({"text": 7}, audit("true"))
         assert (verdict.audits, verdict.was_audited) == ((), False)
-        assert [issue.path for issue in verdict.judgement.issues] == ["/text"]
+        assert [issue.path for issue in verdict.attempt.issues] == ["/text"]
 
-    async def test_an_explosive_rule_is_stopped_and_is_a_critical_issue(self) -> None:
-        verdict = await self.judge({"numbers": list(range(2_000))}, audit(LOOPS, "Sums"), output_schema=NUMBERS)
-        (issue,) = verdict.judgement.issues
+    def test_stops_an_explosive_rule(self) -> None:
+        verdict = self.judge({"numbers": list(range(2_000))}, audit(LOOPS), output_schema=NUMBERS)
+        (issue,) = verdict.attempt.issues
         assert (issue.code, issue.severity) == ("audit_error", "critical")
-        assert "The expression was stopped: it took longer than 2 s." in issue.description
-        assert not verdict.audits[0].passed
+        assert verdict.audits[0].outcome is Outcome.FAILED
 
-    async def test_a_plug_in_that_does_not_return_is_given_up(
-        self, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
+    @pytest.mark.parametrize(
+        ("limit", "seconds", "sentence"),
+        [
+            ("MAX_PLUGIN_SECONDS", 0.05, "did not return within 0.05 seconds"),
+            ("MAX_TRY_SECONDS", 0, "Trying the step took longer than 0 seconds"),
+        ],
+    )
+    def test_gives_up_a_plugin_that_does_not_return(
+        self, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event, limit: str, seconds: float, sentence: str
     ) -> None:
-        monkeypatch.setattr(patience, "LONGEST_PLUGIN", 0.05)
+        monkeypatch.setattr(trials, limit, seconds)
         registry = Registry()
         registry.audit("slow")(lambda output: stuck.wait())
-        verdict = await self.judge({"text": "tea"}, audit("python:slow", "Slow"), registry=registry)
-        assert "did not return within 0.05 seconds" in verdict.judgement.issues[0].description
+        verdict = self.judge({"text": "tea"}, audit("python:slow"), registry=registry)
+        assert sentence in verdict.attempt.issues[0].description
 
-    async def test_all_audits_together_have_an_end(
-        self, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
-    ) -> None:
-        monkeypatch.setattr(patience, "LONGEST_TRY", 0)
-        registry = Registry()
-        registry.audit("slow")(lambda output: stuck.wait())
-        verdict = await self.judge({"text": "tea"}, audit("python:slow", "Slow"), registry=registry)
-        assert "Trying the step took longer than 0 seconds." in verdict.judgement.issues[0].description
-
-    def test_a_stored_output_is_judged_as_it_came(self) -> None:
-        assert find_output(make_attempt(output={"a": 1}, raw_output={"a": 0})) == {"a": 0}
-        assert find_output(make_attempt(output={"a": 1})) == {"a": 1}
-        assert find_output(make_attempt(outcome="invalid", raw_output="Sorry, no.")) is None
-        assert find_output(make_attempt(outcome="errored")) is None
+    def test_of_a_stored_output_is_about_what_came_back(self) -> None:
+        assert find_audited_output(make_attempt(output={"a": 1}, raw_output={"a": 0})) == {"a": 0}
+        assert find_audited_output(make_attempt(output={"a": 1})) == {"a": 1}
+        assert find_audited_output(make_attempt(outcome="invalid", raw_output="Sorry, no.")) is None
+        assert find_audited_output(make_attempt(outcome="errored")) is None
 
 
 @pytest.fixture
 def stuck() -> Iterator[threading.Event]:
-    """What plug-ins wait for that do not return before the test has ended."""
+    """An event that plug-ins wait for until the test has ended."""
     end = threading.Event()
     yield end
     end.set()
 
 
 @pytest.mark.django_db
-class TestOneCall:
+class TestModelCall:
     def send(self, flow: Flow | None = None, *, retry_window: int | None = 0) -> Any:
         request = {
             "model": "gpt-4.1",
@@ -258,19 +224,17 @@ class TestOneCall:
             "tools": [{"type": "function", "function": {"name": "tool_1", "strict": True, "parameters": TEXT_SCHEMA}}],
             "tool_choice": {"type": "function", "function": {"name": "tool_1"}},
         }
-        flow_id = flow.pk if flow else None
         step = make_step(1, model="gpt-4.1", retry_window=retry_window)
-        return call_model(request=request, step=step, flow_id=flow_id, timeout=30)
+        return call_model(request=request, step=step, flow_id=flow.pk if flow else None)
 
-    def test_brings_an_answer_and_says_what_it_used(self, provider: ModelServer) -> None:
+    def test_gives_the_reply_and_its_usage(self, provider: ModelServer) -> None:
         script(provider, tool_1=[{"text": "tea"}])
         result = self.send()
         assert result.reply.arguments == {"text": "tea"}
         assert result.usage.reported and result.usage.total > 0
-        assert [call.body["model"] for call in provider.app.calls] == ["gpt-4.1"]
 
     @pytest.mark.parametrize(("window", "calls"), [(None, 2), (0, 1)])
-    def test_a_call_without_an_answer_is_repeated_within_the_retry_window(
+    def test_without_an_answer_is_repeated_within_the_retry_window(
         self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, window: int | None, calls: int
     ) -> None:
         monkeypatch.setattr("flows.engine.planner.FIRST_BACKOFF", 0.001)
@@ -278,45 +242,31 @@ class TestOneCall:
         result = self.send(retry_window=window)
         assert (len(provider.app.calls), result.reply is not None) == (calls, calls == 2)
 
-    def test_is_made_once_with_a_key_of_its_own(self, provider: ModelServer) -> None:
-        self.send()
-        self.send()
-        keys = [call.idempotency_key for call in provider.app.calls]
-        assert len(set(keys)) == 2
-        assert all(key.startswith("try-") for key in keys)
-
-    def test_that_fails_says_why_and_is_not_tried_again(self, provider: ModelServer, settings: Any) -> None:
+    def test_that_fails_has_an_error(self, provider: ModelServer, settings: Any) -> None:
         settings.TOOLFLOW_OPENAI_API_KEY = "\N{SNOWMAN}"
         result = self.send()
-        assert result.reply is None
-        assert result.error.code == "not_configured"
-        assert not result.usage.reported
+        assert (result.reply, result.error.code, result.usage.reported) == (None, "not_configured", False)
 
-    def test_is_charged_to_the_total_budget_of_its_flow(self, provider: ModelServer) -> None:
-        flow = Flow.objects.create(name="example", title="Example", total_token_budget=1_000_000)
+    def test_is_charged_to_the_budget_of_its_flow_until_that_is_used_up(self, provider: ModelServer) -> None:
+        flow = Flow.objects.create(name="example", title="Example", total_token_budget=1)
         result = self.send(flow)
         spending = FlowSpending.objects.get(flow=flow)
         assert (spending.tokens, spending.cost) == (result.usage.total, Decimal(0))
-
-    def test_is_not_made_once_that_budget_is_used_up(self, provider: ModelServer) -> None:
-        flow = Flow.objects.create(name="example", title="Example", total_token_budget=1)
-        self.send(flow)
-        with pytest.raises(NotSentError, match=r"Nothing was sent\. All runs of the flow “Example” share a budget"):
+        with pytest.raises(NotSentError, match="All runs of the flow “Example” share a budget"):
             self.send(flow)
         assert len(provider.app.calls) == 1
 
-    def test_goes_through_the_limits_of_the_provider(self, provider: ModelServer) -> None:
+    def test_goes_through_the_rate_limits(self, provider: ModelServer) -> None:
         RateLimit.objects.create(model="gpt-4*", requests_per_minute=1)
         self.send()
-        with pytest.raises(
-            NotSentError,
-            match=r"a call now waits for the rate limit of gpt-4\*: 1 request a minute\. Try again in \d+ [sm]",
-        ):
+        with pytest.raises(NotSentError, match=r"rate limit of gpt-4\*: 1 request a minute\. Try again in \d+ [sm]"):
             self.send()
         assert len(provider.app.calls) == 1
 
-    def test_gives_its_place_back(self, provider: ModelServer) -> None:
+    def test_releases_its_permit_and_has_an_idempotency_key_of_its_own(self, provider: ModelServer) -> None:
         RateLimit.objects.create(model="", calls_in_flight=1)
         self.send()
         self.send()
-        assert len(provider.app.calls) == 2
+        keys = {call.idempotency_key for call in provider.app.calls}
+        assert len(keys) == 2
+        assert all(key is not None and key.startswith("try-") for key in keys)
