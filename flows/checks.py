@@ -15,8 +15,8 @@ from flows.plugin_use import find_missing_names, find_naming_versions
 plugin_errors: list[str] = []
 """What went wrong when plug-ins were loaded at start-up, a sentence each."""
 
-MOST_FLOWS = 10
-"""Flows that are warned of one by one."""
+MAX_FLOWS = 10
+"""Flows that are warned of one by one; of more the number is."""
 
 
 # The tag of what is ours: commands that serve no pages check nothing else.
@@ -24,11 +24,7 @@ MOST_FLOWS = 10
 def check_plugins(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report plug-in modules that could not be loaded."""
     return [
-        Error(
-            message,
-            hint="Mend the module, or take it out of TOOLFLOW_PLUGINS.",
-            id="flows.E001",
-        )
+        Error(message, hint="Repair the module, or take it out of TOOLFLOW_PLUGINS.", id="flows.E001")
         for message in plugin_errors
     ]
 
@@ -56,12 +52,12 @@ def check_plugin_names(*, databases: Sequence[str] | None = None, **kwargs: Any)
             hint="Name the module that registers it in TOOLFLOW_PLUGINS, or make a version live that does without.",
             id="flows.W001",
         )
-        for version, missing in found[:MOST_FLOWS]
+        for version, missing in found[:MAX_FLOWS]
     ]
-    if len(found) > MOST_FLOWS:
+    if len(found) > MAX_FLOWS:
         warnings.append(
             Warning(
-                f"{len(found) - MOST_FLOWS:,} more flows use names that no plug-in registers.",
+                f"{len(found) - MAX_FLOWS:,} more flows use names that no plug-in registers.",
                 hint="The page “Plug-ins” of the admin lists them all.",
                 id="flows.W001",
             )

@@ -1,4 +1,4 @@
-"""From a file or a document to the rows that editors change, and from there to a published version."""
+"""Flows in and out: a file, a document or an earlier version becomes a flow's next version; versions are exported."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
+from django.dispatch import Signal
 
 from flows.engine.errors import Problem, SpecError
-from flows.engine.json_values import dump_json
+from flows.engine.json_values import dump_json, parse_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.spec_check import freeze_schemas, leave_out_surplus
@@ -29,6 +30,9 @@ _Row = TypeVar("_Row", bound=models.Model)
 
 NOTE_LENGTH: int = FlowVersion._meta.get_field("note").max_length or 0
 """Characters that the note of a version may have."""
+
+flows_exported = Signal()
+"""Sent with ``versions``, those that were written into files for somebody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,12 @@ class LoadPlan:
         if self.latest is None:
             return 1
         return self.latest.number if self.is_unchanged else self.latest.number + 1
+
+
+def announce_export(versions: Sequence[FlowVersion]) -> None:
+    """Send ``flows_exported`` with these versions, whose flows must be loaded; nothing if there are none."""
+    if versions:
+        flows_exported.send(sender=FlowVersion, versions=versions)
 
 
 def read_flow_file(source: str | bytes) -> FlowSpec:
@@ -92,6 +102,50 @@ def load_flow(*, document: Mapping[str, Any], by: AbstractBaseUser | None = None
         if has_changed and version == previous:
             raise_revision(flow=version.flow)
         return version
+
+
+def make_note(version: FlowVersion, own: str = "") -> str:
+    """The note of the version that restores ``version``, followed by the editor's ``own``."""
+    return f"Restores version {version.number}. {own}".strip()
+
+
+def read_restored(flow: Flow, version: FlowVersion) -> FlowSpec:
+    """What restoring ``version`` makes of ``flow``: the version's definition under the name that the flow has now.
+
+    Raises ``SpecError`` if this release can't read the stored definition.
+    """
+    return FlowSpec.from_document({**version.spec, "name": flow.name})
+
+
+def restore_version(*, version: FlowVersion, by: AbstractBaseUser | None = None, note: str = "") -> FlowVersion:
+    """Put the definition of ``version`` back into its flow's draft, and publish it.
+
+    The flow keeps its name, its operational settings, its live version, and whether it is archived. Gives the
+    latest version if that has this definition already. Raises ``SpecError`` with all problems if the flow can't run
+    like this any more; nothing is stored then.
+    """
+    with transaction.atomic():
+        flow = Flow.objects.select_for_update().get(pk=version.flow_id)
+        document = read_restored(flow, version).to_document()
+        return load_flow(document=document, by=by, note=make_note(version, note))
+
+
+def describe_place(spec: FlowSpec | None, path: str) -> str:
+    """Where a JSON pointer into the document of ``spec`` leads, in words: “Step 2 “Reconcile”, output_type”.
+
+    Without a spec, it is the pointer itself.
+    """
+    if spec is None:
+        return path or "Flow"
+    match parse_pointer(path):
+        case ["steps", index, "audits", position, *rest]:
+            step = spec.steps[int(index)]
+            words = [f"Step {int(index) + 1} “{step.name}”", f"audit “{step.audits[int(position)].name}”"]
+        case ["steps", index, *rest]:
+            words = [f"Step {int(index) + 1} “{spec.steps[int(index)].name}”"]
+        case rest:
+            words = ["Flow"]
+    return ", ".join([*words, *(["/".join(rest)] if rest else [])])
 
 
 def _store_steps(flow: Flow, specs: Sequence[StepSpec]) -> bool:

@@ -1,4 +1,4 @@
-"""How often one user asks for something that costs the server time: fixed windows, counted in Django's default cache.
+"""How often one user may ask for what costs the server time: fixed windows, counted in Django's default cache.
 
 That is the memory of one web process: several of them count each for itself, and a user may ask that many times as
 often. It is enough to keep a runaway page or script from holding the server.
@@ -7,8 +7,16 @@ often. It is enough to keep a runaway page or script from holding the server.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 from django.core.cache import cache
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+
+_Arguments = ParamSpec("_Arguments")
+_View = Callable[Concatenate[HttpRequest, _Arguments], HttpResponseBase]
 
 
 def find_wait(scope: str, user_id: int | None, *, most: int, seconds: int, now: float) -> int:
@@ -18,16 +26,31 @@ def find_wait(scope: str, user_id: int | None, *, most: int, seconds: int, now: 
     ``now`` is the time in seconds since 1970.
     """
     window, elapsed = divmod(now, seconds)
-    if _count_request(f"toolflow-rate:{scope}:{user_id}:{window:.0f}", seconds) <= most:
-        return 0
-    return max(math.ceil(seconds - elapsed), 1)
-
-
-def _count_request(key: str, seconds: int) -> int:
-    """How many requests ``key`` has seen, this one included."""
+    key = f"toolflow-rate:{scope}:{user_id}:{window:.0f}"
     cache.add(key, 0, timeout=seconds)
     try:
-        return cache.incr(key)
-    except ValueError:
-        # The cache dropped the key between the two: a full one makes room, and counting starts anew.
-        return 1
+        count = cache.incr(key)
+    except ValueError:  # a full cache dropped the key meanwhile
+        count = 1
+    return 0 if count <= most else max(math.ceil(seconds - elapsed), 1)
+
+
+def limit_rate(scope: str, *, most: int, seconds: int) -> Callable[[_View[_Arguments]], _View[_Arguments]]:
+    """Let each user open a view at most ``most`` times in ``seconds``; beyond that it answers 429.
+
+    The answer is ``{"error": sentence}`` with ``Retry-After`` in whole seconds. For views behind
+    ``AdminSite.admin_view``: users are told apart by their key.
+    """
+
+    def decorate(view: _View[_Arguments]) -> _View[_Arguments]:
+        @wraps(view)
+        def limited(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
+            wait = find_wait(scope, request.user.pk, most=most, seconds=seconds, now=time.time())
+            if not wait:
+                return view(request, *args, **kwargs)
+            sentence = f"Too many requests. Try again in {wait} s."
+            return JsonResponse({"error": sentence}, status=429, headers={"Retry-After": str(wait)})
+
+        return limited
+
+    return decorate

@@ -23,10 +23,10 @@ from flows.admin.field_checks import (
     mend_schema_text,
 )
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
-from flows.admin.throttle import limit_rate
 from flows.engine.expressions import FIELD_VARIABLES, list_functions
 from flows.engine.plugins import PREFIX, PythonFunction, registry
 from flows.engine.spec import MAX_STEPS
+from flows.throttle import limit_rate
 
 CHECKS_A_MINUTE = 240
 """Of one user: more than anybody types."""

@@ -19,13 +19,13 @@ from pydantic import BaseModel, ConfigDict, StrictBool
 from flows.admin.access import require_permission
 from flows.admin.plugin_page import format_docstring
 from flows.admin.posted_json import read_posted_json
-from flows.admin.throttle import limit_rate
 from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
 from flows.engine.plugins import registry
 from flows.engine.schema_builder import MAX_FIELDS, build_schema_from_example, list_rows
 from flows.engine.spec_check import parse_document
 from flows.engine.typed_output import schema_of_type
+from flows.throttle import limit_rate
 
 MOST_PROBLEMS = 10
 

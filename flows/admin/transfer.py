@@ -20,10 +20,9 @@ from flows.admin.access import require_permission
 from flows.admin.uploads import Upload, find_obstacle, tell_imported
 from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences import compare_specs
-from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion
-from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, plan_load
+from flows.portability import NOTE_LENGTH, LoadPlan, announce_export, load_flow, plan_load
 from flows.providers import find_flow_warnings
 
 _YAML = "application/yaml; charset=utf-8"
@@ -57,7 +56,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
         return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
     assert version is not None, "What was read is a version’s."
     if request.method != "HEAD":
-        tell_of_export([version])
+        announce_export([version])
     name = f"{spec.name}-v{version.number}.yaml" if number else f"{spec.name}.yaml"
     return FileResponse(io.BytesIO(write_flow(spec).encode()), as_attachment=True, filename=name, content_type=_YAML)
 
@@ -93,7 +92,7 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
             messages.error(request, sentence)
         return HttpResponseRedirect(reverse("admin:flows_flow_changelist"))
     if request.method != "HEAD":
-        tell_of_export(written)
+        announce_export(written)
     archive.seek(0)
     return FileResponse(archive, as_attachment=True, filename="flows.zip", content_type="application/zip")
 

@@ -1,18 +1,14 @@
-"""Writing a flow file: readable for people, and read alike by every YAML parser.
-
-Written here and not by PyYAML's emitter, which quotes text in several lines (one escaped line, however long) as soon as
-it holds a tab or a space at the end of a line, and can't set steps apart by empty lines.
-"""
+"""Writes a flow file: readable for people, and read alike by parsers of YAML 1.1, YAML 1.2 and JSON's types."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
+
 from flows.engine.spec import FlowSpec
-from flows.flow_file.scalars import format_number, is_text_everywhere
+from flows.flow_file.reading import parse_plain
 
 HEAD = """\
 # A flow of ToolFlow. Its docs/flow-files.md describes the format.
@@ -20,21 +16,18 @@ HEAD = """\
 """
 """How every written file begins: editors look for the JSON Schema beside the file."""
 
-_WIDTH = 100
-"""A list or schema of plain values goes on one line if it ends before this column."""
+_LINE_WIDTH = 80
+"""A list or object of plain values goes on one line if its values have at most this many characters."""
 
-_STEP = 2
-_LONGEST_KEY = 1_000
-"""Longer keys stand on a line of their own: YAML looks no further than 1,024 characters for a key's colon."""
+_UNBROKEN = 2**31
+"""Columns: no line of text is folded."""
 
-# What may stand in a file as it is. Without the line breaks that only YAML 1.1 knows, and the byte order mark.
-_PRINTABLE = r"\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff"
-_ONE_LINE = re.compile(f"[{_PRINTABLE}]*")
-_LINES = re.compile(f"[{_PRINTABLE}\n]*")
-_UNPRINTABLE = re.compile(f"[^{_PRINTABLE}]")
-_PLAIN = re.compile(r"[\w/($<^](?:.*[^\s:])?")
-_PLAIN_TRAPS = re.compile(r":\s|\s#|\t")
-_INLINE_TRAPS = re.compile(r"[][{},:?#]")
+_TEXT_TAG = "tag:yaml.org,2002:str"
+# What double quotes can hold only with an escape.
+_ESCAPED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe]")
+_BREAKS = re.compile(r"[\n\x85\u2028\u2029]")
+# Neither what needs an escape, nor the line breaks that only YAML 1.1 knows, nor the byte order mark.
+_BLOCK = re.compile(r"[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010fffd]*")
 
 
 def write_flow(spec: FlowSpec) -> str:
@@ -43,171 +36,82 @@ def write_flow(spec: FlowSpec) -> str:
     Fields come in the order of the reference, those that hold their default are left out. The frozen schemas of
     registered output types are part of the file, so that the flow is the same wherever it is read.
     """
-    return HEAD + "\n" + "".join(f"{line}\n" for line in _write_document(spec.to_document()))
+    document = spec.to_document()
+    steps = "\n".join(_dump([_Part(step)]) for step in document.pop("steps"))
+    fields = "".join(_dump(_Part({key: value})) for key, value in document.items())
+    return f"{HEAD}\n{fields}\nsteps:\n{steps}"
 
 
-def _write_document(document: Mapping[str, Any]) -> Iterator[str]:
-    """All lines, with an empty one before each large part: input schema, steps, and each step but the first."""
-    for key, value in document.items():
-        if key in {"input_schema", "steps"}:
-            yield ""
-        if key != "steps":
-            yield from _write_mapping({key: value}, 0, compact=False)
-            continue
-        yield "steps:"
-        for position, step in enumerate(value):
-            if position:
-                yield ""
-            yield from _write_list([step], _STEP, compact=False)
+class _Part(dict[str, Any]):
+    """A flow, a step or an audit: each of its fields stands on a line of its own."""
 
 
-def _write_mapping(mapping: Mapping[str, Any], indent: int, *, compact: bool) -> Iterator[str]:
-    pad = " " * indent
-    for key, value in mapping.items():
-        name = _quote_inline(key)
-        if len(name) > _LONGEST_KEY:
-            yield f"{pad}? {name}"
-            yield from _write_value(f"{pad}:", value, indent, compact=compact)
-        elif not compact and key in {"input_schema", "output_schema"} and value:
-            yield f"{pad}{name}:"
-            yield from _write_mapping(value, indent + _STEP, compact=True)
-        else:
-            yield from _write_value(f"{pad}{name}:", value, indent, compact=compact)
+def _dump(value: Any) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_UNBROKEN)
+    return text
 
 
-def _write_list(items: list[Any], indent: int, *, compact: bool) -> Iterator[str]:
-    pad = " " * indent
-    for item in items:
-        if isinstance(item, dict) and item and not (compact and _write_inline(item, f"{pad}- ")):
-            # The first entry stands beside the dash.
-            first, *others = _write_mapping(item, indent + _STEP, compact=compact)
-            yield f"{pad}- {first.lstrip(' ')}"
-            yield from others
-        else:
-            yield from _write_value(f"{pad}-", item, indent, compact=compact)
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's dumper with text in literal blocks, short lists on one line, and no references."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a value wherever it stands, also if the same object stands elsewhere."""
+        return True
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
+        """A list, on one line if it is short."""
+        node = super().represent_sequence(tag, sequence, flow_style=False)
+        node.flow_style = _fits_line(node.value)
+        return node
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        """An object, on one line if it is short and no part of a flow."""
+        if isinstance(mapping, _Part) and "audits" in mapping:
+            mapping = {**mapping, "audits": [_Part(audit) for audit in mapping["audits"]]}
+            return super().represent_mapping(tag, mapping, flow_style=False)
+        node = super().represent_mapping(tag, mapping, flow_style=False)
+        if not isinstance(mapping, _Part):
+            node.flow_style = _fits_line([part for entry in node.value for part in entry])
+        return node
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Text, in quotes where a reader of any YAML would take it for something else."""
+        return self.represent_scalar(_TEXT_TAG, text, style=None if _is_plain(text) else "'")
+
+    def choose_scalar_style(self) -> str:
+        """How a scalar is written: a literal block for text in several lines, or with quotes that would be doubled."""
+        style: str = super().choose_scalar_style()
+        text: str = getattr(self.event, "value", "")
+        has_doubled_quotes = style == "'" and "'" in text
+        if has_doubled_quotes and not _ESCAPED.search(text):
+            return '"'
+        if not has_doubled_quotes and not _BREAKS.search(text):
+            return style
+        is_behind_key = not self.flow_level and not self.simple_key_context
+        return "|" if is_behind_key and _fits_block(text) else '"'
 
 
-def _write_value(prefix: str, value: Any, indent: int, *, compact: bool) -> Iterator[str]:
-    """The lines of one value behind ``prefix``, which stands at column ``indent``."""
-    if isinstance(value, str):
-        yield from _write_text(prefix, value, indent + _STEP)
-        return
-    inline = None
-    if compact or not isinstance(value, dict) or not value:
-        inline = _write_inline(value, prefix)
-    if inline is not None:
-        yield f"{prefix} {inline}"
-        return
-    yield prefix
-    if isinstance(value, dict):
-        yield from _write_mapping(value, indent + _STEP, compact=compact)
-    else:
-        yield from _write_list(value, indent + _STEP, compact=compact)
+_Dumper.add_representer(str, _Dumper.represent_text)
+_Dumper.add_representer(_Part, yaml.SafeDumper.represent_dict)
 
 
-def _write_inline(value: Any, prefix: str) -> str | None:
-    """A value on one line; None for a list or an object that is too wide, or that holds objects."""
-    match value:
-        case dict():
-            parts = [f"{_quote_inline(key)}: {_write_short(item)}" for key, item in value.items() if _is_short(item)]
-            text = f"{{{', '.join(parts)}}}"
-        case list():
-            parts = [_write_scalar(item) for item in value if _is_short(item, within_list=True)]
-            text = f"[{', '.join(parts)}]"
-        case _:
-            return _write_scalar(value)
-    fits = len(parts) == len(value) and len(prefix) + 1 + len(text) <= _WIDTH
-    # What is empty has no other form.
-    return text if fits or not value else None
-
-
-def _is_short(value: Any, *, within_list: bool = False) -> bool:
-    match value:
-        case dict():
-            return False
-        case list():
-            return not within_list and len(value) <= _WIDTH and all(_is_short(item, within_list=True) for item in value)
-        case str():
-            return len(value) <= _WIDTH
-    return True
-
-
-def _write_short(value: Any) -> str:
-    return f"[{', '.join(map(_write_scalar, value))}]" if isinstance(value, list) else _write_scalar(value)
-
-
-def _write_scalar(value: Any) -> str:
-    match value:
-        case str():
-            return _quote_inline(value)
-        case bool():
-            return "true" if value else "false"
-        case None:
-            return "null"
-    return format_number(value)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Text
-
-
-def _write_text(prefix: str, text: str, indent: int) -> Iterator[str]:
-    """Text behind a key or a dash: on the same line, or as a block of lines that are indented by ``indent``."""
-    if "\n" in text and _fits_block(text):
-        yield from _write_block(prefix, text, indent)
-    elif _is_plain(text):
-        yield f"{prefix} {text}"
-    elif (quoted := _quote(text)) is not None:
-        yield f"{prefix} {quoted}"
-    elif _fits_block(text):
-        yield from _write_block(prefix, text, indent)
-    else:
-        yield f"{prefix} {_escape(text)}"
-
-
-def _write_block(prefix: str, text: str, indent: int) -> Iterator[str]:
-    # A reader takes the indentation from the first line with content, unless it is told.
-    told = str(_STEP) if text[0] in " \t\n" else ""
-    kept = "" if text.endswith("\n") else "-"
-    yield f"{prefix} |{told}{kept}"
-    for line in text.removesuffix("\n").split("\n"):
-        yield " " * indent + line if line else ""
-
-
-def _fits_block(text: str) -> bool:
-    last = text.removesuffix("\n").rpartition("\n")[2]
-    return _LINES.fullmatch(text) is not None and bool(last.strip(" \t"))
+def _fits_line(parts: list[yaml.Node]) -> bool:
+    """Whether scalars can stand on one line; what is empty has no other form."""
+    if not all(isinstance(part, yaml.ScalarNode) for part in parts):
+        return False
+    width = sum(len(part.value) + 2 for part in parts)
+    return width <= _LINE_WIDTH and not any(_BREAKS.search(part.value) for part in parts)
 
 
 def _is_plain(text: str) -> bool:
-    return (
-        _ONE_LINE.fullmatch(text) is not None
-        and _PLAIN.fullmatch(text) is not None
-        and _PLAIN_TRAPS.search(text) is None
-        and is_text_everywhere(text)
-    )
+    # Some programs read single letters as true and false. PyYAML itself knows what else YAML 1.1 takes for no text.
+    try:
+        return parse_plain(text) is text and text not in set("yYnN")
+    except ValueError:
+        return False
 
 
-def _quote(text: str) -> str | None:
-    """Text in quotes if it needs no escapes there."""
-    if not _ONE_LINE.fullmatch(text):
-        return None
-    if "'" not in text:
-        return f"'{text}'"
-    return f'"{text}"' if '"' not in text and "\\" not in text else None
-
-
-def _quote_inline(text: str) -> str:
-    """Text for a key, or within brackets."""
-    if _is_plain(text) and not _INLINE_TRAPS.search(text):
-        return text
-    return _quote(text) or _escape(text)
-
-
-def _escape(text: str) -> str:
-    """Text in double quotes, as JSON has it; beyond that nothing stays that is invisible to some reader."""
-    return _UNPRINTABLE.sub(_escape_character, json.dumps(text, ensure_ascii=False))
-
-
-def _escape_character(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _fits_block(text: str) -> bool:
+    # A block's indentation is that of its first line, which a tab hides; its end needs a line with content.
+    last = text.removesuffix("\n").rpartition("\n")[2]
+    return _BLOCK.fullmatch(text) is not None and text[0] != "\t" and bool(last.strip(" \t"))

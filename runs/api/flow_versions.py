@@ -15,9 +15,9 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.engine.spec import FlowSpec
-from flows.exported import tell_of_export
 from flows.flow_file import write_flow
 from flows.models import Flow, FlowVersion
+from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, SEE_FLOWS
 from runs.api.conditions import make_tag
 from runs.api.flow_changes import Condition, delete_version, make_version_live
@@ -162,7 +162,7 @@ def _answer_file(version: FlowVersion, *, is_taken: bool) -> HttpResponse:
     spec = read_definition(version)
     file = write_flow(spec).encode()
     if is_taken:
-        tell_of_export([version])
+        announce_export([version])
     disposition = f'attachment; filename="{spec.name}-v{version.number}.yaml"'
     headers = {"ETag": make_tag(file), "Content-Disposition": disposition}
     return HttpResponse(file, content_type=f"{YAML}; charset=utf-8", headers=headers)

@@ -13,9 +13,9 @@ from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
-from flows.exported import flows_exported
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
+from flows.portability import flows_exported
 from runs.models import ApiToken, RateLimit
 from runs.trail.actions import TrailAction as Action
 from runs.trail.entries import leave_trail
@@ -55,7 +55,7 @@ def connect() -> None:
             )
     post_delete.connect(_tell_of_deleted_version, sender=FlowVersion, dispatch_uid="trail deleted FlowVersion")
     post_delete.connect(_tell_of_deleted_token, sender=ApiToken, dispatch_uid="trail deleted ApiToken")
-    flows_exported.connect(_tell_of_exported_flows, dispatch_uid="trail exported flows")
+    flows_exported.connect(_announce_exported_flows, dispatch_uid="trail exported flows")
     for through in (User.groups.through, User.user_permissions.through, Group.permissions.through):
         m2m_changed.connect(_tell_of_rights, sender=through, dispatch_uid=f"trail {through.__name__}")
 
@@ -114,7 +114,7 @@ def _choose(changed: Mapping[str, Any], names: Collection[str]) -> dict[str, Any
     return {name: value for name, value in changed.items() if name in names}
 
 
-def _tell_of_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
+def _announce_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
     if len(versions) == 1:
         leave_trail(action=Action.FLOW_EXPORTED, about=versions[0].flow, details={"version": versions[0].number})
     else:

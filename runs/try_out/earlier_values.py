@@ -22,7 +22,6 @@ from flows.admin.access import has_permission, require_permission
 from flows.admin.feedback import VARIABLES
 from flows.admin.flow_admin import FlowAdmin
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
-from flows.admin.throttle import limit_rate
 from flows.engine.errors import ExpressionError, SpecError
 from flows.engine.evaluation import Evaluator, step_variables
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
@@ -30,6 +29,7 @@ from flows.engine.history import Attempt, History
 from flows.engine.json_values import clean_value, dump_json
 from flows.engine.plugins import PREFIX, registry
 from flows.engine.spec import MAX_STEPS, FlowSpec, StepSpec
+from flows.throttle import limit_rate
 from runs.models import Run, Step
 from runs.pages.badges import STATES
 from runs.stored_history import load_history

@@ -17,11 +17,11 @@ from django.views.decorators.http import require_POST
 
 from flows.admin.access import require_permission
 from flows.admin.flow_admin import FlowAdmin
-from flows.admin.throttle import limit_rate
 from flows.engine.history import Outcome
 from flows.engine.judgement import clean_output
 from flows.engine.plugins import registry
 from flows.models import Flow
+from flows.throttle import limit_rate
 from runs.request_places import stepping_aside
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail

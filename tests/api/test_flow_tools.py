@@ -90,10 +90,10 @@ class TestValidate:
             "/steps/0/compute",
             "/steps/0/audits/0/rule",
         ]
-        file = b"name: tea\nsteps:\n  - name: Brew\n    compute: \"{'a': nothing}\"\n    tool_nam: x\n"
+        file = b"name: tea\nsteps:\n  - name: Brew\n    compute: \"{'a': nothing}\"\n    pass_expression: no\n"
         problem = read_problem(editor.post("flows/validate", file, Content_Type="application/yaml"))
         places = [(error["pointer"], error["detail"].partition(":")[0]) for error in problem["errors"]]
-        assert places == [("/steps/0/compute", "Line 4, column 5"), ("/steps/0/tool_nam", "Line 5, column 5")]
+        assert places == [("/steps/0/compute", "Line 4, column 5"), ("/steps/0/pass_expression", "Line 5, column 5")]
 
     def test_what_the_download_holds_is_valid(self, editor: Script) -> None:
         file = write_flow(make_flow(make_step(), title="Tea"))

@@ -22,7 +22,7 @@ def write_flow(*counts: int) -> str:
     steps = [
         {
             "name": f"Step {number}",
-            "prompt": "Write a.",
+            "tool_name": "write_a",
             "output_schema": OUTPUT,
             "audits": [{"name": f"Audit {index}", "rule": "("} for index in range(count)],
         }

@@ -49,21 +49,11 @@ def test_the_written_tests_pass_without_django(tmp_path: Path) -> None:
 def test_the_written_tests_fail_when_the_plug_in_is_broken(tmp_path: Path) -> None:
     start_plugin("acme_invoices", tmp_path)
     module = tmp_path / "acme_invoices.py"
-    module.write_text(module.read_text().replace("<= LONGEST_TITLE", "< 0"))
+    module.write_text(module.read_text().replace("<= MAX_TITLE", "< 0"))
     done = run_python(
         "-m", "pytest", "-p", "no:django", "-p", "no:cacheprovider", "test_acme_invoices.py", cwd=tmp_path
     )
     assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_toolflow_loads_the_written_module(tmp_path: Path) -> None:
-    start_plugin("acme_invoices", tmp_path)
-    code = (
-        "from flows.engine import load_plugins, registry; load_plugins(['acme_invoices']);"
-        "print(*registry.output_types, *registry.audits, *registry.functions)"
-    )
-    names = run_python("-c", code, cwd=tmp_path).stdout.split()
-    assert names == ["acme_invoices_summary", "acme_invoices_short_title", "acme_invoices_count_points"]
 
 
 def test_it_says_in_order_how_to_go_on(tmp_path: Path) -> None:
@@ -77,11 +67,6 @@ def test_it_says_in_order_how_to_go_on(tmp_path: Path) -> None:
     places = [told.index(step) for step in steps]
     assert places == sorted(places)
     assert "TOOLFLOW_PLUGINS=flows.examples.plugins,acme_invoices" in told
-
-
-def test_a_directory_on_the_path_needs_no_step_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "importable" not in start_plugin("acme_invoices", tmp_path)
 
 
 @pytest.mark.parametrize("present", ["acme_invoices.py", "test_acme_invoices.py"])
@@ -110,10 +95,6 @@ def test_nothing_is_overwritten(tmp_path: Path, present: str) -> None:
 def test_names_that_can_not_be_get_a_sentence(tmp_path: Path, name: str, says: str) -> None:
     assert says in refuse(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_that_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
-    assert "There is no directory" in refuse("acme_invoices", tmp_path / "nowhere")
 
 
 def test_a_module_without_its_tests_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

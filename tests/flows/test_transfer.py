@@ -92,13 +92,6 @@ def test_a_version_that_is_not_there_can_t_be_downloaded(editor: Client, number:
     assert [str(message) for message in response.context["messages"]] == [sentence]
 
 
-def test_a_flow_that_was_never_published_can_t_be_downloaded(editor: Client) -> None:
-    flow = Flow.objects.create(name="tea", title="Tea")
-    response = editor.get(f"/admin/flows/flow/{flow.pk}/download/", follow=True)
-    assert [str(message) for message in response.context["messages"]] == ["“Tea” has no version yet: save it first."]
-    assert editor.get("/admin/flows/flow/999/download/").status_code == 404
-
-
 def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries: Any) -> None:
     load_examples()
     load_flow(document={**FlowVersion.objects.first().spec, "title": "Other"})  # type: ignore[union-attr]
@@ -115,20 +108,10 @@ def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries
     }
 
 
-def test_no_flows_make_no_archive(editor: Client) -> None:
-    response = editor.get("/admin/flows/flow/download/", follow=True)
-    assert [str(message) for message in response.context["messages"]] == ["There is no flow to download."]
-
-
 def test_the_schema_of_the_format_is_there_to_be_taken(editor: Client) -> None:
     response = editor.get("/admin/flows/flow/flow.schema.json")
     assert read_body(response) == SCHEMA_PATH.read_bytes()
     assert response["Content-Disposition"] == 'attachment; filename="flow.schema.json"'
-
-
-def test_the_list_leads_to_all_of_it(editor: Client) -> None:
-    page = editor.get("/admin/flows/flow/").content.decode()
-    assert all(words in page for words in ("New flow", "Upload a flow file", "Download all", UPLOAD))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -181,14 +164,14 @@ def test_what_is_there_already_is_not_imported(editor: Client) -> None:
 
 
 def test_all_mistakes_are_shown_with_their_lines_and_the_text_stays(editor: Client) -> None:
-    text = "name: <b>tea</b>\ntitel: Tea\nsteps:\n  - name: Pour\n    compute: size(\n"
+    text = "name: <b>tea</b>\ntitel: Tea\nsteps:\n  - name: Pour\n    compute: 5\n"
     response = post(editor, text, note="kept", file_name="tea.yaml")
     page = PageReader(response.content.decode())
     problems = response.context["upload"].problems
     assert [(placed.problem.line, placed.line) for placed in problems] == [
         (1, "name: <b>tea</b>"),
         (2, "titel: Tea"),
-        (5, "compute: size("),
+        (5, "compute: 5"),
     ]
     assert all(placed.problem.message in page.text for placed in problems)
     assert (page.fields["text"], page.fields["note"], page.fields["file_name"]) == (text, "kept", "tea.yaml")
@@ -200,7 +183,7 @@ def test_all_mistakes_are_shown_with_their_lines_and_the_text_stays(editor: Clie
     [
         (b"name: caf\xe9", "The file is not UTF-8 here."),
         (b"#" * (MAX_FILE_BYTES + 1), "The file is too large."),
-        (b"\x00\x01", "NUL character"),
+        (b"\x00\x01", "U+0000"),
     ],
 )
 def test_what_is_no_file_of_text_is_refused(editor: Client, file: bytes, sentence: str) -> None:
@@ -250,13 +233,6 @@ def test_a_note_that_is_too_long_is_told_and_kept(editor: Client) -> None:
     assert not Flow.objects.exists()
 
 
-def test_text_that_a_person_goes_back_to_is_as_it_was(editor: Client) -> None:
-    text = "\n\n# Tea </textarea>\n" + make_text()
-    preview = post(editor, text)
-    back = confirm(editor, preview, "_edit")
-    assert PageReader(back.content.decode()).fields["text"] == text
-
-
 def test_the_largest_file_that_is_allowed_comes_through_the_form(editor: Client) -> None:
     text = make_text()
     text += "#" + "\n" * (MAX_FILE_BYTES - len(text) - 1)
@@ -286,12 +262,6 @@ def test_a_form_that_was_made_by_hand_gets_a_page_and_changes_nothing(editor: Cl
 # Who may
 
 
-def test_strangers_are_asked_to_sign_in(client: Client, db: None) -> None:
-    flow = load_spec().flow
-    for url in (UPLOAD, "/admin/flows/flow/download/", f"/admin/flows/flow/{flow.pk}/download/"):
-        assert client.get(url)["Location"] == f"/admin/login/?next={url}"
-
-
 def test_a_viewer_downloads_and_can_t_upload(client: Client, db: None) -> None:
     flow = load_spec().flow
     sign_in(client, "view_flow")
@@ -302,13 +272,6 @@ def test_a_viewer_downloads_and_can_t_upload(client: Client, db: None) -> None:
     for response in (client.get(UPLOAD), post(client, make_text(), "_import", latest="1")):
         assert response.status_code == 403
     assert FlowVersion.objects.count() == 1
-
-
-def test_who_may_see_nothing_downloads_nothing(client: Client, db: None) -> None:
-    flow = load_spec().flow
-    sign_in(client)
-    for url in (f"/admin/flows/flow/{flow.pk}/download/", "/admin/flows/flow/download/"):
-        assert client.get(url).status_code == 403
 
 
 def test_who_may_only_change_flows_makes_no_new_one(client: Client, db: None) -> None:

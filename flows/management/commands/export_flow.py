@@ -11,9 +11,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from flows.engine.errors import SpecError
-from flows.exported import tell_of_export
 from flows.flow_file import SCHEMA_PATH, write_flow
 from flows.models import Flow, FlowVersion
+from flows.portability import announce_export
 
 
 class Command(BaseCommand):
@@ -41,8 +41,8 @@ class Command(BaseCommand):
             self._write_all(Path(folder), live=options["live"])
             return
         version = _find_version(name, options["version"], live=options["live"])
-        text = _write_version(version)
-        tell_of_export([version])
+        text = _render_version(version)
+        announce_export([version])
         if options["output"] == "-":
             self._print(text)
         else:
@@ -56,20 +56,19 @@ class Command(BaseCommand):
             raise CommandError(f"Can't make the directory {folder}: {error.strerror}.") from error
         flows = Flow.objects.filter(is_archived=False).order_by("name").select_related("live_version")
         # Written once all can be: half an export would look like a whole one.
-        files = []
-        exported: list[FlowVersion] = []
+        texts: dict[FlowVersion, str] = {}
         for flow in flows:
             version = flow.live_version if live else flow.versions.first()
             if version is None:
                 self.stderr.write(f"{flow.name}: left out, no version {'is live' if live else 'was published yet'}")
                 continue
             version.flow = flow
-            exported.append(version)
-            files.append((folder / f"{flow.name}.yaml", _write_version(version), version.number))
-        tell_of_export(exported)
-        for path, text, number in files:
+            texts[version] = _render_version(version)
+        announce_export(list(texts))
+        for version, text in texts.items():
+            path = folder / f"{version.flow.name}.yaml"
             _store_text(path, text)
-            self.stdout.write(f"{path}: version {number}")
+            self.stdout.write(f"{path}: version {version.number}")
         if SCHEMA_PATH.exists():
             # Where the files say that it is, so that editors complete and check them.
             _store_text(folder / SCHEMA_PATH.name, SCHEMA_PATH.read_text(encoding="utf-8"))
@@ -89,24 +88,19 @@ def _find_version(name: str, number: int | None, *, live: bool) -> FlowVersion:
     if flow is None:
         names = ", ".join(Flow.objects.order_by("name").values_list("name", flat=True)) or "none"
         raise CommandError(f"There is no flow “{name}”. Flows: {names}.")
-    if live:
-        if flow.live_version is None:
-            raise CommandError(f"No version of “{name}” is live.")
-        version: FlowVersion | None = flow.live_version
-    else:
-        versions = flow.versions.all() if number is None else flow.versions.filter(number=number)
-        version = versions.first()
+    if live and flow.live_version is None:
+        raise CommandError(f"No version of “{name}” is live.")
+    numbers = flow.versions.values_list("number", flat=True)
+    if number is not None and number not in numbers:
+        raise CommandError(f"“{name}” has no version {number}. Versions: {', '.join(map(str, numbers)) or 'none'}.")
+    chosen = flow.versions.all() if number is None else flow.versions.filter(number=number)
+    version = flow.live_version if live else chosen.first()
     if version is None:
-        numbers = ", ".join(str(known) for known in flow.versions.values_list("number", flat=True)) or "none"
-        raise CommandError(
-            f"“{name}” has no version {number}. Versions: {numbers}."
-            if number is not None
-            else f"“{name}” has no version yet: nothing was published."
-        )
+        raise CommandError(f"“{name}” has no version yet: nothing was published.")
     return version
 
 
-def _write_version(version: FlowVersion) -> str:
+def _render_version(version: FlowVersion) -> str:
     try:
         return write_flow(version.flow_spec)
     except SpecError as error:

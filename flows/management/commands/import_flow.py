@@ -37,8 +37,10 @@ class Command(BaseCommand):
             raise CommandError(f"The database can't be used: {error}. Is it migrated (manage.py migrate)?") from error
 
     def _import_all(self, options: dict[str, Any]) -> None:
-        note = _read_note(options["note"])
-        user = _find_user(options["user"])
+        note: str = options["note"]
+        if len(note) > NOTE_LENGTH:
+            raise CommandError(f"The note has {len(note)} characters; at most {NOTE_LENGTH} are stored.")
+        user = _fetch_user(options["user"])
         specs = self._read_all(options["files"])
         lines = []
         with transaction.atomic():
@@ -49,7 +51,7 @@ class Command(BaseCommand):
                     version = load_flow(document=spec.to_document(), by=user, note=note)
                     if options["make_live"] and version.flow.live_version_id != version.pk:
                         version.flow.make_live(version)
-                lines.append(_tell(plan, version, make_live=options["make_live"]))
+                lines.append(_describe(plan, version, make_live=options["make_live"]))
         for line in lines:
             self.stdout.write(line)
 
@@ -79,7 +81,7 @@ class Command(BaseCommand):
         return list(specs.values())
 
 
-def _tell(plan: LoadPlan, version: FlowVersion | None, *, make_live: bool) -> str:
+def _describe(plan: LoadPlan, version: FlowVersion | None, *, make_live: bool) -> str:
     """What was done: ``version`` is what the flow has now; None where nothing should be stored."""
     flow, number = plan.flow, version.number if version is not None else plan.number
     is_planned = version is None
@@ -110,13 +112,7 @@ def _read_source(name: str) -> bytes:
         raise FlowFileError([FileProblem("", f"The file can't be read: {error.strerror}.")]) from error
 
 
-def _read_note(note: str) -> str:
-    if len(note) > NOTE_LENGTH:
-        raise CommandError(f"The note has {len(note)} characters; at most {NOTE_LENGTH} are stored.")
-    return note
-
-
-def _find_user(name: str | None) -> Any:
+def _fetch_user(name: str | None) -> Any:
     if name is None:
         return None
     users = get_user_model()

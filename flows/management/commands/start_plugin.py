@@ -8,15 +8,116 @@ import sys
 from argparse import ArgumentParser
 from keyword import iskeyword
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from flows.plugin_template import write_module, write_test
-
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 """Characters: with the rest, what the module registers has names that are not too long either."""
+
+_MODULE = Template('''\
+"""Plug-ins of $name. Flows refer to what is registered here by its name.
+
+ToolFlow loads this module if TOOLFLOW_PLUGINS names it; docs/plugins.md of ToolFlow says what is possible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from flows.engine import audit, function, output_type
+
+MAX_TITLE = 8
+"""Words."""
+
+
+# A step with this output type makes the model fill in the class. The model reads the docstring and the descriptions of
+# the fields.
+@output_type("${name}_summary")
+class Summary(BaseModel):
+    """A summary of a text."""
+
+    # Outputs have these fields and no others: strict mode wants it so.
+    model_config = ConfigDict(extra="forbid")
+
+    title: str = Field(description=f"At most {MAX_TITLE} words")
+    points: list[str] = Field(description="The main points, a sentence each")
+
+
+# In a flow, the rule of an audit: python:${name}_short_title
+# It names the variables that it wants as parameters: output, input, steps. None, True or an empty list passes; a text
+# or a dictionary is an issue, a list of them several.
+@audit("${name}_short_title")
+def audit_title(output: Summary) -> dict[str, Any] | None:
+    """Titles that are too long. What the dictionary leaves out comes from the audit's settings in the flow."""
+    words = output.title.split()
+    if len(words) <= MAX_TITLE:
+        return None
+    return {
+        "path": "/title",
+        "description": f"The title has {len(words)} words; at most {MAX_TITLE} are wanted.",
+        "suggestions": [f"Leave out what the points say: {' '.join(words[:MAX_TITLE])} …"],
+    }
+
+
+# In a flow, the compute expression of a step that calls no model: python:${name}_count_points
+# Functions get plain JSON values, here the output of the step before.
+@function("${name}_count_points")
+def count_points(previous: dict[str, Any]) -> dict[str, Any]:
+    """The title with the number of points."""
+    return {"title": previous["title"], "point_count": len(previous["points"])}
+''')
+
+_TEST = Template('''\
+"""Tests of the plug-ins of $name. They need no database and call no model."""
+
+from flows.engine import AuditSpec, FlowSpec, ModelSettings, StepSpec, prepare_spec, registry
+
+from $name import MAX_TITLE, Summary, audit_title, count_points
+
+
+def make_summary(title: str) -> Summary:
+    return Summary(title=title, points=["It is a drink.", "It is hot."])
+
+
+def test_a_flow_can_name_them() -> None:
+    flow = FlowSpec(
+        name="example",
+        steps=(
+            StepSpec(
+                name="Summarise",
+                tool_name="summarise",
+                output_type="${name}_summary",
+                audits=(AuditSpec(name="Short title", rule="python:${name}_short_title"),),
+            ),
+            StepSpec(name="Count", compute="python:${name}_count_points"),
+        ),
+    )
+    # What saving the flow checks: names, parameters, and whether strict mode takes the type.
+    spec = prepare_spec(flow, registry=registry, defaults=ModelSettings(model="any"))
+    schema = spec.step(1).output_schema
+    assert schema is not None
+    assert list(schema["properties"]) == ["title", "points"]
+
+
+def test_a_short_title_passes() -> None:
+    assert audit_title(make_summary("Tea")) is None
+
+
+def test_a_long_title_is_an_issue_at_the_title() -> None:
+    issue = audit_title(make_summary("tea " * (MAX_TITLE + 1)))
+    assert issue is not None
+    assert issue["path"] == "/title"
+    assert f"has {MAX_TITLE + 1} words" in issue["description"]
+
+
+def test_points_are_counted() -> None:
+    assert count_points(make_summary("Tea").model_dump()) == {"title": "Tea", "point_count": 2}
+''')
 
 
 class Command(BaseCommand):
@@ -38,29 +139,33 @@ class Command(BaseCommand):
         if not directory.is_dir():
             raise CommandError(f"There is no directory {directory}. Make it first.")
         module, test = directory / f"{name}.py", directory / f"test_{name}.py"
-        refuse_name(name)
+        validate_name(name)
         for path in (module, test):
             if path.exists():
                 raise CommandError(f"{path} exists already, and nothing is overwritten. Choose another name.")
         refuse_shadowing(name)
-        write_new(module, write_module(name))
+        written: list[Path] = []
         try:
-            write_new(test, write_test(name))
-        except CommandError:
-            module.unlink()
-            raise
+            for path, template in ((module, _MODULE), (test, _TEST)):
+                with path.open("x", encoding="utf-8") as file:
+                    written.append(path)
+                    file.write(template.substitute(name=name))
+        except OSError as error:
+            for made in written:
+                made.unlink()
+            raise CommandError(f"{path} can't be written: {error.strerror}.") from error
         self.stdout.write(self.style.SUCCESS(f"Wrote {module} and {test.name} beside it."))
         self.stdout.write(describe_next_steps(name, directory))
 
 
-def refuse_name(name: str) -> None:
+def validate_name(name: str) -> None:
     """Raise ``CommandError`` if a module can't be called so."""
     if not (name.isidentifier() and name.isascii()) or iskeyword(name):
         raise CommandError(
             f"“{name}” can't be the name of a module. Use letters, digits and underscores, such as acme_invoices."
         )
-    if len(name) > LONGEST_NAME:
-        raise CommandError(f"The name has {len(name)} characters; at most {LONGEST_NAME} are allowed.")
+    if len(name) > MAX_NAME_LENGTH:
+        raise CommandError(f"The name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed.")
 
 
 def refuse_shadowing(name: str) -> None:
@@ -71,15 +176,6 @@ def refuse_shadowing(name: str) -> None:
         found = True
     if found or name in sys.builtin_module_names:
         raise CommandError(f"There is a module “{name}” already, which yours would hide. Choose another name.")
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that must not exist yet. Raises ``CommandError`` with the reason if that fails."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise CommandError(f"{path} can't be written: {error.strerror}.") from error
 
 
 def describe_next_steps(name: str, directory: Path) -> str:

@@ -8,7 +8,7 @@ import yaml
 from flows.flow_file import FlowFileError, read_document, read_flow, write_flow
 from flows.models import Flow
 from flows.portability import load_flow
-from tests.test_docs import find_blocks, read_page, read_table
+from tests.test_docs import find_blocks, read_page
 
 PAGE = "docs/flow-files.md"
 
@@ -44,11 +44,6 @@ def test_text_that_the_page_wants_quoted_is_not_that_text_without(text: str, is_
             read_flow(flow + text)
     else:
         assert read_flow(flow + text).steps[0].description == "Issue"
-
-
-def test_the_page_has_a_row_for_each_trap() -> None:
-    rows = " ".join(row[0] for row in read_table(PAGE, "## What needs quotes"))
-    assert all(trap in rows for trap in ("`true`", "`!output.ok`", "`'a' + output.text`", "`Issue # 5`", "`*a`"))
 
 
 @pytest.mark.parametrize("limit", ["larger than 1 MB", "more than 50,000 values", "deeper than 100 levels"])

@@ -15,7 +15,7 @@ from flows.engine.errors import SpecError
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.examples import load_documents
 from flows.flow_file import SCHEMA_PATH, read_document, write_flow
-from tests.engine.builders import TEXT_SCHEMA, make_flow
+from tests.engine.builders import TEXT_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
@@ -35,11 +35,6 @@ def test_the_committed_schema_is_what_the_classes_and_the_reference_say() -> Non
     assert made.stdout.decode() == SCHEMA_PATH.read_text(encoding="utf-8"), (
         "Write it anew: .venv/bin/python scripts/write_flow_schema.py"
     )
-
-
-def test_the_schema_is_one_that_editors_know() -> None:
-    jsonschema_rs.meta.validate(SCHEMA)
-    assert SCHEMA["$schema"] == "http://json-schema.org/draft-07/schema#"
 
 
 @pytest.mark.parametrize(("kind", "model"), [(None, FlowSpec), ("StepSpec", StepSpec), ("AuditSpec", AuditSpec)])
@@ -104,7 +99,3 @@ def test_a_step_calls_the_model_or_is_local() -> None:
     assert not VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", "tool_name": "pour"}]})
     assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", "compute": "{}"}]})
     assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", "tool_name": "pour", "output_type": "cup"}]})
-
-
-def test_a_written_flow_names_the_schema_beside_it() -> None:
-    assert f"# yaml-language-server: $schema={SCHEMA_PATH.name}\n" in write_flow(make_flow())
