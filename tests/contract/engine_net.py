@@ -256,8 +256,6 @@ class Net:
     def release(self, usage: Any) -> None:
         self.progress.append(["permit back", dump(usage)])
 
-    release = leave
-
     async def record(self, progress: Progress) -> None:
         is_crash = self.crash_at is not None and len(self.records) + 1 >= self.crash_at
         if not is_crash or self.case["run"]["crash_is_stored"]:
