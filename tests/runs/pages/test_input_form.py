@@ -226,7 +226,7 @@ class TestReading:
             ({"type": "integer"}, "true", "/a", "“true” is not a whole number; write it like 12."),
             ({"type": "number"}, "1e999", "/a", "is not a number"),
             ({"type": "array", "items": {"type": "integer"}}, "1\nx", "/a/1", "Line 2: “x” is not a whole number"),
-            ({"type": "object"}, '{"a" 1}', "/a", "Line 1, column 6: a colon is missing"),
+            ({"type": "object"}, '{"a" 1}', "/a", "Line 1, column 6: Expecting ':' delimiter."),
             ({"type": "integer"}, "", "/a", "Give a number."),
             ({"enum": ["x"]}, "", "/a", "Choose one."),
             ({"type": "object"}, " ", "/a", "Give a JSON value."),
