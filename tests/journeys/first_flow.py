@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
@@ -10,17 +9,6 @@ from playwright.sync_api import Locator, Page, expect
 
 TITLE = "Dish of the day"
 INGREDIENT = "spinach"
-DISH = {
-    "type": "object",
-    "properties": {
-        "dish": {"type": "string", "description": "The name of the dish"},
-        "minutes": {"type": "integer", "description": "Minutes that it takes to cook"},
-    },
-    "required": ["dish", "minutes"],
-    "additionalProperties": False,
-}
-"""The simulated model's first dish takes too long with it, the second one does not."""
-
 RUN_PATIENCE = 30_000
 """Milliseconds that a run may take."""
 
@@ -48,13 +36,12 @@ def build_first_flow(page: Page, show: Show = show_nothing) -> None:
     )
     example = '{"dish": "Spinach pie", "minutes": 40}'
     make_schema(page, card.locator("[name$=-output_schema]"), example, show=show)
-    card.locator("[name$=-output_schema]").fill(json.dumps(DISH, indent=2))
     card.get_by_role("button", name="Add an audit").click()
     audit = card.locator(".audit:visible")
     audit.get_by_label("Name").fill("Quick enough")
-    audit.get_by_label("Rule").fill("output.minutes <= 45")
+    audit.get_by_label("Rule").fill("output.minutes <= 40")
     audit.get_by_text("Message, suggestions and path").click()
-    audit.get_by_label("Message template").fill("It takes {output.minutes} minutes; at most 45 are allowed.")
+    audit.get_by_label("Message template").fill("It takes {output.minutes} minutes; at most 40 are allowed.")
     show("first-flow-step", card)
 
     card = add_step(page, name="Write the line", system_message="Write one inviting line for the menu.")
@@ -96,7 +83,7 @@ def run_first_flow(page: Page, show: Show = show_nothing) -> None:
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
     expect(page.get_by_text("All steps passed.")).to_be_visible(timeout=RUN_PATIENCE)
     page.locator("#s1a1-chip").click()
-    expect(page.locator("#s1a1 .issue")).to_contain_text("at most 45 are allowed.")
+    expect(page.locator("#s1a1 .issue")).to_contain_text("at most 40 are allowed.")
     show("first-flow-run", page.locator("#s1"))
 
 
