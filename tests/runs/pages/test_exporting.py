@@ -319,7 +319,8 @@ class TestAsynchronousServer:
     async def test_parts_are_read_as_they_are_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(export_stream, "BATCH", 2)
         client = AsyncClient()
-        await client.aforce_login(await User.objects.acreate(username="root", is_superuser=True))
+        user = await User.objects.acreate(username="root", is_superuser=True)
+        await sync_to_async(client.force_login)(user)
         numbers = await make_runs(5)
         answer: Any = await client.get("/runs/export/jsonl")
         parts = aiter(answer.streaming_content)
