@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from benchmarks.editor import make_document
 from flows.portability import load_flow
-from runs.models import Attempt, EndReason, Issue, Run, RunStatus, Step, TokenUsage
+from runs.models import Attempt, AttemptRequest, EndReason, Issue, Run, RunStatus, Step, TokenUsage
 
 STEPS, ATTEMPTS = 20, 10
 
@@ -44,13 +44,15 @@ def store_large_run() -> int:
             outcome="failed",
             input={"topic": "tea"},
             output=output,
-            request={"model": "gpt-5-mini", "messages": []},
             model="gpt-5-mini",
             started_at=now - timedelta(seconds=3 * (STEPS * ATTEMPTS - step.index * ATTEMPTS - number) + 2),
             ended_at=now - timedelta(seconds=3 * (STEPS * ATTEMPTS - step.index * ATTEMPTS - number)),
         )
         for step in steps
         for number in range(1, ATTEMPTS + 1)
+    )
+    AttemptRequest.objects.bulk_create(
+        AttemptRequest(attempt=attempt, body={"model": "gpt-5-mini", "messages": []}) for attempt in attempts
     )
     Issue.objects.bulk_create(
         Issue(attempt=attempt, position=0, code="too_plain", severity="high", description="Plain.", path="/rows/9/text")

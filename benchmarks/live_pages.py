@@ -244,7 +244,7 @@ def _go_on(run_id: int) -> None:
     from django.db.models import F
     from django.utils import timezone
 
-    from runs.models import Attempt, Run
+    from runs.models import Attempt, AttemptRequest, Run
 
     attempts = Attempt.objects.filter(step__run=run_id)
     with transaction.atomic():
@@ -253,9 +253,9 @@ def _go_on(run_id: int) -> None:
         if not last.outcome:
             _end(last, attempts.exclude(outcome="").order_by("-issues", "pk")[0])
         now = timezone.now()
-        Attempt.objects.create(
-            step_id=last.step_id, number=last.number + 1, input=last.input, request=last.request, started_at=now
-        )
+        begun = Attempt.objects.create(step_id=last.step_id, number=last.number + 1, input=last.input, started_at=now)
+        if last.request is not None:
+            AttemptRequest.objects.create(attempt=begun, body=last.request)
         Run.objects.filter(pk=run_id).update(revision=F("revision") + 1, attempt_count=F("attempt_count") + 1)
 
 

@@ -73,10 +73,8 @@ class ModelSettingsFields(models.Model):
     model = models.CharField(max_length=200, blank=True, default="")
     temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(2)])
     max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
-    reasoning_effort = models.CharField(
-        max_length=10, choices=_choices(ReasoningEffort), blank=True, default="", db_default=""
-    )
-    service_tier = models.CharField(max_length=10, choices=_choices(ServiceTier), blank=True, default="", db_default="")
+    reasoning_effort = models.CharField(max_length=10, choices=_choices(ReasoningEffort), blank=True, default="")
+    service_tier = models.CharField(max_length=10, choices=_choices(ServiceTier), blank=True, default="")
 
     class Meta:
         abstract = True
@@ -121,7 +119,7 @@ class Flow(ModelSettingsFields):
     )
     time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
 
-    redact = models.JSONField(default=list, db_default=[], blank=True)
+    redact = models.JSONField(default=list, blank=True)
 
     # How this installation runs the flow. No part of its definition: a change makes no version and holds at once.
     max_runs_in_flight = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
@@ -134,9 +132,7 @@ class Flow(ModelSettingsFields):
         validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
-    webhook_url = models.CharField(
-        max_length=2_000, blank=True, default="", db_default="", validators=[validate_address]
-    )
+    webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])
     # Days from the end of a run; empty where the installation's own hold.
     # 0 keeps for ever, whatever the installation does.
     keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))
@@ -217,7 +213,7 @@ class AuditRule(models.Model):
     severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
     fail_at = models.CharField(max_length=8, choices=[("", "Its severity"), *_choices(FailAt)], blank=True, default="")
     message = ExpressionField()
-    message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="", db_default="")
+    message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="")
     suggestions = ExpressionField()
     path = ExpressionField()
 

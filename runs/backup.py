@@ -22,13 +22,14 @@ from django.db import connections
 from django.db.migrations import Migration
 from django.db.migrations.loader import MigrationLoader
 
+from runs.older_databases import OWN_APPS
+
 PAGES = 2_000
 """Pages copied between two looks at how far it is."""
 COUNTED = ("runs_run", "runs_attempt", "flows_flowversion")
 """Tables whose rows are counted in the original and in the copy."""
 LOGS = ("-wal", "-shm", "-journal")
 """How the files end that SQLite keeps beside a database."""
-OWN_APPS = ("flows", "runs")
 _MAGIC = b"SQLite format 3\0"
 _CONNECTED = 128
 """The byte of the “-shm” file that every connection of SQLite holds a lock on as long as it lasts."""
@@ -146,14 +147,15 @@ def _check_source(copy: Path, *, name: Path) -> tuple[bool, list[int]]:
     if not any(app in OWN_APPS for app, _ in applied):
         raise BackupError(f"“{name}” is no database of ToolFlow.")
     known = MigrationLoader(None).disk_migrations
-    if newer := _find_newer(applied, known):
+    if unknown := _find_unknown(applied, known):
         raise BackupError(
-            f"“{name}” was made by a newer ToolFlow: this one does not know {'.'.join(newer[-1])}. Upgrade first."
+            f"“{name}” was made by another version of ToolFlow, which is needed to restore it: this one does not "
+            f"know {'.'.join(unknown[-1])}."
         )
     return not all(_is_applied(key, migration, applied) for key, migration in known.items()), counts
 
 
-def _find_newer(applied: set[tuple[str, str]], known: Mapping[tuple[str, str], Migration]) -> list[tuple[str, str]]:
+def _find_unknown(applied: set[tuple[str, str]], known: Mapping[tuple[str, str], Migration]) -> list[tuple[str, str]]:
     """Migrations that were applied there and that this ToolFlow does not have yet."""
     latest: dict[str, str] = {}
     for app, name in known:

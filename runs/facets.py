@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from django.db import connection
+
 from flows.engine.issues import Severity
-from runs.models import FacetKind, RunFacet
-from runs.prepared_sql import PreparedInsert
+from runs.models import FacetKind
 
 Facet = tuple[FacetKind, str]
 
@@ -52,9 +53,17 @@ _REACHED = {severity.value: tuple(other.value for other in Severity if other <= 
 """The thresholds that an issue of a severity reaches."""
 
 
-_ADD_FACET = PreparedInsert(RunFacet, "run", "kind", "value", ignores_conflicts=True)
+# The time of the run's creation is copied within the database: to the digit, it is the one that lists compare.
+_ADD_FACET = """
+    INSERT INTO runs_runfacet (run_id, kind, value, created_at)
+    SELECT id, %s, %s, created_at FROM runs_run WHERE id = %s
+    ON CONFLICT DO NOTHING
+"""
 
 
 def add_facets(facets: Iterable[tuple[int, Facet]]) -> None:
     """Store facets of runs, by run number; those that are stored already stay as they are."""
-    _ADD_FACET.execute({"run": run_id, "kind": kind, "value": value} for run_id, (kind, value) in facets)
+    rows = [(kind, value, run_id) for run_id, (kind, value) in facets]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(_ADD_FACET, rows)

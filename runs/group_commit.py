@@ -23,7 +23,7 @@ from flows.engine.execution import Received, Start
 from flows.engine.planner import Finish
 from flows.engine.reply import ToolReply
 from runs.facets import Facet, add_facets
-from runs.models import Attempt, Issue, Run, RunStatus, Step, TokenUsage
+from runs.models import Attempt, AttemptRequest, Issue, Run, RunStatus, Step, TokenUsage
 from runs.models.run import end_expressions
 from runs.prepared_sql import PreparedInsert, PreparedUpdate
 from runs.spending import add_spending
@@ -142,6 +142,11 @@ def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
     written = {
         write.run_id: Written(step_rows[write.run_id], attempt) for write, attempt in zip(begun, attempts, strict=True)
     }
+    _STORE_REQUEST.execute(
+        {"attempt": attempt, "body": write.begun.request}
+        for write, attempt in zip(begun, attempts, strict=True)
+        if write.begun is not None and write.begun.request is not None
+    )
     _RECEIVE_REPLY.execute(
         (write.running_row, _received_values(write.received))
         for write in writes
@@ -174,7 +179,8 @@ def _make_steps(begun: list[RunWrite]) -> dict[int, int]:
 
 
 _BEGIN_STEP = PreparedInsert(Step, "run", "index", "name")
-_BEGIN_ATTEMPT = PreparedInsert(Attempt, "step", "number", "input", "request", "plugins", "started_at")
+_BEGIN_ATTEMPT = PreparedInsert(Attempt, "step", "number", "input", "plugins", "started_at")
+_STORE_REQUEST = PreparedInsert(AttemptRequest, "attempt", "body")
 _STORE_USAGE = PreparedInsert(TokenUsage, "attempt", *engine_usage.TokenUsage.model_fields)
 _STORE_ISSUE = PreparedInsert(
     Issue,
@@ -196,7 +202,6 @@ def _begin_values(start: Start, step_row: int) -> dict[str, Any]:
         "step": step_row,
         "number": start.number,
         "input": start.input,
-        "request": start.request,
         "plugins": start.plugins,
         "started_at": start.started_at,
     }

@@ -15,7 +15,7 @@ from django.db.models.sql import UpdateQuery
 class PreparedInsert:
     """The INSERT of rows of a model. Columns that are not named get the defaults of their fields."""
 
-    def __init__(self, model: type[models.Model], *names: str, ignores_conflicts: bool = False) -> None:
+    def __init__(self, model: type[models.Model], *names: str) -> None:
         """``names`` are the fields that every row has its own value for."""
         self._model = model
         self._columns = {name: _find_column(model, name) for name in names}
@@ -24,11 +24,10 @@ class PreparedInsert:
             for field in model._meta.concrete_fields
             if field not in self._columns.values() and not field.primary_key
         ]
-        self._conflict = " ON CONFLICT DO NOTHING" if ignores_conflicts else ""
 
     def execute(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
         """Insert each row, given as its values by name."""
-        self._insert(rows, self._conflict, using)
+        self._insert(rows, "", using)
 
     def execute_returning(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> list[int]:
         """Insert each row; return their primary keys in the same order."""
@@ -54,7 +53,7 @@ class PreparedInsert:
         sql = f"INSERT INTO {quote(self._model._meta.db_table)} ({names}) VALUES {', '.join([places] * count)}{ending}"  # noqa: S608
         with connection.cursor() as cursor:
             cursor.execute(sql, parameters)
-            return cursor.fetchall() if ending.startswith(" RETURNING") else []
+            return cursor.fetchall() if ending else []
 
 
 class PreparedUpdate:

@@ -20,7 +20,7 @@ SAMPLE = 200
 DETAILED_UP_TO = 1024**3
 """Bytes of an SQLite file whose tables are measured without being asked to: all of the file is read for that."""
 
-_PARTS = {"inputs": ("input",), "outputs": ("output", "raw_output"), "requests": ("request",)}
+_PARTS = {"inputs": ("input",), "outputs": ("output", "raw_output")}
 _ISSUE_PARTS = ("description", "context", "suggestions", "added_fields")
 
 
@@ -138,13 +138,14 @@ def _count_due(flow: Flow, part: Part, policy: Policy, now: datetime) -> int:
 def _measure_runs(run_ids: list[int]) -> dict[str, int]:
     """Bytes of an average run of these by part."""
     if not run_ids:
-        return dict.fromkeys([*_PARTS, "issues"], 0)
+        return dict.fromkeys([*_PARTS, "requests", "issues"], 0)
     is_postgresql = connection.vendor == "postgresql"
     among = "= ANY(%s)" if is_postgresql else "IN (SELECT value FROM json_each(%s))"
     attempts = f"FROM runs_attempt a JOIN runs_step s ON s.id = a.step_id WHERE s.run_id {among}"
     # Made of our own names alone.
     statements = [
         f"SELECT {', '.join(map(_sum_sizes, _PARTS.values()))} {attempts}",
+        f"SELECT {_sum_sizes(('body',))} FROM runs_attemptrequest WHERE attempt_id IN (SELECT a.id {attempts})",  # noqa: S608
         f"SELECT {_sum_sizes(_ISSUE_PARTS)} FROM runs_issue WHERE attempt_id IN (SELECT a.id {attempts})",  # noqa: S608
         f"SELECT {_sum_sizes(('input',))} FROM runs_run WHERE id {among}",  # noqa: S608
     ]

@@ -26,7 +26,7 @@ def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> His
     rows = (
         models.Attempt.objects.filter(step__run=run)
         .exclude(outcome="")
-        .select_related("step", "usage")
+        .select_related("step", "usage", "sent")
         .prefetch_related("issues")
         .order_by("step__index", "number")
     )
@@ -39,7 +39,7 @@ def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> His
 def load_received_attempt(run: models.Run) -> models.Attempt | None:
     """The attempt of a run whose reply is stored and not judged yet, if there is one."""
     rows = models.Attempt.objects.running().filter(step__run=run, received__isnull=False)
-    return rows.select_related("step", "usage").first()
+    return rows.select_related("step", "usage", "sent").first()
 
 
 def read_received(row: models.Attempt) -> Received:

@@ -38,7 +38,7 @@ class AttemptAdmin(HistoryAdmin):
 
     filters = AttemptFilters
     list_display = ("attempt", "run", "flow", "outcome_badge", "issue_counts", "tokens", "cost", "answered", "began")
-    big_fields = (*ATTEMPT_DOCUMENTS, *list_documents("step__run__"))
+    big_fields = (*ATTEMPT_DOCUMENTS, "sent__body", *list_documents("step__run__"))
     optional_fields = {
         "reason": "failure_reason",
         "shown_request": "request",
@@ -65,7 +65,9 @@ class AttemptAdmin(HistoryAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Attempt]:
         """Attempts with step, run and usage, and with the severities of their issues."""
         issues = Issue.objects.only("attempt_id", "severity")
-        attempts = super().get_queryset(request).select_related("step__run__flow", "step__run__version", "usage")
+        attempts = (
+            super().get_queryset(request).select_related("step__run__flow", "step__run__version", "usage", "sent")
+        )
         return attempts.prefetch_related(Prefetch("issues", queryset=issues))
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import list_json
 from runs.templatetags import toolflow
 
-ATTEMPT_DOCUMENTS = ("input", "output", "raw_output", "request", "error", "plugins", "failure_reason")
+ATTEMPT_DOCUMENTS = ("input", "output", "raw_output", "error", "plugins", "failure_reason")
 RUN_DOCUMENTS = (
     "input", "model_settings", "end_sentence", "flow__input_schema", "flow__description", "version__spec"
 )  # fmt: skip

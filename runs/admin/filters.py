@@ -89,6 +89,7 @@ class HistoryFilters(forms.Form):
     """The way from a row to its run, with the last ``__``."""
     date_path: ClassVar[str] = ""
     """The way to the moment that dates are compared with."""
+    order_of_all: ClassVar[tuple[str, ...]] = ("-pk",)
     run_order: ClassVar[tuple[str, ...]] = ("-pk",)
     """The newest run first, and within it the last row first: how rows of one flow are found without sorting all."""
 
@@ -137,7 +138,7 @@ class HistoryFilters(forms.Form):
     @property
     def order(self) -> tuple[str, ...]:
         """How the list is sorted: always the newest first, in the way that finds its rows fastest."""
-        return self.run_order if "flow" in self.chosen else ("-pk",)
+        return self.run_order if "flow" in self.chosen else self.order_of_all
 
     def build_condition(self) -> Q:
         """What rows must meet."""
@@ -157,6 +158,7 @@ class RunFilters(HistoryFilters):
     """Runs: by what came of them, and by the issues that they count."""
 
     date_path = "created_at"
+    run_order = order_of_all = ("-created_at", "-pk")
     field_order = ("status", "severity", "flow", "version", "reason", "since", "until")
 
     status = _make_choice("Status", RunStatus.choices)

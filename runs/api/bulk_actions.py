@@ -40,10 +40,10 @@ from runs.api.schema_parts import IDEMPOTENCY_KEY, problem_responses
 from runs.api.view import ApiView
 from runs.bulk_actions.preview import preview_chosen, preview_matching
 from runs.bulk_actions.requesting import request_bulk_action
-from runs.bulk_actions.run_range import find_newest_run
 from runs.documents.attempt_document import write_amount
 from runs.models import BulkAction, BulkKind
 from runs.prepared_select import LARGEST_NUMBER
+from runs.run_filters import find_newest_run
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 

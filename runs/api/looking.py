@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 
 from runs.api.paging import Page, Paging, Turn
 from runs.prepared_select import LARGEST_NUMBER
-from runs.row_streams import Reading, Sift, find_keys
+from runs.row_streams import Sift, find_keys
 
 STOPS_EARLY = (
     "Filters that find little among very much may stop early: then a page has fewer items than `limit`, or none, and "
@@ -28,9 +28,9 @@ def find_page(
     columns: Sequence[str] = (),
     sift: Sift | None = None,
 ) -> Page[int]:
-    """The keys of a page, the greatest first, read off ``streams`` and sifted: see ``Reading``."""
-    reading = Reading(streams, columns, sift)
-    found = find_keys([reading], limit=paging.limit + 1, before=paging.before, after=paging.after)
+    """The keys of a page, the greatest first, read off ``streams`` and sifted: see ``find_keys``."""
+    limit = paging.limit + 1
+    found = find_keys(streams, limit=limit, before=paging.before, after=paging.after, columns=columns, sift=sift)
     return cut_found(found.keys, found.looked_to, paging)
 
 

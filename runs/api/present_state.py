@@ -44,6 +44,7 @@ def _describe_worker(worker: WorkerFigures) -> dict[str, Any]:
 def _describe_running() -> dict[str, Any]:
     fields = ("pk", "flow__name", "version__number", "started_at", "steps_passed", "step_count")
     running = Run.objects.running()
+    newest = running.order_by("-created_at", "-pk").values_list(*fields)[:MOST_RUNNING]
     return {
         "count": running.order_by()[:MOST_COUNTED].count(),
         "items": [
@@ -55,9 +56,7 @@ def _describe_running() -> dict[str, Any]:
                 "steps_passed": passed,
                 "step_count": count,
             }
-            for key, flow, version, started_at, passed, count in running.order_by("-pk").values_list(*fields)[
-                :MOST_RUNNING
-            ]
+            for key, flow, version, started_at, passed, count in newest
         ],
     }
 

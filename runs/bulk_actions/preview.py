@@ -9,16 +9,16 @@ from decimal import Decimal
 from django.db.models import Count, Q, Sum
 from django.http import QueryDict
 
-from runs.models import BulkKind, Run, RunStatus
+from runs.bulk_actions.working import UNDER_WAY
+from runs.models import BulkKind, Run
 from runs.models.run import ENDED
-from runs.run_filters import find_runs, read_filters
+from runs.run_filters import Position, find_runs, read_filters
 
 MOST_COUNTED = 1_000
 """Runs; of more it is only said that there are more."""
 MOST_LOOKS = 5
 """How often is looked for more runs where looking stops early."""
 EXAMPLES = 10
-_GOING_ON = (RunStatus.QUEUED.value, RunStatus.RUNNING.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class BulkPreview:
 def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> BulkPreview:
     """What ``kind`` would do to these runs."""
     is_meant = ~Q(status__in=ENDED) if kind == BulkKind.CANCEL else Q(status__in=ENDED)
-    meant = list(Run.objects.filter(is_meant, pk__in=run_ids).order_by("-pk").values_list("pk", flat=True))
+    runs = Run.objects.filter(is_meant, pk__in=run_ids).order_by("-created_at", "-pk")
+    meant = list(runs.values_list("pk", flat=True))
     return _sum_up(meant, is_exact=True, left_out=len(set(run_ids)) - len(meant))
 
 
@@ -52,7 +53,7 @@ def preview_matching(kind: BulkKind, query: str, *, newest: int) -> BulkPreview:
     """What ``kind`` would do to all runs up to ``newest`` that match the filters of a list."""
     wanted = QueryDict(query, mutable=True)
     # To others nothing would be done, and to look among those that have ended may take long.
-    possible = _GOING_ON if kind == BulkKind.CANCEL else tuple(ENDED)
+    possible = UNDER_WAY if kind == BulkKind.CANCEL else tuple(ENDED)
     asked = read_filters(wanted)[0].statuses or possible
     statuses = [status for status in possible if status in asked]
     if not statuses:
@@ -60,14 +61,14 @@ def preview_matching(kind: BulkKind, query: str, *, newest: int) -> BulkPreview:
     wanted["status"] = ",".join(statuses)
     filters, _ = read_filters(wanted)
     ids: list[int] = []
-    before: int | None = newest + 1
+    position: Position | None = None
     for _ in range(MOST_LOOKS):
-        part = find_runs(filters, before=before, limit=MOST_COUNTED + 1 - len(ids))
+        part = find_runs(filters, before=position, newest=newest, limit=MOST_COUNTED + 1 - len(ids))
         ids += part.ids
-        before = part.looked_to
-        if before is None:
+        position = part.searched_to
+        if position is None:
             break
-    is_exact = before is None and len(ids) <= MOST_COUNTED
+    is_exact = position is None and len(ids) <= MOST_COUNTED
     return _sum_up(ids[:MOST_COUNTED], is_exact=is_exact, left_out=0)
 
 
@@ -79,7 +80,7 @@ def _sum_up(ids: list[int], *, is_exact: bool, left_out: int) -> BulkPreview:
         Run.objects.filter(pk__in=ids[:EXAMPLES])
         .select_related("flow", "version")
         .defer("input", "model_settings", "end_sentence", "flow__input_schema", "version__spec")
-        .order_by("-pk")
+        .order_by("-created_at", "-pk")
     )
     return BulkPreview(
         count=len(ids),

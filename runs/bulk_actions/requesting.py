@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Min
 from django.http import QueryDict
 from django.utils import timezone
 
-from runs.bulk_actions.run_range import RunRange, find_range
-from runs.bulk_actions.working import work_on
-from runs.models import BulkAction, BulkKind, Run, RunStatus
-from runs.run_filters import RunFilters, read_filters
+from runs.bulk_actions.working import narrow_filters, work_on
+from runs.models import BulkAction, BulkKind, Run
+from runs.run_filters import RunFilters, find_runs, read_filters
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -55,7 +53,8 @@ def request_bulk_action(
     """
     if run_ids is not None:
         chosen = sorted(set(run_ids), reverse=True)[:MOST_CHOSEN]
-        limits = RunRange(newest=max(chosen, default=0), oldest=min(chosen, default=1))
+        newest = max(chosen, default=0)
+        limits: dict[str, Any] = {"oldest": min(chosen, default=0)}
     else:
         chosen = None
         limits = _find_limits(kind, _read_query(query), newest)
@@ -68,9 +67,9 @@ def request_bulk_action(
                 "kind": kind,
                 "run_ids": chosen,
                 "query": query,
-                "newest": limits.newest,
-                "oldest": limits.oldest,
-                "position": limits.newest + 1,
+                "newest": newest,
+                "position": newest + 1,
+                **limits,
                 "time_zone": timezone.get_current_timezone_name(),
                 "uses_live_version": uses_live_version,
                 "most": most,
@@ -91,14 +90,18 @@ def request_bulk_action(
     return action
 
 
-def _find_limits(kind: BulkKind, filters: RunFilters, newest: int) -> RunRange:
-    limits = find_range(filters, newest=newest)
-    if kind != BulkKind.CANCEL:
-        return limits
-    # All runs that are older than these have ended, and an ended run stays so.
-    going_on = Run.objects.filter(status__in=[RunStatus.QUEUED, RunStatus.RUNNING]).order_by()
-    oldest = going_on.aggregate(oldest=Min("pk"))["oldest"]
-    return RunRange(limits.newest, limits.newest + 1 if oldest is None else max(oldest, limits.oldest))
+def _find_limits(kind: BulkKind, filters: RunFilters, newest: int) -> dict[str, Any]:
+    """The last run that matches, and when it and the first one were created: to say how far the work is."""
+    wanted = narrow_filters(kind, filters)
+    if wanted is None:
+        return {"oldest": 0}
+    first, last = find_runs(wanted, newest=newest, limit=1), find_runs(wanted, after=0, newest=newest, limit=1)
+    created = dict(Run.objects.filter(pk__in=[*first.ids, *last.ids]).values_list("pk", "created_at"))
+    return {
+        "oldest": last.ids[0] if last.ids else 0,
+        "newest_at": created.get(first.ids[0]) if first.ids else None,
+        "oldest_at": created.get(last.ids[0]) if last.ids else None,
+    }
 
 
 def _read_query(query: str) -> RunFilters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -13,8 +14,8 @@ from django.utils import timezone
 from django_q.tasks import async_task
 
 from runs.bulk_actions.effects import cancel_runs, start_again
-from runs.models import BulkAction, BulkKind, WorkState
-from runs.run_filters import FoundRuns, find_runs, read_filters
+from runs.models import BulkAction, BulkKind, RunStatus, WorkState
+from runs.run_filters import FoundRuns, Position, RunFilters, find_runs, read_filters
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,8 @@ GO_ON_TASK = "runs.bulk_actions.tasks.go_on"
 BATCH = 25
 """Runs of one transaction: no other writer waits long for it."""
 LOOK = 100
-"""Runs of one look where most have nothing to be done to them."""
+"""Runs that are cancelled in one transaction, where all that match are meant."""
+UNDER_WAY = (RunStatus.QUEUED.value, RunStatus.RUNNING.value)
 
 
 class _FilterError(Exception):
@@ -83,21 +85,19 @@ def _do_batch(action_id: int, turn: int) -> bool:
     # Looked for before anything is locked: on SQLite all other writers would wait for it.
     limit = _find_limit(action)
     found = _find_next(action, limit)
-    position = found.ids[-1] if found.ids else action.position
-    is_last = len(found.ids) < limit and found.looked_to is None
-    if found.looked_to is not None:
-        position = min(position, found.looked_to)
-    meant = [run_id for run_id in found.ids if run_id >= action.oldest]
+    reached = found.searched_to or (found.positions[-1] if found.positions else None)
+    is_last = len(found.positions) < limit and found.searched_to is None
     with transaction.atomic():
         locked = BulkAction.objects.select_for_update().get(pk=action_id)
         if not locked.is_unfinished or locked.turn != turn or locked.position != action.position:
             return False
         if locked.kind == BulkKind.CANCEL:
-            cancel_runs(action=locked, run_ids=meant)
+            cancel_runs(action=locked, run_ids=found.ids)
         else:
-            start_again(action=locked, run_ids=meant)
-        locked.come_to(position)
-        if is_last or position <= locked.oldest or locked.is_full:
+            start_again(action=locked, run_ids=found.ids)
+        if reached is not None:
+            locked.come_to(reached.run_id, str(reached.created_at or ""))
+        if is_last or locked.position == locked.oldest or locked.is_full:
             locked.end(WorkState.DONE)
             return False
     return True
@@ -110,14 +110,31 @@ def _find_limit(action: BulkAction) -> int:
 
 
 def _find_next(action: BulkAction, limit: int) -> FoundRuns:
+    """The next runs to work on, behind the position of ``action``."""
     if action.run_ids is not None:
-        return FoundRuns(tuple(run_id for run_id in action.run_ids if run_id < action.position)[:limit], None)
+        left = [Position(None, run_id) for run_id in action.run_ids if run_id < action.position]
+        return FoundRuns(tuple(left[:limit]), None)
     filters, problems = read_filters(QueryDict(action.query))
     if problems:
         # Without the filter that fell away it would be done to other runs than were meant.
         raise _FilterError(" ".join(problems))
+    wanted = narrow_filters(BulkKind(action.kind), filters)
+    if wanted is None:
+        return FoundRuns((), None)
+    before = Position(action.position_at, action.position) if action.position_at else None
     with timezone.override(ZoneInfo(action.time_zone)):
-        return find_runs(filters, before=action.position, limit=limit)
+        return find_runs(wanted, before=before, newest=action.newest, limit=limit)
+
+
+def narrow_filters(kind: BulkKind, filters: RunFilters) -> RunFilters | None:
+    """Filters without the runs that ``kind`` does nothing to; None if none are left.
+
+    Most runs that match have ended long ago: those of a cancellation are read from the index of the others.
+    """
+    if kind != BulkKind.CANCEL:
+        return filters
+    statuses = [status for status in UNDER_WAY if not filters.statuses or status in filters.statuses]
+    return replace(filters, status=",".join(statuses)) if statuses else None
 
 
 def _fail(action_id: int, problem: str) -> None:

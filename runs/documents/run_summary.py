@@ -82,7 +82,7 @@ def _select(columns: Sequence[str], run_ids: Collection[int]) -> QuerySet[Run, t
     return (
         Run.objects.filter(pk__in=run_ids)
         .annotate(flow_name=F("flow__name"), version_number=F("version__number"), user_name=F(user))
-        .order_by("-pk")
+        .order_by("-created_at", "-pk")
         .values_list(*columns)
     )
 

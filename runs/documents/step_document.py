@@ -38,7 +38,7 @@ def list_attempts() -> AttemptQuerySet:
     """Attempts with all that their documents are made of. Two queries, however many they are."""
     # The order that issues have by themselves would join all tables up to the run.
     issues = Prefetch("issues", models.Issue.objects.order_by("position"))
-    return models.Attempt.objects.select_related("step", "usage").prefetch_related(issues)
+    return models.Attempt.objects.select_related("step", "usage", "sent").prefetch_related(issues)
 
 
 def load_attempts(run_ids: Collection[int]) -> dict[int, list[models.Attempt]]:

@@ -7,19 +7,17 @@ for; ``long_work`` what is done to many runs at once; ``api_token`` by what scri
 sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told; ``trail_entry`` who did
 what, ``original_input`` what runs work on whose input is redacted, ``browser_session`` who is signed in,
 ``provider_identity`` who signs in through a provider,
-``purged_day`` which days lack runs that retention deleted, ``purge_turn`` by which message it goes on,
-``number_break`` where numbers of runs are out of the order of creation.
+``purged_day`` which days lack runs that retention deleted.
 """
 
 from runs.models.api_token import ApiToken, TokenScope
 from runs.models.browser_session import BrowserSession
 from runs.models.facet import FacetKind, RunFacet
-from runs.models.history import Attempt, Issue, Step, TokenUsage
+from runs.models.history import Attempt, AttemptRequest, Issue, Step, TokenUsage
 from runs.models.idempotent_request import IdempotentRequest
 from runs.models.limit import LimitLedger, RateLimit
 from runs.models.lock import Lock
 from runs.models.long_work import BulkAction, BulkKind, WorkState
-from runs.models.number_break import NumberBreak
 from runs.models.original_input import OriginalInput
 from runs.models.provider_identity import ProviderIdentity
 from runs.models.purged_day import PurgedDay
@@ -34,6 +32,7 @@ from runs.models.worker import Worker
 __all__ = [
     "ApiToken",
     "Attempt",
+    "AttemptRequest",
     "BrowserSession",
     "BulkAction",
     "BulkKind",
@@ -49,7 +48,6 @@ __all__ = [
     "Issue",
     "LimitLedger",
     "Lock",
-    "NumberBreak",
     "OriginalInput",
     "Priority",
     "ProviderIdentity",

@@ -1,4 +1,4 @@
-"""What runs can be found by besides their own columns: a row for each value, in the order of run numbers."""
+"""What runs can be found by besides their own columns: a row for each value, in the order of lists."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class RunFacet(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="facets")
     kind = models.CharField(max_length=8, choices=FacetKind)
     value = models.CharField(max_length=200)
+    created_at = models.DateTimeField(help_text="When the run was created.")
 
     class Meta:
-        ordering = ["kind", "value", "run"]
-        constraints = [models.UniqueConstraint(fields=["kind", "value", "run"], name="run_facet_once")]
+        ordering = ["kind", "value", "created_at", "run"]
+        constraints = [models.UniqueConstraint(fields=["kind", "value", "created_at", "run"], name="run_facet_once")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.value} of run {self.run_id}"

@@ -1,8 +1,8 @@
-"""What happened in a run: steps, their attempts, each with its own issues and token usage."""
+"""What happened in a run: steps, their attempts, each with its own request, issues and token usage."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from django.db import models
 from django.db.models import Q
@@ -52,7 +52,6 @@ class Attempt(models.Model):
     raw_output = OrderedJSONField(
         null=True, blank=True, help_text="What came back before the sanitizer, where it differs from the output."
     )
-    request = PackedJSONField(null=True, blank=True, help_text="The exact body that was sent to the model.")
     model = models.CharField(max_length=200, blank=True, default="")
     response_id = models.CharField(max_length=200, blank=True, default="")
     finish_reason = models.CharField(max_length=50, blank=True, default="")
@@ -83,6 +82,12 @@ class Attempt(models.Model):
     def __str__(self) -> str:
         return f"{self.step}, attempt {self.number}"
 
+    @property
+    def request(self) -> dict[str, Any] | None:
+        """The exact body that was sent to the model, None for a local step. A query unless ``sent`` is selected."""
+        sent = getattr(self, "sent", None)
+        return None if sent is None else sent.body
+
     def end_without_output(self, outcome: Outcome) -> None:
         """End an attempt without a verdict (its worker died, the run was cancelled).
 
@@ -94,6 +99,22 @@ class Attempt(models.Model):
         self.received = None
         self.ended_at = Now()
         self.save(update_fields=["outcome", "received", "ended_at"])
+
+
+class AttemptRequest(models.Model):
+    """The exact body that an attempt sent to the model.
+
+    It has a row of its own because an attempt's row is written again when it ends, and PostgreSQL copies all of it.
+    """
+
+    attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="sent")
+    body = PackedJSONField()
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"request of attempt {self.attempt_id}"
 
 
 class IssueQuerySet(models.QuerySet["Issue"]):

@@ -1,12 +1,12 @@
 """What is done to many runs at once, which takes longer than a request.
 
-A bulk action goes through runs from the newest number to the oldest and keeps how far it came: after a crash it goes on
-from there.
+A bulk action goes through runs from the newest to the oldest and keeps how far it came: after a crash it goes on from
+there.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from django.conf import settings
@@ -51,8 +51,8 @@ class BulkActionQuerySet(models.QuerySet["BulkAction"]):
 class BulkAction(models.Model):
     """One thing that is done to many runs: those that were chosen, or all that match filters.
 
-    It goes through the runs by falling number. ``position`` is where it stands: the next run that it looks at has a
-    lower number. What a batch did and the position behind it are stored in one transaction.
+    It goes through chosen runs by falling number, through all that match in the order of lists. ``position`` is the
+    last run that it worked on. What a batch did and the position behind it are stored in one transaction.
     """
 
     token = models.UUIDField(unique=True, help_text="Of the form that asked for it: sent twice, it is done once.")
@@ -72,8 +72,13 @@ class BulkAction(models.Model):
     state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WAITING)
     problem = models.TextField(blank=True, default="", help_text="Why it failed, in one sentence.")
     newest = models.BigIntegerField(help_text="No run with a higher number is meant.")
-    oldest = models.BigIntegerField(help_text="No run with a lower number is meant.")
-    position = models.BigIntegerField(help_text="Runs with a lower number are still to be looked at.")
+    oldest = models.BigIntegerField(help_text="The number of the last run that is meant; 0 if it is not known.")
+    newest_at = models.DateTimeField(null=True, blank=True, help_text="When the first run that matches was created.")
+    oldest_at = models.DateTimeField(null=True, blank=True, help_text="When the last run that matches was created.")
+    position = models.BigIntegerField(help_text="The number of the last run that was looked at.")
+    position_at = models.CharField(
+        max_length=40, blank=True, default="", help_text="When that was created, as the database writes it."
+    )
     turn = models.PositiveIntegerField(default=0, help_text="Counts the messages that pass it on; only the last holds.")
     revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
 
@@ -130,14 +135,14 @@ class BulkAction(models.Model):
 
     @property
     def percent(self) -> int:
-        """How much is behind: of the chosen runs, of those that it may start, or of the run numbers to look at."""
+        """How much is behind: of the chosen runs, of those that it may start, or of the time between the runs."""
         if self.state == WorkState.DONE:
             return 100
         if self.run_ids is not None:
             behind = sum(1 for run_id in self.run_ids if run_id >= self.position)
             return behind * 100 // max(len(self.run_ids), 1)
         started = self.done * 100 // self.most if self.most else 0
-        return max(started, _measure(self.newest, self.oldest, self.position))
+        return max(started, self._measure())
 
     def note(self, *, run_id: int, is_failure: bool, sentence: str) -> None:
         """Count a run that was left out, and remember why; the caller saves."""
@@ -148,14 +153,14 @@ class BulkAction(models.Model):
         if len(self.notes) < MOST_NOTES:
             self.notes.append({"run": run_id, "failed": is_failure, "sentence": sentence})
 
-    def come_to(self, position: int) -> None:
-        """Store what a batch did, and that all runs from ``position`` upwards are looked at."""
-        self.position = position
+    def come_to(self, position: int, position_at: str = "") -> None:
+        """Store what a batch did, and that the run ``position`` was the last one that was looked at."""
+        self.position, self.position_at = position, position_at
         values: dict[str, Any] = {name: getattr(self, name) for name in ("done", "skipped", "failed", "notes")}
         if self.state == WorkState.WAITING:
             self.state = values["state"] = WorkState.WORKING
             values["started_at"] = Now()
-        self._update(position=position, **values)
+        self._update(position=position, position_at=position_at, **values)
 
     def end(self, state: WorkState, problem: str = "") -> None:
         """Store that nothing is left to do, or that nothing more will be done."""
@@ -178,8 +183,12 @@ class BulkAction(models.Model):
     def _update(self, **values: Any) -> None:
         BulkAction.objects.filter(pk=self.pk).update(**values, touched_at=Now(), revision=F("revision") + 1)
 
-
-def _measure(newest: int, oldest: int, position: int) -> int:
-    """How much of a range of run numbers is behind, in percent. Runs that match are not counted: that may take long."""
-    length = newest - oldest + 1
-    return max(0, min(100, (newest + 1 - position) * 100 // length)) if length > 0 else 100
+    def _measure(self) -> int:
+        """How much of the time in which runs that match were created is behind, in percent."""
+        if not self.position_at or self.newest_at is None or self.oldest_at is None:
+            return 0
+        at = datetime.fromisoformat(self.position_at)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC)
+        length = self.newest_at - self.oldest_at
+        return max(0, min(100, int((self.newest_at - at) / length * 100))) if length else 100

@@ -115,16 +115,15 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """One execution of a flow version on one input, with totals kept as its attempts are stored."""
 
-    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="runs")
-    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="runs")
+    # Indexes of lists begin with these columns: they need none of their own.
+    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="runs", db_index=False)
+    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="runs", db_index=False)
     input = OrderedJSONField()
-    is_input_redacted = models.BooleanField(
-        default=False, db_default=False, help_text="The input is not the one that the run works on."
-    )
+    is_input_redacted = models.BooleanField(default=False, help_text="The input is not the one that the run works on.")
     model_settings = models.JSONField(help_text="What calls fall back to, as resolved when the run was submitted.")
     is_simulated = models.BooleanField(default=False, help_text="The simulated model answers; nothing is billed.")
     started_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
     )
 
     # No foreign key: retention takes runs away without a look at those that repeat them.
@@ -132,15 +131,13 @@ class Run(models.Model):
         null=True, blank=True, help_text="The number of the run that this one repeats; it may be gone."
     )
 
-    labels = models.JSONField(
-        default=list, db_default=[], blank=True, help_text="Short texts that whoever started the run gave it."
-    )
+    labels = models.JSONField(default=list, blank=True, help_text="Short texts that whoever started the run gave it.")
 
     metadata = OrderedJSONField(
-        default=dict, db_default={}, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
+        default=dict, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
     )
     webhook_url = models.URLField(
-        max_length=2000, blank=True, default="", db_default="", help_text="Who is told when the run has ended."
+        max_length=2000, blank=True, default="", help_text="Who is told when the run has ended."
     )
 
     priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)
@@ -197,9 +194,7 @@ class Run(models.Model):
     cost = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD")
     unpriced_count = models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
 
-    is_tallied = models.BooleanField(
-        default=False, db_default=False, help_text="Statistics and search know of this run; it has ended."
-    )
+    is_tallied = models.BooleanField(default=False, help_text="Statistics and search know of this run; it has ended.")
     outputs_removed_at = models.DateTimeField(
         null=True, blank=True, help_text="Since when only figures are left of what the run read and wrote."
     )
@@ -233,18 +228,16 @@ class Run(models.Model):
                 condition=Q(status="queued", waiting_since__isnull=False),
                 name="run_queued_by_waiting",
             ),
-            # Those of a backlog that have used anything: few, and where they wait for a time to come.
-            models.Index(fields=["id"], condition=Q(status="queued", attempt_count__gt=0), name="run_queued_begun"),
-            models.Index(fields=["lease_until"], condition=Q(status="running"), name="run_running"),
+            # They are few: those whose lease has expired are found among all, and renewing one changes no index.
             models.Index(fields=["flow"], condition=Q(status="running"), name="run_running_by_flow"),
-            models.Index(fields=["flow", "-id"], name="run_by_flow"),
-            models.Index(fields=["status", "-id"], name="run_by_status"),
+            models.Index(fields=["flow", "created_at", "id"], name="run_by_flow"),
+            models.Index(fields=["status", "created_at", "id"], name="run_by_status"),
             # How many runs of a version passed.
             models.Index(fields=["version", "status"], name="run_by_version"),
-            models.Index(fields=["version", "-id"], name="run_by_version_in_order"),
-            models.Index(fields=["started_by", "-id"], name="run_by_user"),
-            models.Index(fields=["created_at"], name="run_by_creation"),
-            # What failed lately: run numbers say when a run was created, not when it failed.
+            models.Index(fields=["version", "created_at", "id"], name="run_by_version_in_order"),
+            models.Index(fields=["started_by", "created_at", "id"], name="run_by_user"),
+            models.Index(fields=["created_at", "id"], name="run_by_creation"),
+            # What failed lately: other indexes say when a run was created, not when it failed.
             models.Index(fields=["-ended_at"], condition=Q(status="failed"), name="run_failed_lately"),
             models.Index(fields=["-ended_at"], condition=Q(status="errored"), name="run_errored_lately"),
             models.Index(fields=["id"], condition=Q(is_tallied=False, ended_at__isnull=False), name="run_untallied"),

@@ -44,7 +44,7 @@ class TrailEntryQuerySet(models.QuerySet["TrailEntry"]):
                 with connection.cursor() as cursor:
                     # The trigger lets this transaction through.
                     cursor.execute("SET LOCAL toolflow.purges_trail = 'on'")
-            oldest = self.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)[:limit]
+            oldest = self.filter(at__lt=before).order_by("at", "pk").values_list("pk", flat=True)[:limit]
             rows: models.QuerySet[TrailEntry] = models.QuerySet(model=self.model, using=self.db)
             return rows.filter(pk__in=list(oldest))._raw_delete(self.db)
 
@@ -75,17 +75,17 @@ class TrailEntry(models.Model):
     objects = TrailEntryQuerySet.as_manager()
 
     class Meta:
-        ordering = ["-pk"]
+        ordering = ["-at", "-pk"]
         verbose_name = "trail entry"
         verbose_name_plural = "trail"
         # Nobody adds, changes or deletes one by hand.
         default_permissions = ("view",)
         indexes = [
-            models.Index(fields=["at"], name="trail_by_time"),
-            models.Index(fields=["actor_name", "-id"], name="trail_by_actor"),
-            models.Index(fields=["action", "-id"], name="trail_by_action"),
-            models.Index(fields=["object_kind", "-id"], name="trail_by_kind"),
-            models.Index(fields=["object_kind", "object_id", "-id"], name="trail_by_object"),
+            models.Index(fields=["at", "id"], name="trail_by_time"),
+            models.Index(fields=["actor_name", "at", "id"], name="trail_by_actor"),
+            models.Index(fields=["action", "at", "id"], name="trail_by_action"),
+            models.Index(fields=["object_kind", "at", "id"], name="trail_by_kind"),
+            models.Index(fields=["object_kind", "object_id", "at", "id"], name="trail_by_object"),
         ]
 
     def __str__(self) -> str:

@@ -58,7 +58,7 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
 
 def find_attempt(run_id: int, step: int, number: int) -> models.Attempt:
     """The row of one attempt with its step, run, version and usage. Raises ``Http404`` if there is none."""
-    attempts = models.Attempt.objects.select_related("step__run__flow", "step__run__version", "usage")
+    attempts = models.Attempt.objects.select_related("step__run__flow", "step__run__version", "usage", "sent")
     row = attempts.filter(step__run_id=run_id, step__index=step, number=number).first()
     if row is None:
         raise Http404

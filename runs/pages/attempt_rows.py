@@ -132,14 +132,14 @@ def _select_attempts(run_ids: Sequence[int]) -> QuerySet[Any, Any]:
             stored_bytes=Coalesce(StoredBytes("output"), StoredBytes("raw_output"), 0),
             has_output=Q(output__isnull=False),
             has_raw_output=Q(raw_output__isnull=False),
-            has_request=Q(request__isnull=False),
+            has_request=Q(sent__isnull=False),
         )
         .order_by("step__index", "number")
         .values_list(*_ATTEMPT_PARTS.columns)
     )
 
 
-_LARGE = ("input", "output", "raw_output", "request")
+_LARGE = ("input", "output", "raw_output")
 _ATTEMPT = tuple(name for name in list_columns(models.Attempt) if name not in _LARGE)
 _SIZES = ("stored_bytes", "has_output", "has_raw_output", "has_request")
 _ATTEMPT_PARTS = RowParts(_ATTEMPT, list_columns(models.Step, "step"), list_columns(models.TokenUsage, "usage"), _SIZES)

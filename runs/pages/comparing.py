@@ -81,7 +81,7 @@ def _list_others(run: Run) -> list[Run]:
     runs = Run.objects.filter(flow=run.flow_id).exclude(pk=run.pk).select_related("version", "started_by")
     runs = runs.defer("input", "version__spec")
     originals = list(runs.filter(pk=run.again_of)) if run.again_of is not None else []
-    return originals + [other for other in runs.order_by("-pk")[:CHOICES] if other not in originals]
+    return originals + [other for other in runs.order_by("-created_at", "-pk")[:CHOICES] if other not in originals]
 
 
 urls: list[URLPattern] = [path("runs/compare/", show_comparison, name="compare")]

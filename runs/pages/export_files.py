@@ -113,7 +113,7 @@ class CsvFile:
 
     def write(self, run_ids: Collection[int]) -> str:
         """The rows of these runs."""
-        found = list(Run.objects.filter(pk__in=run_ids).order_by("-pk").values_list(*_STORED))
+        found = list(Run.objects.filter(pk__in=run_ids).order_by("-created_at", "-pk").values_list(*_STORED))
         asked = find_asked_models({version_id: digest for *_, version_id, digest in found})
         rows = []
         for row in found:

@@ -1,6 +1,6 @@
 """Reading runs for a download, part by part.
 
-The runs of a part are found by the number of the last one: runs that begin, end or go meanwhile neither repeat nor
+The runs of a part are found by the position of the last one: runs that begin, end or go meanwhile neither repeat nor
 displace any other. Nothing is open between two parts, neither a transaction nor a cursor.
 """
 
@@ -12,11 +12,10 @@ from datetime import tzinfo
 from django.db.models.functions import Length
 from django.utils import timezone
 
-from runs.bulk_actions.run_range import find_newest_run
 from runs.models import Run
 from runs.pages.downloads import require_free_slot
 from runs.pages.export_files import ExportFile
-from runs.run_filters import RunFilters, find_runs
+from runs.run_filters import Position, RunFilters, find_newest_run, find_runs
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -51,17 +50,17 @@ def _read_parts(
     file: ExportFile, filters: RunFilters, newest: int, attempt_bytes: int, zone: tzinfo
 ) -> Iterator[bytes]:
     yield file.head.encode()
-    before: int | None = newest + 1
-    while before is not None:
+    position: Position | None = None
+    is_last = False
+    while not is_last:
         with timezone.override(zone):
-            found = find_runs(filters, before=before, limit=BATCH)
+            found = find_runs(filters, before=position, newest=newest, limit=BATCH)
         if not found.ids:
             yield b""
         for run_ids in _divide(found.ids, attempt_bytes):
             yield file.write(run_ids).encode()
-        before = found.looked_to
-        if before is None and len(found.ids) == BATCH:
-            before = found.ids[-1]
+        is_last = len(found.ids) < BATCH and found.searched_to is None
+        position = found.searched_to or (found.positions[-1] if found.positions else None)
 
 
 def _divide(run_ids: Sequence[int], attempt_bytes: int) -> list[list[int]]:

@@ -68,7 +68,7 @@ def load_flow_list(query: Mapping[str, str], now: datetime) -> FlowList:
     asked = _read_page(query.get("page", "") or "1")
     problems = () if asked else ("That is not the number of a page; the first one is shown.",)
     number = asked or 1
-    last = Run.objects.filter(flow=OuterRef("pk")).order_by("-pk").values("pk")[:1]
+    last = Run.objects.filter(flow=OuterRef("pk")).order_by("-created_at", "-pk").values("pk")[:1]
     flows = Flow.objects.select_related("live_version").defer("input_schema", "description", "live_version__spec")
     first = (number - 1) * PAGE_SIZE
     ordered = flows.annotate(last_run=Subquery(last)).order_by("is_archived", "title", "pk")

@@ -162,7 +162,7 @@ def _build_run(values: Sequence[Any]) -> Run:
 
 
 def _select_running(_: Sequence[Any]) -> QuerySet[Any, Any]:
-    return Run.objects.running().order_by("-pk").values_list(*_PARTS.columns)[: MOST_RUNS + 1]
+    return Run.objects.running().order_by("-created_at", "-pk").values_list(*_PARTS.columns)[: MOST_RUNS + 1]
 
 
 def _prepare_failed(status: RunStatus) -> PreparedSelect:

@@ -190,7 +190,8 @@ def _find_number(filters: RunFilters, ids: Sequence[int]) -> int | None:
 
 def _load_rows(ids: Sequence[int], titles: Mapping[int, str], search: str, now: datetime) -> tuple[RunRow, ...]:
     # Plain values: to build objects of all that is joined takes as long as the rest of the page.
-    runs: list[Any] = [_Row._make(row) for row in _ROWS.fetch(ids)]
+    rows: dict[int, Any] = {row[0]: _Row._make(row) for row in _ROWS.fetch(ids)}
+    runs = [rows[number] for number in ids if number in rows]
     segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
     excerpts = find_excerpts(ids, read_query(search)) if search and ids else {}
     return tuple(
@@ -240,7 +241,7 @@ def _select_rows(ids: Sequence[int]) -> QuerySet[Any, Any]:
     return (
         Run.objects.filter(pk__in=ids)
         .annotate(version_number=F("version__number"), user_name=F("started_by__username"))
-        .order_by("-pk")
+        .order_by()
         .values_list(*_COLUMNS)
     )
 

@@ -23,7 +23,7 @@ from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.pages.access import require_permission
 from runs.pages.json_lines import Listing, list_json, list_text
 from runs.pages.list_turns import ListTurns, turn_pages
-from runs.row_streams import Reading, find_keys
+from runs.row_streams import find_keys
 from runs.run_filters.reading import read_run_number, shorten
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -132,7 +132,17 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
         problems.append("“before” and “after” can’t be combined; the newest deliveries are shown.")
         before = after = None
     filters = {name: value for name, value in (("state", state), ("run", run)) if value}
-    found = find_keys([_choose_reading(state, run)], limit=PAGE_SIZE + 1, before=before, after=after)
+    # Of a run there are few: a database that was told of both might go through all in that state.
+    is_sifted = bool(run and state)
+    deliveries = WebhookDelivery.objects.filter(**({"run": run} if run else filters))
+    found = find_keys(
+        [deliveries],
+        limit=PAGE_SIZE + 1,
+        before=before,
+        after=after,
+        columns=("state",) if is_sifted else (),
+        sift=partial(_sift, state) if is_sifted else None,
+    )
     keys, turns = turn_pages(
         found.keys,
         found.looked_to,
@@ -156,15 +166,6 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
 
 
 _EVENTS = dict(WebhookDelivery._meta.get_field("event").flatchoices)
-
-
-def _choose_reading(state: str, run: int | None) -> Reading:
-    """How to read the deliveries: by their run, which has few, or their state."""
-    rows = WebhookDelivery.objects.all()
-    if run is None:
-        return Reading([rows.filter(state=state) if state else rows])
-    # A database that was told of both might go through all in that state.
-    return Reading([rows.filter(run=run)], ("state",), partial(_sift, state) if state else None)
 
 
 def _sift(state: str, rows: Sequence[Any]) -> list[int]:

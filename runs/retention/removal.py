@@ -16,9 +16,9 @@ from django.db.models.functions import Now, TruncDate
 from runs.models import Attempt, EndReason, Run, Step, WebhookDelivery
 from runs.retention.keys import Keys
 
-HAS_TEXTS = Q(input__isnull=False) | Q(output__isnull=False) | Q(request__isnull=False)
+HAS_TEXTS = Q(input__isnull=False) | Q(output__isnull=False) | Q(sent__isnull=False)
 """Of an attempt: whether it still has what it read and wrote."""
-_ATTEMPT_TEXTS = "input = NULL, output = NULL, raw_output = NULL, request = NULL, failure_reason = ''"
+_ATTEMPT_TEXTS = "input = NULL, output = NULL, raw_output = NULL, failure_reason = ''"
 _ISSUE_TEXTS = "description = '', path = NULL, context = '{}', suggestions = '[]', added_fields = '{}'"
 
 
@@ -43,8 +43,8 @@ def delete_runs(run_ids: Collection[int]) -> int:
 
 
 def delete_attempts(attempts: Keys) -> None:
-    """Delete attempts with their issues and their usage."""
-    for table in ("runs_issue", "runs_tokenusage"):
+    """Delete attempts with their requests, issues and usage."""
+    for table in ("runs_issue", "runs_tokenusage", "runs_attemptrequest"):
         attempts.execute(f"DELETE FROM {table} WHERE {{among}}", "attempt_id")  # noqa: S608  # our own names
     attempts.execute("DELETE FROM runs_attempt WHERE {among}", "id")
 
@@ -84,6 +84,7 @@ def remove_outputs(run_ids: Collection[int]) -> int:
 def remove_texts(attempts: Keys) -> None:
     """Take from attempts and their issues what they read and wrote."""
     attempts.execute(f"UPDATE runs_issue SET {_ISSUE_TEXTS} WHERE {{among}}", "attempt_id")  # noqa: S608  # constants
+    attempts.execute("DELETE FROM runs_attemptrequest WHERE {among}", "attempt_id")
     statement = f"UPDATE runs_attempt SET {_ATTEMPT_TEXTS}, error = {_cut_message()} WHERE {{among}}"  # noqa: S608
     attempts.execute(statement, "id")
 

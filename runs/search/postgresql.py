@@ -1,28 +1,18 @@
 """Words of runs in PostgreSQL: a table with each run's words and their places, under a GIN index.
 
-The index tells at once which runs hold some words, but it tells of all of them, and knows neither order nor neighbours.
-So the runs next to where looking begins are looked at one by one: there is what many runs hold. What is not found there
-is rare, or was frequent at another time, and the index tells where. Whether the words that a run holds stand as a
-phrase asks for is looked up run by run.
+The index tells which runs hold some words, of all runs at once, and knows neither order nor neighbours. Whether the
+words that a run holds stand as a phrase asks for is looked up run by run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.db import connection
 
 from runs.search.documents import GAP, Document
-from runs.search.hits import Hits
 from runs.search.queries import SearchQuery, Term
-
-NEAR = 2_000
-"""Runs that are looked at one by one before the index is asked."""
-BATCH = 1_000
-"""Runs that are asked at a time whether they hold a phrase."""
-MOST_ASKED = 5_000
-"""Runs that one search asks so."""
 
 
 def store_documents(documents: Mapping[int, Document]) -> None:
@@ -36,58 +26,25 @@ def store_documents(documents: Mapping[int, Document]) -> None:
         )
 
 
-def look_for_runs(query: SearchQuery, *, lowest: int, highest: int, limit: int, is_upwards: bool) -> Hits:
-    """Runs that match, from ``lowest`` to ``highest``: the first ``limit`` of them in the direction of looking."""
-    # Words of ours: what was typed is a parameter.
-    bound, order = ("min", "ASC") if is_upwards else ("max", "DESC")
-    (first,) = _list_numbers(
-        f"SELECT {bound}(run_id) FROM runs_searchdocument WHERE run_id BETWEEN %s AND %s",  # noqa: S608
-        (lowest, highest),
+def list_matching(query: SearchQuery, *, limit: int) -> tuple[list[int], bool]:
+    """Up to ``limit`` runs that hold the words, and whether they stand as the query asks for in all of them."""
+    loose = _write_query(query, has_phrases=False)
+    ids = _list_numbers(
+        "SELECT run_id FROM runs_list_by_words(%s::tsquery) AS run_id LIMIT %s",
+        (loose, limit),
     )
-    if first is None:
-        return Hits([])
-    near_to = min(first + NEAR, highest) if is_upwards else max(first - NEAR, lowest)
-    exact = _write_query(query)
+    return ids, loose == _write_query(query)
+
+
+def select_matching(query: SearchQuery, run_ids: Collection[int]) -> set[int]:
+    """Those of ``run_ids`` whose runs match."""
     # “IS TRUE” keeps the index out: it would be asked for all runs there are.
-    found = _list_numbers(
-        "SELECT run_id FROM runs_searchdocument WHERE run_id BETWEEN %s AND %s AND (words @@ %s::tsquery) IS TRUE"  # noqa: S608
-        f" ORDER BY run_id {order} LIMIT %s",
-        (*sorted((first, near_to)), exact, limit),
+    return set(
+        _list_numbers(
+            "SELECT run_id FROM runs_searchdocument WHERE run_id = ANY(%s) AND (words @@ %s::tsquery) IS TRUE",
+            (list(run_ids), _write_query(query)),
+        )
     )
-    looked_to = None
-    if len(found) < limit:
-        far = (near_to + 1, highest) if is_upwards else (lowest, near_to - 1)
-        loose = _write_query(query, has_phrases=False)
-        most = limit - len(found) if loose == exact else MOST_ASKED
-        candidates = _list_numbers(
-            "SELECT run_id FROM runs_list_by_words(%s::tsquery, %s, %s) AS run_id"  # noqa: S608
-            f" ORDER BY run_id {order} LIMIT %s",
-            (loose, *far, most),
-        )
-        if loose == exact:
-            found += candidates
-        else:
-            found += _ask_for_phrases(candidates, exact, limit - len(found))
-            if len(found) < limit and len(candidates) == MOST_ASKED:
-                looked_to = candidates[-1]
-    return Hits(found[::-1] if is_upwards else found, looked_to)
-
-
-def _ask_for_phrases(candidates: list[int], query: str, limit: int) -> list[int]:
-    """The first ``limit`` of these runs that match ``query``, in their order."""
-    found: list[int] = []
-    for begin in range(0, len(candidates), BATCH):
-        batch = candidates[begin : begin + BATCH]
-        matching = set(
-            _list_numbers(
-                "SELECT run_id FROM runs_searchdocument WHERE run_id = ANY(%s) AND (words @@ %s::tsquery) IS TRUE",
-                (batch, query),
-            )
-        )
-        found += [run_id for run_id in batch if run_id in matching]
-        if len(found) >= limit:
-            return found[:limit]
-    return found
 
 
 def _list_numbers(sql: str, parameters: tuple[Any, ...]) -> list[Any]:

@@ -1,27 +1,37 @@
-"""Finding the runs that hold what is looked for, the newest first, at any depth."""
+"""Which runs hold what is searched for. Only runs that have ended are found."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from django.db import connection
 
 from runs.search import postgresql, sqlite
-from runs.search.hits import Hits
 from runs.search.queries import SearchQuery
 
-LAST_RUN = 2**63 - 1
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Numbers of all runs that match, in no order."""
+
+    ids: list[int]
+    is_exact: bool = True
+    """False if some of them may not hold the words next to each other, as a phrase asks for."""
 
 
-def look_for_runs(query: SearchQuery, *, before: int | None = None, after: int | None = None, limit: int = 50) -> Hits:
-    """Numbers of up to ``limit`` runs that match, the newest first: the newest below ``before``, or the oldest above
-    ``after``. Only runs that have ended are found.
+def list_matching(query: SearchQuery, *, limit: int) -> Hits | None:
+    """All runs that match; None if they are more than ``limit``."""
+    if connection.vendor == "postgresql":
+        ids, is_exact = postgresql.list_matching(query, limit=limit + 1)
+    else:
+        ids, is_exact = sqlite.list_matching(query, limit=limit + 1), True
+    return None if len(ids) > limit else Hits(ids, is_exact)
 
-    There is a bound on the work: it may stop early, and says how far it looked. That happens where words are found in
-    very many runs, but hardly ever one after the other as a phrase asks for.
-    """
-    if limit <= 0:
-        return Hits([])
-    look = postgresql.look_for_runs if connection.vendor == "postgresql" else sqlite.look_for_runs
-    if after is not None:
-        return look(query, lowest=after + 1, highest=LAST_RUN, limit=limit, is_upwards=True)
-    highest = LAST_RUN if before is None else before - 1
-    return look(query, lowest=1, highest=highest, limit=limit, is_upwards=False)
+
+def select_matching(query: SearchQuery, run_ids: Collection[int]) -> set[int]:
+    """Those of ``run_ids`` whose runs match."""
+    if not run_ids:
+        return set()
+    select = postgresql.select_matching if connection.vendor == "postgresql" else sqlite.select_matching
+    return select(query, run_ids)

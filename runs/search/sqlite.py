@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from django.db import connection
 
 from runs.search.documents import Document
-from runs.search.hits import Hits
 from runs.search.queries import SearchQuery, Term
 
 
@@ -21,20 +20,27 @@ def store_documents(documents: Mapping[int, Document]) -> None:
         )
 
 
-def look_for_runs(query: SearchQuery, *, lowest: int, highest: int, limit: int, is_upwards: bool) -> Hits:
-    """Runs that match, from ``lowest`` to ``highest``: the first ``limit`` of them in the direction of looking.
+def list_matching(query: SearchQuery, *, limit: int) -> list[int]:
+    """Up to ``limit`` runs that match."""
+    return _fetch_numbers("", _write_match(query), limit)
 
-    FTS5 walks its lists of runs in the order of their numbers and passes over what one of them lacks, phrases included.
+
+def select_matching(query: SearchQuery, run_ids: Collection[int]) -> set[int]:
+    """Those of ``run_ids`` whose runs match.
+
+    FTS5 would look up all words again for each number; it walks along a range of numbers in one go.
     """
-    order = "ASC" if is_upwards else "DESC"
+    bounds = (min(run_ids), max(run_ids))
+    return set(_fetch_numbers("AND rowid BETWEEN %s AND %s", _write_match(query), *bounds, -1)).intersection(run_ids)
+
+
+def _fetch_numbers(condition: str, *parameters: str | int) -> list[int]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT rowid FROM runs_searchindex WHERE runs_searchindex MATCH %s AND rowid BETWEEN %s AND %s"  # noqa: S608
-            f" ORDER BY rowid {order} LIMIT %s",
-            (_write_match(query), lowest, highest, limit),
+            f"SELECT rowid FROM runs_searchindex WHERE runs_searchindex MATCH %s {condition} LIMIT %s",  # noqa: S608
+            parameters,
         )
-        ids = [run_id for (run_id,) in cursor.fetchall()]
-    return Hits(ids[::-1] if is_upwards else ids)
+        return [run_id for (run_id,) in cursor.fetchall()]
 
 
 def _write_match(query: SearchQuery) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice, pairwise
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -15,8 +15,7 @@ from django.db import transaction
 from flows.engine import history as engine
 from flows.engine.usage import sum_usage
 from runs.facets import Facet, add_facets
-from runs.models import Attempt, FacetKind, Issue, Run, Step, TokenUsage
-from runs.number_breaks import add_breaks, note_breaks
+from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
 from runs.seeding.flows import SeededVersion, load_seeded_flows
 from runs.seeding.scripts import BEGIN, Script
 from runs.stored_history import build_issues, build_usage
@@ -79,10 +78,10 @@ def seed_history(
     users = [User.objects.get_or_create(username=f"seeded-{name}", defaults={"is_active": False})[0] for name in USERS]
     chance = Random(seed)  # noqa: S311  # repeatable, not secret
     plans = _plan_runs(runs, flows, users, since=until - length, length=length, random=chance)
-    done = last = 0
+    done = 0
     while batch := list(islice(plans, BATCH)):
         with transaction.atomic():
-            last = _note_order(_store(batch), last)
+            _store(batch)
         done += len(batch)
         report("stored", done)
     tallied = 0
@@ -120,8 +119,8 @@ def _plan_runs(
         )
 
 
-def _store(plans: list[_Plan]) -> list[int]:
-    """Store the runs with all that belongs to them; gives their numbers."""
+def _store(plans: list[_Plan]) -> None:
+    """Store the runs with all that belongs to them."""
     runs = Run.objects.bulk_create([_build_run(plan) for plan in plans])
     pairs = list(zip(runs, plans, strict=True))
     steps = Step.objects.bulk_create([step for run, plan in pairs for step in _build_steps(run, plan)])
@@ -132,18 +131,12 @@ def _store(plans: list[_Plan]) -> list[int]:
         for attempt in plan.script.attempts
     ]
     Attempt.objects.bulk_create([row for row, _ in made])
+    AttemptRequest.objects.bulk_create(
+        [AttemptRequest(attempt=row, body=attempt.request) for row, attempt in made if attempt.request is not None]
+    )
     Issue.objects.bulk_create([issue for row, attempt in made for issue in build_issues(row, attempt.issues)])
     TokenUsage.objects.bulk_create([build_usage(row, attempt.usage) for row, attempt in made])
     add_facets((run.pk, facet) for run, plan in pairs for facet in sorted(plan.facets))
-    return [run.pk for run in runs]
-
-
-def _note_order(numbers: list[int], last: int) -> int:
-    """Note where these runs, and ``last`` before them, are out of the order of creation; gives the last of them."""
-    note_breaks(numbers)
-    # A number that is missing may be of a run that somebody starts in these moments, and is not to be seen yet.
-    add_breaks(number for before, number in pairwise([last or numbers[0] - 1, *numbers]) if number > before + 1)
-    return numbers[-1]
 
 
 def _build_run(plan: _Plan) -> Run:
@@ -199,7 +192,6 @@ def _build_attempt(step: Step, attempt: engine.Attempt, plan: _Plan) -> Attempt:
         outcome=attempt.outcome.value,
         input=attempt.input,
         output=attempt.output,
-        request=attempt.request,
         model=attempt.model or "",
         finish_reason=attempt.finish_reason or "",
         error=attempt.error.model_dump(mode="json") if attempt.error else None,

@@ -81,7 +81,8 @@ def values_view(request: HttpRequest) -> HttpResponse:
     if flow_id is None or not step or step > len(names) or field not in FIELD_VARIABLES:
         raise PostedError("“flow”, “step”, “names” or “field” is missing or not valid.")
     part, rule = get_number(posted, "part", most=step - 1), get_text(posted, "rule")
-    runs = list(Run.objects.filter(flow=flow_id).only("status", "created_at").order_by("-pk")[:MAX_RUNS_OFFERED])
+    newest = Run.objects.filter(flow=flow_id).order_by("-created_at", "-pk")
+    runs = list(newest.only("status", "created_at")[:MAX_RUNS_OFFERED])
     if not runs:
         return JsonResponse({"note": "No runs of this flow yet: there are no values to show.", "runs": []})
     run = _fetch_run(runs, get_number(posted, "run", most=_MAX_ID), names[step - 1])
@@ -116,9 +117,9 @@ def _fetch_run(runs: list[Run], wanted: int | None, step_name: str) -> Run:
         if chosen is None:
             raise PostedError(f"Run {wanted} is no longer among the latest runs of this flow. Choose another one.")
         return chosen
-    reached = Step.objects.filter(run__in=[run.pk for run in runs], name=step_name[:100]).order_by("-run_id")
-    latest = reached.values_list("run_id", flat=True).first()
-    return next((run for run in runs if run.pk == latest), runs[0])
+    steps = Step.objects.filter(run__in=[run.pk for run in runs], name=step_name[:100])
+    reached = set(steps.values_list("run_id", flat=True))
+    return next((run for run in runs if run.pk in reached), runs[0])
 
 
 def _describe_run(run: Run) -> str:

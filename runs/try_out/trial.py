@@ -198,7 +198,7 @@ def fetch_runs(flow_id: int, index: int) -> list[Run]:
         .annotate(has_step=Exists(Step.objects.filter(run=OuterRef("pk"), index=index)))
         .select_related("version")
         .only("status", "created_at", "version__number", "version__flow_id")
-        .order_by("-pk")[:MAX_RUNS_OFFERED]
+        .order_by("-created_at", "-pk")[:MAX_RUNS_OFFERED]
     )
 
 

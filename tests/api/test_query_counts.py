@@ -33,10 +33,10 @@ MANY = 12
 
 # By address and method, with those that let somebody in: one for the token, one or two for permissions.
 COUNTS: dict[str, dict[str, int]] = {
-    "bulk-actions":                                    {"GET": 3, "POST": 31},
+    "bulk-actions":                                    {"GET": 3, "POST": 38},
     "bulk-actions/<action_id>":                        {"GET": 3},
     "bulk-actions/<action_id>/stop":                   {"POST": 8},
-    "bulk-actions/preview":                            {"POST": 10},
+    "bulk-actions/preview":                            {"POST": 11},
     "flows":                                           {"GET": 3, "POST": 34},
     "flows/<name>":                                    {"GET": 4, "PUT": 29, "DELETE": 27},
     "flows/<name>/archive":                            {"POST": 10},

@@ -94,7 +94,8 @@ class TestPages:
     def test_runs_that_begin_meanwhile_displace_none(self, viewer: Script) -> None:
         numbers = [run.pk for run in make_varied_runs(6)][::-1]
         first = read(viewer, "runs?limit=3")
-        make_varied_runs(2)
+        for _ in range(2):
+            make_run(created_at=datetime(2026, 11, 24, tzinfo=UTC))
         assert next(walk(viewer, first["next"])) == numbers[3:]
 
     @pytest.mark.parametrize("query", ["before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"])
@@ -109,7 +110,7 @@ class TestPages:
         self, viewer: Script, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(finding, "FIRST_LOOK", 2)
-        monkeypatch.setattr(finding, "LOOK_THROUGH", 6)
+        monkeypatch.setattr(finding, "WINDOW", 4)
         version = make_version(make_page_flow())
         label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")
         rare = make_listed_run(version, facets=[label, code])

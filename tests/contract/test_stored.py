@@ -37,7 +37,9 @@ OPAQUE = {"input", "output", "raw_output", "added_fields"}
 """JSON whose names are those of the flow."""
 SOURCES = {
     "run": "runs_run t WHERE t.id = %s",
-    "attempt": 'runs_attempt t JOIN runs_step s ON s.id = t.step_id WHERE s.run_id = %s ORDER BY s."index", t.number',
+    "attempt": "(SELECT a.*, r.body AS request FROM runs_attempt a LEFT JOIN runs_attemptrequest r "
+    "ON r.attempt_id = a.id) t "
+    'JOIN runs_step s ON s.id = t.step_id WHERE s.run_id = %s ORDER BY s."index", t.number',
     "issue": "runs_issue t JOIN runs_attempt a ON a.id = t.attempt_id JOIN runs_step s ON s.id = a.step_id "
     'WHERE s.run_id = %s ORDER BY s."index", a.number, t.position',
     "tokenusage": "runs_tokenusage t JOIN runs_attempt a ON a.id = t.attempt_id JOIN runs_step s ON s.id = a.step_id "

@@ -91,7 +91,7 @@ def read_runs() -> list[dict[str, Any]]:
 
 
 def _read_run(run: Run) -> StoredRun:
-    rows = Attempt.objects.filter(step__run=run).select_related("step", "usage").prefetch_related("issues")
+    rows = Attempt.objects.filter(step__run=run).select_related("step", "usage", "sent").prefetch_related("issues")
     stored = StoredRun(
         pk=run.pk,
         status=run.status,

@@ -7,17 +7,19 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from runs.models import Attempt, Issue, Run, Step, TokenUsage
+from runs.models import Attempt, AttemptRequest, Issue, Run, Step, TokenUsage
 
 
 def add_attempt(
-    run: Run, number: int = 1, severities: tuple[str, ...] = (), *, step: int = 1, **fields: Any
+    run: Run, number: int = 1, severities: tuple[str, ...] = (), *, step: int = 1, request: Any = None, **fields: Any
 ) -> Attempt:
     """An attempt that ended, with an issue of each severity, counted on the run as the recorder does."""
     row, _ = Step.objects.get_or_create(run=run, index=step, defaults={"name": f"Step {step}"})
     now = timezone.now()
     defaults = {"outcome": "failed" if severities else "passed", "output": {"text": "x"}, "started_at": now}
     attempt = Attempt.objects.create(step=row, number=number, ended_at=now, **{**defaults, **fields})
+    if request is not None:
+        AttemptRequest.objects.create(attempt=attempt, body=request)
     TokenUsage.objects.create(attempt=attempt, prompt=1_000, completion=200, total=1_200)
     for position, severity in enumerate(severities):
         Issue.objects.create(

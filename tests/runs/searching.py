@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from runs.search import SearchQuery, look_for_runs
+from runs.run_filters import RunFilters, find_runs
+from runs.search import SearchQuery
 
 
 def search_runs(
     query: SearchQuery, *, before: int | None = None, after: int | None = None, limit: int = 50
 ) -> list[int]:
-    """Like ``look_for_runs``, however far it has to look."""
+    """The runs that match, however far they are looked for."""
     found: list[int] = []
+    filters = RunFilters(search=query.text)
     while True:
-        hits = look_for_runs(query, before=before, after=after, limit=limit - len(found))
-        found = hits.ids + found if after is not None else found + hits.ids
-        if hits.looked_to is None:
+        part = find_runs(filters, before=before, after=after, limit=limit - len(found))
+        found = [*part.ids, *found] if after is not None else [*found, *part.ids]
+        if part.looked_to is None:
             return found
-        before, after = (None, hits.looked_to) if after is not None else (hits.looked_to, None)
+        before, after = (None, part.looked_to) if after is not None else (part.looked_to, None)

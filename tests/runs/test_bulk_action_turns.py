@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.apps import apps
 from django.db import OperationalError
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -85,9 +83,6 @@ class TestGoingOn:
         assert [run.input["topic"] for run in started_by(action)] == ["5", "4", "3", "2", "1", "0"]
 
     def test_the_queue_looks_every_minute(self) -> None:
-        migration = import_module("runs.migrations.0013_long_work")
-        Schedule.objects.filter(name=migration.NAME).delete()
-        migration.add_schedule(apps, None)
         schedule = Schedule.objects.get(name="toolflow bulk actions")
         assert import_string(schedule.func) is go_on_with_all
         assert schedule.minutes == 1

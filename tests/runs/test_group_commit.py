@@ -77,8 +77,8 @@ class TestManyAtOnce:
                 store(recorder, begun=begin())
             ended = make_attempt(outcome="failed", issues=(make_issue(),))
             writes = [recorder.prepare(Progress(ended=ended, begun=begin(1, 2))) for recorder in recorders]
-            # Savepoint and its release; runs, attempts begun, attempts ended, issues, usage, runs again, facets.
-            with django_assert_num_queries(2 + 7):
+            # Savepoint and its release; runs, attempts and requests begun, attempts ended, issues, usage, runs, facets.
+            with django_assert_num_queries(2 + 8):
                 commit_writes(writes)
 
     def test_what_was_stored_is_the_history_that_the_engine_had(self) -> None:

@@ -118,7 +118,7 @@ def measure_count() -> int:
 def test_no_page_works_more_because_there_is_more_history(viewer: Client) -> None:
     seed_history(runs=FEW, until=NOON, days=DAYS)
     few, few_counted = measure_pages(viewer), measure_count()
-    # Created after the others: where numbers are out of the order of creation, filters by day have more to look at.
+    # Created after the others, all within an hour.
     seed_history(runs=MANY - FEW, until=NOON + timedelta(hours=1), days=1 / 24)
     many, many_counted = measure_pages(viewer), measure_count()
     grown = {page: (few[page], many[page]) for page in PAGES if many[page] > few[page] * MORE + SLACK}

@@ -129,7 +129,7 @@ def choose_queries(random: Random, count: int) -> list[str]:
 
 def load_all() -> list[Run]:
     runs = Run.objects.select_related("flow", "version", "started_by").prefetch_related("facets")
-    return list(runs.order_by("-pk"))
+    return list(runs.order_by("-created_at", "-pk"))
 
 
 class TestFinding:
@@ -142,9 +142,8 @@ class TestFinding:
             filters, problems = read("&".join(queries))
             assert problems == ()
             wanted = tuple(run.pk for run in runs if all(MEANINGS[query](run) for query in queries))
-            for _ in range(2):
-                # The second time it is known which filter is the rarest.
-                assert find_runs(filters, limit=500) == finding.FoundRuns(wanted, None), queries
+            found = find_runs(filters, limit=500)
+            assert (found.ids, found.looked_to) == (wanted, None), queries
             found_any += bool(wanted)
         assert found_any > len(asked) / 2
 
@@ -164,8 +163,7 @@ class TestFinding:
 
     def test_looking_stops_early_says_where_and_goes_on_from_there(self, monkeypatch: Any) -> None:
         monkeypatch.setattr(finding, "FIRST_LOOK", 10)
-        monkeypatch.setattr(finding, "LOOK_THROUGH", 30)
-        monkeypatch.setattr(finding, "PROBED", 20)
+        monkeypatch.setattr(finding, "WINDOW", 20)
         version = make_version(make_page_flow())
         failed = {3, 95, 99}
         runs = [make_listed_run(version, status="failed" if n in failed else "succeeded").pk for n in range(100)]
@@ -176,23 +174,24 @@ class TestFinding:
         Run.objects.update(is_tallied=False)
         filters, _ = read("cost=1&flow=colour-theme")
         first = find_runs(filters, limit=5)
-        assert first == finding.FoundRuns((runs[99], runs[95]), runs[70])
+        assert (first.ids, first.looked_to) == ((runs[99], runs[95]), runs[70])
         second = find_runs(filters, before=first.looked_to, limit=5)
-        assert second == finding.FoundRuns((), runs[40])
+        assert (second.ids, second.looked_to) == ((), runs[40])
         third = find_runs(filters, before=second.looked_to, limit=5)
-        assert third == finding.FoundRuns((), runs[10])
+        assert (third.ids, third.looked_to) == ((), runs[10])
         last = find_runs(filters, before=third.looked_to, limit=5)
-        assert last == finding.FoundRuns((runs[3],), None)
+        assert (last.ids, last.looked_to) == ((runs[3],), None)
         upwards = find_runs(filters, after=runs[10], limit=5)
-        assert upwards == finding.FoundRuns((), runs[40])
+        assert (upwards.ids, upwards.looked_to) == ((), runs[40])
 
     def test_a_page_that_is_full_has_not_stopped_early(self, monkeypatch: Any) -> None:
         monkeypatch.setattr(finding, "FIRST_LOOK", 10)
-        monkeypatch.setattr(finding, "LOOK_THROUGH", 10)
+        monkeypatch.setattr(finding, "WINDOW", 10)
         version = make_version(make_page_flow())
         numbers = [make_listed_run(version, cost=5).pk for _ in range(20)]
         filters, _ = read("cost=1&status=succeeded")
-        assert find_runs(filters, limit=4) == finding.FoundRuns(tuple(numbers[:-5:-1]), None)
+        found = find_runs(filters, limit=4)
+        assert (found.ids, found.looked_to) == (tuple(numbers[:-5:-1]), None)
 
     def test_days_are_those_of_the_active_time_zone(self) -> None:
         version = make_version(make_page_flow())
@@ -210,8 +209,10 @@ class TestFinding:
         minutes = [3, -2, 1, -1, 2, -3]
         midnight = datetime(2026, 11, 21, tzinfo=UTC)
         runs = [make_listed_run(version, created_at=midnight + timedelta(minutes=n)).pk for n in minutes]
-        assert find_runs(read("from=2026-11-21")[0]).ids == tuple(sorted((runs[0], runs[2], runs[4]), reverse=True))
-        assert find_runs(read("to=2026-11-20")[0]).ids == tuple(sorted((runs[1], runs[3], runs[5]), reverse=True))
+        assert find_runs(read("from=2026-11-21")[0]).ids == (runs[0], runs[4], runs[2])
+        assert find_runs(read("to=2026-11-20")[0]).ids == (runs[3], runs[1], runs[5])
+        assert find_runs(read("")[0], before=runs[4], limit=3).ids == (runs[2], runs[3], runs[1])
+        assert find_runs(read("flow=colour-theme")[0], after=runs[1], limit=2).ids == (runs[2], runs[3])
 
     def test_a_run_that_is_under_way_is_found_by_what_it_has_used_so_far(self) -> None:
         version = make_version(make_page_flow())

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from flows.engine.execution import Progress, Start
 from flows.models import FlowVersion, ImmutableVersionError
 from runs.claiming import claim_runs
-from runs.models import Attempt, EndReason, Run, RunStatus, Step
+from runs.models import Attempt, AttemptRequest, EndReason, Run, RunStatus, Step
 from runs.models.run import MAX_CRASHES
 from runs.recorder import RunRecorder
 from runs.stored_history import load_history
@@ -87,7 +87,8 @@ class TestHandBackAndReclaim:
     def test_the_sweep_queues_the_run_of_a_dead_worker_and_shows_its_attempt_as_interrupted(self) -> None:
         run = claim_run(make_run())
         step = Step.objects.create(run=run, index=1, name="Step 1")
-        attempt = Attempt.objects.create(step=step, number=1, request={"model": "gpt-5-mini"})
+        attempt = Attempt.objects.create(step=step, number=1)
+        AttemptRequest.objects.create(attempt=attempt, body={"model": "gpt-5-mini"})
         expire_lease(run)
         assert sweep() == 1
         run.refresh_from_db()

@@ -12,7 +12,8 @@ from django.db import connection, transaction
 
 from runs.models import Run
 from runs.retention.removal import remove_outputs
-from runs.search import documents, index_runs, look_for_runs, postgresql, read_query, reindex_runs
+from runs.run_filters import finding
+from runs.search import Hits, documents, index_runs, list_matching, read_query, reindex_runs
 from runs.search.documents import Document
 from tests.engine.builders import NOON, make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
@@ -187,11 +188,14 @@ def test_json_is_read_wherever_it_is_cut(text: str, words: list[str]) -> None:
     assert [word for word in document.list_words() if word != documents.GAP] == words
 
 
-@needs_postgresql
-def test_what_is_far_from_where_looking_begins_is_found_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgresql, "NEAR", 2)
-    ids = store("old tea", "old tea", "tea", "tea", "tea", "tea", "tea")
-    for text, found in (("old", ids[:2]), ('"old tea"', ids[:2]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[2:])):
+@pytest.mark.parametrize("window", [3, 100], ids=["too-many-hits", "all-hits"])
+def test_a_search_finds_every_run_once_however_many_hold_its_words(
+    monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(finding, "FIRST_LOOK", 2)
+    monkeypatch.setattr(finding, "WINDOW", window)
+    ids = store("old tea", "tea old", "tea", "tea", "tea", "tea", "tea")
+    for text, found in (("old", ids[:2]), ('"old tea"', ids[:1]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[1:])):
         query = read_query(text)
         assert search_runs(query) == found[::-1]
         assert search_runs(query, after=ids[0] - 1) == found[::-1]
@@ -200,41 +204,8 @@ def test_what_is_far_from_where_looking_begins_is_found_as_well(monkeypatch: pyt
 
 
 @needs_postgresql
-@pytest.mark.parametrize("is_upwards", [False, True], ids=["older", "newer"])
-def test_a_phrase_that_hardly_any_run_holds_is_looked_for_bit_by_bit(
-    monkeypatch: pytest.MonkeyPatch, is_upwards: bool
-) -> None:
-    monkeypatch.setattr(postgresql, "NEAR", 1)
-    monkeypatch.setattr(postgresql, "MOST_ASKED", 3)
-    texts = ["tea leaves", *["leaves of tea"] * 8]
-    ids = store(*(reversed(texts) if is_upwards else texts))
-    query = read_query('"tea leaves"')
-    begin = {"after": ids[0] - 1} if is_upwards else {}
-    hits = look_for_runs(query, **begin)
-    assert hits.ids == [] and hits.looked_to == (ids[4] if is_upwards else ids[-5])
-    assert search_runs(query, **begin) == [ids[-1] if is_upwards else ids[0]]
-
-
-@needs_postgresql
-def test_no_search_reads_all_runs(django_assert_num_queries: Any) -> None:
+def test_rare_words_are_read_from_the_index(django_assert_num_queries: Any) -> None:
     store(*["tea leaves"] * 5)
-    # Numbers go on from test to test.
-    newest = Run.objects.latest("pk").pk
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO runs_searchdocument"
-            " SELECT n, '''tea'':1 ''leaves'':2'::tsvector FROM generate_series(%s + 1000, %s + 9000) AS n",
-            [newest, newest],
-        )
-        cursor.execute("ANALYZE runs_searchdocument")
-        plans = []
-        for sql in (
-            "SELECT max(run_id) FROM runs_searchdocument WHERE run_id BETWEEN %s AND %s",
-            """SELECT run_id FROM runs_searchdocument WHERE run_id BETWEEN %s AND %s
-                AND (words @@ '''tea'''::tsquery) IS TRUE ORDER BY run_id DESC LIMIT 50""",
-        ):
-            cursor.execute(f"EXPLAIN {sql}", [newest + 7000, newest + 9000])
-            plans.append("\n".join(line for (line,) in cursor.fetchall()))
-        assert all("Seq Scan" not in plan and "runs_searchdocument_pkey" in plan for plan in plans), plans
-    with django_assert_num_queries(3):
-        assert look_for_runs(read_query("nosuchword")).ids == []
+    with django_assert_num_queries(2):
+        assert list_matching(read_query("nosuchword"), limit=10) == Hits([])
+        assert list_matching(read_query("tea"), limit=4) is None

@@ -22,6 +22,7 @@ from django_q.brokers import get_broker
 from flows.providers import build_providers
 from runs.checks import TAG
 from runs.management.storage_problems import find_remedy
+from runs.older_databases import refuse_older_database
 from runs.provider import find_provider_problem, load_client
 from runs.queue import DRAIN_TASK
 from runs.queue_processes.outage import Outage
@@ -112,6 +113,7 @@ def wait_for_database() -> None:
     outage = Outage("The database")
     while not stopping.is_set():
         try:
+            refuse_older_database()
             executor = MigrationExecutor(connection)
             is_current = not executor.migration_plan(executor.loader.graph.leaf_nodes())
         except AnyDatabaseError as error:

@@ -188,9 +188,11 @@ class TestRestore:
         assert read_notes(database) == ["first"]
 
     @pytest.mark.parametrize("app", ["runs", "flows", "auth", "django_q"])
-    def test_a_copy_of_a_newer_toolflow_is_refused(self, database: Path, copy: Path, app: str) -> None:
+    def test_a_copy_of_another_toolflow_is_refused(self, database: Path, copy: Path, app: str) -> None:
         add_migrations(copy, (app, "9999_later"))
-        with pytest.raises(BackupError, match=rf"made by a newer ToolFlow: this one does not know {app}\.9999_later"):
+        with pytest.raises(
+            BackupError, match=rf"made by another version of ToolFlow, .* does not know {app}\.9999_later"
+        ):
             restore_backup(copy, now=NOW)
         assert read_notes(database) == ["first", "later"]
 
@@ -198,7 +200,7 @@ class TestRestore:
         add_migrations(copy, ("gone", "0001_initial"), ("auth", "0001_that_was_replaced"))
         assert restore_backup(copy, now=NOW).is_older
 
-    @pytest.mark.parametrize("missing", ["auth", "runs", None])
+    @pytest.mark.parametrize("missing", ["auth", "django_q", None])
     def test_whether_it_has_to_be_migrated_depends_on_all_apps(
         self, database: Path, copy: Path, missing: str | None
     ) -> None:

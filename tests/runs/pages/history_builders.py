@@ -74,7 +74,6 @@ def store_attempt(run: Run, attempt: Attempt) -> models.Attempt:
         input=attempt.input,
         output=attempt.output,
         raw_output=attempt.raw_output,
-        request=attempt.request,
         model=attempt.model or "",
         error=attempt.error.model_dump(mode="json") if attempt.error else None,
         failure_reason=attempt.failure_reason or "",
@@ -82,6 +81,8 @@ def store_attempt(run: Run, attempt: Attempt) -> models.Attempt:
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
     )
+    if attempt.request is not None:
+        models.AttemptRequest.objects.create(attempt=row, body=attempt.request)
     models.Issue.objects.bulk_create(build_issues(row, attempt.issues))
     build_usage(row, attempt.usage).save(force_insert=True)
     return row

@@ -59,9 +59,9 @@ class TestWhatTheModelSaw:
         self, viewer: Client
     ) -> None:
         run = make_told_run()
-        row = models.Attempt.objects.get(step__run=run, number=2)
-        row.request["messages"][0]["content"] = "You write about tea.\n\n## Current step attempts\n\n### Attempt 1\nOld"
-        row.save(update_fields=["request"])
+        sent = models.AttemptRequest.objects.get(attempt__step__run=run, attempt__number=2)
+        sent.body["messages"][0]["content"] = "You write about tea.\n\n## Current step attempts\n\n### Attempt 1\nOld"
+        sent.save()
         page = get_page(viewer, part_address(run, 2))
         assert "You write about tea.\n\n## Current step attempts\n\n### Attempt 1\nOld</div>" in page
         assert "is not linked to them: it is worded otherwise than today" in read_words(page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -227,12 +228,12 @@ class TestProgress:
         monkeypatch.setattr("runs.bulk_actions.requesting.REQUEST_PATIENCE", 0)
         make_worker()
         version = make_version()
-        numbers = [make_run(version).pk for _ in range(8)][::-1]
+        numbers = [make_run(version, created_at=NOON + timedelta(hours=number)).pk for number in range(8)][::-1]
         address = confirm(operator, CANCEL, choose_all())["Location"]
         action = BulkAction.objects.get()
         page = get_page(operator, address)
         assert f"Under way 2 runs cancelled; looked down to #{numbers[1]}" in read_words(page)
-        assert '<progress value="25" max="100"' in page
+        assert '<progress value="14" max="100"' in page
         assert f'hx-get="{address}live?seen={action.revision}&amp;left_out=0"' in page
         assert operator.get(f"{address}live?seen={action.revision}").status_code == 204
 

@@ -79,7 +79,7 @@ def read_texts(runs: list[Run]) -> list[Any]:
     return [
         *Run.objects.filter(pk__in=keys).values_list("input", "metadata"),
         *Attempt.objects.filter(step__run__in=keys).values_list(
-            "input", "output", "raw_output", "request", "failure_reason", "error__message"
+            "input", "output", "raw_output", "sent__body", "failure_reason", "error__message"
         ),
         *Issue.objects.filter(attempt__step__run__in=keys).values_list(
             "description", "path", "context", "suggestions", "added_fields"
