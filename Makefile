@@ -1,6 +1,6 @@
 # `make help` lists what can be done here.
 .DEFAULT_GOAL := help
-.PHONY: help up docs test on-sqlite on-postgres in-browser faults conformance lint style types imports migrations unsafe audit size format bench services schema lock clean base dev
+.PHONY: help up docs test on-sqlite on-postgres in-browser faults storm nightly conformance lint style types imports migrations unsafe audit size format bench services schema lock clean base dev
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,9 +50,15 @@ in-browser: dev
 faults: dev ## Kill workers, databases and brokers for long (KILLS=1000 RUNS=2000 PACE=1)
 	@unset DATABASE_URL; status=0; \
 	TOOLFLOW_TEST_LONG=1 $(BIN)/python -m pytest tests/faults $(ARGS) || status=1; \
-	$(BIN)/python -m tests.faults $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) \
-		$(if $(PACE),--pace $(PACE)) || status=1; \
+	$(MAKE) --no-print-directory storm || status=1; \
 	exit $$status
+
+storm: dev
+	@unset DATABASE_URL; \
+	$(BIN)/python -m tests.faults $(if $(KILLS),--kills $(KILLS)) $(if $(RUNS),--runs $(RUNS)) $(if $(PACE),--pace $(PACE))
+
+nightly: dev ## All tests, those that take too long for every change among them, and a long storm of kills
+	@TOOLFLOW_TEST_LONG=1 $(MAKE) --no-print-directory --keep-going test storm
 
 conformance: dev ## Hold the API against its own description with 2,000 invented requests for each role, about ten minutes
 	@unset DATABASE_URL; TOOLFLOW_TEST_LONG=1 $(BIN)/python -m pytest tests/api/test_conformance.py -n auto $(ARGS)

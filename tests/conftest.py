@@ -41,11 +41,13 @@ BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/", "tests/site/")
 """Where `make test` looks for tests with a browser."""
 ONLY_BROWSER = "tests/browser/"
 """Where it looks for no others."""
+IS_LONG = bool(os.environ.get("TOOLFLOW_TEST_LONG"))
+"""Whether tests marked “nightly” are run, and others with more examples: `make nightly`."""
 PART_FIXTURES = {"postgres_url": "postgres", "redis_url": "redis", "chromium_path": "browser", "browser": "browser"}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Mark tests by what they use, so that ``-m`` can choose; those with a browser come last.
 
     The synchronous Playwright keeps an event loop running to the end, and no asynchronous test can follow it.
@@ -60,6 +62,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             raise pytest.UsageError(f"{item.nodeid}: a test with a browser is found in tests/browser, and not there.")
         if item.nodeid.startswith(ONLY_BROWSER) and not item.get_closest_marker("browser"):
             raise pytest.UsageError(f"{item.nodeid}: a test without a browser is not found there.")
+    if not IS_LONG:
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     yield
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 

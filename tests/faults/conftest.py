@@ -90,9 +90,11 @@ def postgres(
         close_all(installations)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.redis])])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.redis, pytest.mark.nightly])]
+)
 def backend(request: pytest.FixtureRequest) -> Any:
-    """The embedded default, and what several hosts share."""
+    """The embedded default and, where there is time for it, what several hosts share."""
     return request.getfixturevalue(request.param)
 
 
@@ -156,7 +158,9 @@ def private_postgres(_private_cluster: tuple[PrivatePostgres, str]) -> PrivatePo
     return _private_cluster[0]
 
 
-@pytest.fixture(params=["database", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.fixture(
+    params=[pytest.param("database", marks=pytest.mark.nightly), pytest.param("redis", marks=pytest.mark.redis)]
+)
 def private_backend(
     request: pytest.FixtureRequest, _private_cluster: tuple[PrivatePostgres, str], installations: list[Installation]
 ) -> Iterator[Backend]:

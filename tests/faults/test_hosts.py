@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -23,6 +24,17 @@ LEASE = 3
 """Seconds."""
 LOOKS = 20
 """How often nothing has to be locked by a frozen worker before it is believed."""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.nightly),
+        pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.redis]),
+    ]
+)
+def backend(request: pytest.FixtureRequest) -> Any:
+    """What several hosts share and, where there is time for it, the embedded default."""
+    return request.getfixturevalue(request.param)
 
 
 def find_owners(installation: Installation) -> set[str]:
