@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 ROOT = Path(__file__).parents[2]
 BREAKS = Path(__file__).with_name("breaks.yaml")
@@ -51,7 +51,7 @@ class Break:
 
 def load_breaks(path: Path = BREAKS) -> list[Break]:
     """All breaks of a file. Raises ``ValueError`` for names that stand there twice."""
-    rows: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(path.read_text())
+    rows: list[dict[str, Any]] = yaml.safe_load(path.read_text())
     breaks = [Break(**{**row, "tests": row["tests"].split()}) for row in rows]
     if len({one.name for one in breaks}) != len(breaks):
         raise ValueError("Two breaks have the same name.")
