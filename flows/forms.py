@@ -16,7 +16,7 @@ from flows.engine.redaction import PATTERNS
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, MAX_SCHEMA_BYTES, ModelSettings
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 from flows.models import AuditRule, Flow, StepDefinition, validate_name
-from flows.webhook_allowance import find_obstacle
+from flows.webhook_address import find_obstacle
 
 if TYPE_CHECKING:
     _FlowForm = forms.ModelForm[Flow]

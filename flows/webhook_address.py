@@ -1,29 +1,71 @@
-"""What an address of a webhook looks like. Where it may lead is for ``webhook_allowance``."""
+"""Where webhooks may go: the internet, and what ``TOOLFLOW_WEBHOOK_ALLOW`` names.
+
+Users who may start a run may name an address. Without a check they could reach what only this machine can reach:
+databases, consoles, the metadata of a cloud. What the address and the settings rule out is refused at once; where a
+name leads is known only when something is sent.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from yarl import URL
 
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 MOST_BYTES = 2_000
 """Of an address in UTF-8."""
-_LOW_PORTS = (80, 443)
-_FIRST_FREE_PORT, _LAST_PORT = 1_025, 65_535
 _EXAMPLE = "such as https://example.com/hooks/toolflow"
+_SETTING = "TOOLFLOW_WEBHOOK_ALLOW"
+_DEFAULT_PORT = "443"
+
+
+def _list_networks(*texts: str) -> tuple[_Network, ...]:
+    return tuple(map(ipaddress.ip_network, texts))
+
+
+# What some versions of Python take for global addresses: reserved ones, tunnels that lead to an address of IPv4 within
+# theirs, and examples of documentation.
+_NOT_PUBLIC = _list_networks(
+    *("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24"),
+    *("2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20"),
+)
+_INTERNET_V6 = ipaddress.ip_network("2000::/3")
+_LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
+# Addresses of IPv6 that gateways turn into the one of IPv4 at their end.
+_TRANSLATED = _list_networks("64:ff9b::/96", "64:ff9b:1::/48")
+
+# Where clouds keep the secrets of a machine: nearly all at a link-local address; some have others.
+_METADATA_NAMES = frozenset(
+    {"metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
+)
+_METADATA_NETWORKS = _list_networks(
+    *("169.254.0.0/16", "fe80::/10", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    *("fd00:ec2::/32", "fd00:42::42", "fd20:ce::254"),
+)
+
+
+# Addresses as text
 
 
 def find_problem(address: str) -> str:
-    """Why nothing can be sent to ``address``, in one sentence; empty if it can be tried."""
+    """Why nothing can be sent to ``address`` whatever is allowed, in one sentence; empty if it can be tried."""
     if re.search(r"[\s\\\x00-\x1f\x7f-\x9f\ud800-\udfff]", address):
         return f"The address has spaces, line breaks or backslashes in it; write one {_EXAMPLE}."
     if len(address.encode()) > MOST_BYTES:
         return f"The address is longer than {MOST_BYTES:,} bytes."
     try:
-        # The same reading as that of the client which connects: two readers could mean two hosts.
+        # Parsed as by the client which connects: two parsers could mean two hosts.
         url = URL(address)
         host, port = url.host, url.port
     except ValueError as error:
@@ -32,38 +74,196 @@ def find_problem(address: str) -> str:
         return f"The address must begin with https:// or http://, {_EXAMPLE}."
     if not host:
         return f"The address names no host; write one {_EXAMPLE}."
-    if ":" in host and not _is_address(host):
+    if ":" in host and not _parse_ip(host):
         return f"This is no address: only one of IPv6 stands in brackets; write one {_EXAMPLE}."
     # Resolvers read such hosts as addresses of IPv4 in several ways, and clients don't connect to them.
-    if re.search(r"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", host.lower()) and not _is_address(host.removesuffix(".")):
+    if re.search(r"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", host.lower()) and not _parse_ip(host.removesuffix(".")):
         return f"“{host}” is not a valid host; an IPv4 address has four decimal numbers, such as 192.0.2.7."
     if "@" in url.raw_authority:
         return "The address must not hold a user name or a password: receivers know ToolFlow by its signature."
-    if port is None or not is_usable_port(port):
-        return f"The port {port} is not one for webhooks: use 80, 443 or one above {_FIRST_FREE_PORT - 1}."
+    if port is None or not _is_usable_port(port):
+        return f"The port {port} is not one for webhooks: use 80, 443 or one above 1024."
     return ""
 
 
-def is_usable_port(port: int) -> bool:
-    """Whether webhooks may go to a port: what listens on others speaks no HTTP."""
-    return port in _LOW_PORTS or _FIRST_FREE_PORT <= port <= _LAST_PORT
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def hide_path(address: str) -> str:
-    """An address without what only its owner may know: whatever comes after the host is “…”."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
+def find_obstacle(address: str) -> str:
+    """Why nothing can be sent to ``address`` wherever its name leads, in one sentence; empty if it may be possible."""
+    if problem := find_problem(address):
+        return problem
+    url, allowance = URL(address), read_allowance()
+    written = _list_written(url)
+    if written:
+        return "" if any(allowance.permits(url, one) for one in written) else allowance.refuse(url, written)
+    return "" if allowance.may_permit(url) else allowance.refuse(url, ())
 
 
 def validate_address(address: str) -> None:
     """Raise ``ValidationError`` with the sentence of ``find_problem`` if there is one."""
     if problem := find_problem(address):
         raise ValidationError(problem)
+
+
+def hide_path(address: str) -> str:
+    """An address without what only its owner may know: all after the host is “…”."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
+
+
+def _is_usable_port(port: int) -> bool:
+    """Whether webhooks may go to a port: what listens on others speaks no HTTP."""
+    return port in (80, 443) or 1024 < port < 65_536
+
+
+def _parse_ip(text: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _list_written(url: URL) -> Sequence[IPAddress]:
+    """The addresses that stand for the host, or that its name has everywhere; nothing for other names."""
+    host = (url.raw_host or "").lower().rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return _LOOPBACK
+    address = _parse_ip(host)
+    return [address] if address else []
+
+
+# Addresses of the network
+
+
+def is_public(address: IPAddress) -> bool:
+    """Whether an address is one of the internet that anybody can reach."""
+    address = _unwrap(address)
+    if not address.is_global or address.is_multicast or address.is_reserved or _is_metadata(address):
+        return False
+    return not _is_in(address, _NOT_PUBLIC) and (address.version == 4 or address in _INTERNET_V6)
+
+
+def _is_metadata(address: IPAddress) -> bool:
+    if isinstance(address, ipaddress.IPv6Address):
+        if _is_in(address, _TRANSLATED):
+            address = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        else:
+            address = address.ipv4_mapped or address.sixtofour or address
+    return _is_in(address, _METADATA_NETWORKS)
+
+
+def _is_in(address: IPAddress, networks: Iterable[_Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _unwrap(address: IPAddress) -> IPAddress:
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+# What the settings allow
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A host or a network that the settings name: it may be private, and may be reached without TLS."""
+
+    name: str
+    """In lower case; one that begins with a dot stands for all hosts below it. Empty for a network."""
+    network: _Network | None
+    port: int | None
+    """None for all of them."""
+
+    @classmethod
+    def read(cls, text: str) -> Target:
+        """A host, an address or a network, and behind a colon its port or ``*``. Raises ``ValueError``."""
+        place, port = text, _DEFAULT_PORT
+        if found := re.fullmatch(r"\[([^]]*:[^]]*)](?::(.*))?", text):
+            place, port = found[1], _DEFAULT_PORT if found[2] is None else found[2]
+        elif text.count(":") == 1:  # several are those of an IPv6 address
+            place, port = text.split(":")
+        if port != "*" and not (re.fullmatch(r"[0-9]{1,5}", port) and _is_usable_port(int(port))):
+            raise ValueError(f"“{port}” is not a port for webhooks.")
+        number = None if port == "*" else int(port)
+        with suppress(ValueError):
+            return cls("", ipaddress.ip_network(place, strict=False), number)
+        if not re.fullmatch(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?", place) or re.fullmatch(r"[\d.]+", place):
+            raise ValueError(f"“{text}” is neither a host nor an address nor a network.")
+        return cls(place.lower().removeprefix("*").rstrip("."), None, number)
+
+    @property
+    def is_metadata(self) -> bool:
+        """Whether this names only where clouds keep the secrets of a machine. Names are not resolved."""
+        if self.network is not None:
+            network = self.network
+            return any(
+                network.version == known.version and network.subnet_of(known)  # type: ignore[arg-type]  # of one version
+                for known in _METADATA_NETWORKS
+            )
+        try:
+            # What resolvers take for an address, such as “0xa9fea9fe”.
+            return _is_metadata(ipaddress.IPv4Address(socket.inet_aton(self.name)))
+        except (OSError, UnicodeEncodeError):
+            return self.name in _METADATA_NAMES
+
+    def is_host_of(self, url: URL) -> bool:
+        """Whether this is the host of ``url``, or one above it that stands for all below."""
+        # A name with umlauts is written in two ways.
+        hosts = [(host or "").lower().rstrip(".") for host in (url.host, url.raw_host)]
+        return bool(self.name) and any(
+            host == self.name or (self.name.startswith(".") and host.endswith(self.name)) for host in hosts
+        )
+
+    def has_port(self, port: int | None) -> bool:
+        return self.port is None or self.port == port
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """All that the settings name."""
+
+    targets: tuple[Target, ...]
+
+    def permits(self, url: URL, address: IPAddress) -> bool:
+        """Whether a webhook for ``url`` may connect to ``address``."""
+        address = _unwrap(address)
+        if _is_metadata(address):
+            return False
+        if any(target.has_port(url.port) for target in self._find_targets(url, [address])):
+            return True
+        return url.scheme == "https" and is_public(address)
+
+    def may_permit(self, url: URL) -> bool:
+        """Whether there is an address that the name in ``url`` could lead to, and that ``permits`` lets through."""
+        usable = (target for target in self.targets if target.has_port(url.port))
+        return url.scheme == "https" or any(target.network is not None or target.is_host_of(url) for target in usable)
+
+    def refuse(self, url: URL, addresses: Iterable[IPAddress]) -> str:
+        """Why nothing may be sent to ``url``, whose name leads to ``addresses`` if they are known, in a sentence."""
+        found = list(addresses)
+        # The sentence never says what a name leads to: webhooks could be used to find that out.
+        named = self._find_targets(url, _list_written(url))
+        if named and not any(target.has_port(url.port) for target in named):
+            return f"{_SETTING} names “{url.host}”, but not its port {url.port}."
+        if url.scheme == "http" and (not found or any(map(is_public, found))):
+            return f"Plain http:// is only for hosts and networks that {_SETTING} names; use https:// for “{url.host}”."
+        return (
+            f"“{url.host}” leads to an address that is not one of the internet; {_SETTING} names what else webhooks "
+            "may reach."
+        )
+
+    def _find_targets(self, url: URL, addresses: Iterable[IPAddress]) -> list[Target]:
+        """What the settings name of a host and of addresses, whatever the port."""
+        found = [_unwrap(address) for address in addresses]
+        return [
+            target
+            for target in self.targets
+            if target.is_host_of(url) or (target.network is not None and any(one in target.network for one in found))
+        ]
+
+
+def read_allowance() -> Allowance:
+    """What the settings name."""
+    return _read_allowance(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
+
+
+@lru_cache(maxsize=8)
+def _read_allowance(entries: tuple[str, ...]) -> Allowance:
+    return Allowance(tuple(map(Target.read, entries)))

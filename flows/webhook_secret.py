@@ -1,7 +1,6 @@
-"""By what receivers of webhooks know that a message is ours: secrets that follow from the secret key.
+"""The secrets that sign webhooks: each flow has one for its own address, the installation one for those of runs.
 
-Each flow has one of its own, for its own address; addresses given with runs have that of the installation. They are
-stored nowhere: what is stored is how often one was changed.
+They are derived from the secret key and stored nowhere; what is stored is how often one was changed.
 """
 
 from __future__ import annotations
@@ -20,64 +19,61 @@ from django.utils.crypto import salted_hmac
 from flows.models import WebhookSecretChange
 
 OVERLAP = timedelta(days=7)
-"""For how long messages are signed with the secret of before, too, after a change."""
+"""For how long after a change messages are signed with the previous secret, too."""
 _CONTEXT = "toolflow: secret of a webhook"
-"""Keeps these keys apart from all others that follow from the secret key."""
-_PREFIX = "whsec_"
+"""Keeps these keys apart from all others that are derived from the secret key."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSecrets:
-    """What somebody signs with now."""
+    """What messages are signed with now; each secret begins with ``whsec_``, as receivers' libraries take it."""
 
     current: str
-    """As receivers' libraries take it."""
     earlier: Sequence[str]
-    """Those that receivers may still have: from before a change, and from secret keys of before that still count."""
+    """Those that receivers may still have: from before a change, and of fallbacks of the secret key."""
     changes_until: datetime | None
     """When the secret from before a change ends; None if none counts."""
     number: int
-    """Of the last change; 0 before the first. Whoever wants another secret says which one they know by it."""
+    """Of the last change; 0 before the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSigner:
-    """In whose name a message is signed."""
+    """A flow, or the installation; ``name`` is never used again, since it holds the key of the flow's row."""
 
     name: str
-    """Tells signers apart for ever. A flow's holds the number of its row: its name can be used again later."""
 
     @classmethod
     def of_flow(cls, flow_id: int) -> Self:
-        """A flow, for messages to its own address."""
+        """Signs messages to the flow's own address."""
         return cls(f"flow {flow_id}")
 
     @classmethod
     def of_installation(cls) -> Self:
-        """The installation, for messages to addresses given with runs."""
+        """Signs messages to addresses given with runs."""
         return cls("installation")
 
     @property
     def secret(self) -> str:
-        """The secret, as receivers' libraries take it. Takes one query."""
+        """The current secret. Takes one query."""
         return self.read_secrets().current
 
     def read_secrets(self) -> WebhookSecrets:
-        """What is signed with now. Takes one query."""
+        """What messages are signed with now. Takes one query."""
         change = WebhookSecretChange.objects.filter(signer=self.name).first()
         number, until = (change.number, change.changed_at + OVERLAP) if change else (0, None)
         if until is not None and until <= timezone.now():
             until = None
         numbers = [number] if until is None else [number, number - 1]
         keys = dict.fromkeys((settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS))
-        current, *earlier = [self._derive_secret(key, one) for one in numbers for key in keys]
+        current, *earlier = [self.derive_secret(one, key) for one in numbers for key in keys]
         return WebhookSecrets(current, earlier, until, number)
 
     def change_secret(self, *, number: int) -> bool:
-        """Take another secret from now on. The one of before counts for ``OVERLAP``, none that was before that.
+        """Use another secret from now on; the previous one counts for ``OVERLAP``, none from before that.
 
-        ``number`` is that of the last change that whoever asks knows of. False, and nothing is changed, if there was
-        another one since: two changes in a row would leave receivers nothing that they know.
+        ``number`` is that of the last change that the caller knows. False, and nothing is changed, if there was
+        another one since: two changes in a row would leave receivers no secret that they know.
         """
         now = timezone.now()
         if number == 0:
@@ -86,11 +82,8 @@ class WebhookSigner:
         known = WebhookSecretChange.objects.filter(signer=self.name, number=number)
         return known.update(number=F("number") + 1, changed_at=now) == 1
 
-    def derive_secret(self, number: int) -> str:
-        """The secret of after that many changes, whether it counts or not."""
-        return self._derive_secret(settings.SECRET_KEY, number)
-
-    def _derive_secret(self, key: str, number: int) -> str:
+    def derive_secret(self, number: int, key: str | None = None) -> str:
+        """The secret after that many changes, whether it counts or not; ``key`` is the secret key, else the current."""
         value = f"{self.name}, change {number}" if number else self.name
-        derived = salted_hmac(_CONTEXT, value, secret=key, algorithm="sha256").digest()
-        return _PREFIX + base64.b64encode(derived).decode("ascii")
+        derived = salted_hmac(_CONTEXT, value, secret=key or settings.SECRET_KEY, algorithm="sha256").digest()
+        return "whsec_" + base64.b64encode(derived).decode("ascii")

@@ -13,7 +13,7 @@ from typing import Any
 from flows.engine.errors import Problem
 from flows.engine.json_values import clean_value, describe_type, dump_json
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
-from flows.webhook_allowance import find_obstacle
+from flows.webhook_address import find_obstacle
 from runs.models import Priority
 
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")

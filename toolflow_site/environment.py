@@ -27,7 +27,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
 from flows.engine.providers import FINE_TUNED, Api, Provider
-from flows.webhook_allowance import Target
+from flows.webhook_address import Target
 from toolflow_site.servers import build_broker, build_database
 
 _Integer = TypeVar("_Integer", bound=int | None)

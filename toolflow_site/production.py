@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from flows.webhook_allowance import Target
+from flows.webhook_address import Target
 
 MIN_KEY_LENGTH = 50
 MIN_KEY_CHARACTERS = 5

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from flows.engine.errors import Problem
 from flows.engine.json_values import find_unstorable
 from flows.models import Flow, FlowVersion
-from flows.webhook_allowance import find_obstacle
+from flows.webhook_address import find_obstacle
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer

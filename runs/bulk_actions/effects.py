@@ -10,7 +10,7 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from flows.engine.errors import Problem
 from flows.models import FlowVersion
-from flows.webhook_allowance import find_obstacle
+from flows.webhook_address import find_obstacle
 from runs.models import BulkAction, Priority, Run, RunStatus
 from runs.models.run import REMOVED_INPUT
 from runs.run_options import list_lasting_labels

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from flows.engine.spec import FlowSpec
-from flows.webhook_allowance import find_obstacle
+from flows.webhook_address import find_obstacle
 from runs.models import Priority, Run
 from runs.pages.known_steps import read_spec
 from runs.run_options import (

@@ -22,7 +22,7 @@ from yarl import URL
 
 from flows import __version__
 from flows.engine.json_values import clean_value
-from flows.webhook_allowance import Allowance, IPAddress
+from flows.webhook_address import Allowance, IPAddress
 from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
 
 logger = logging.getLogger(__name__)

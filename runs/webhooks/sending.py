@@ -21,7 +21,7 @@ from typing import Any, Self
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
-from flows.webhook_allowance import Allowance, read_allowance
+from flows.webhook_address import Allowance, read_allowance
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.models.run import in_future
 from runs.stop_flags import hurrying, stopping

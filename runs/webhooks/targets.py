@@ -14,8 +14,7 @@ from typing import Any
 
 from yarl import URL
 
-from flows.webhook_address import find_problem
-from flows.webhook_allowance import Allowance, IPAddress
+from flows.webhook_address import Allowance, IPAddress, find_problem
 
 
 class RefusedTargetError(OSError):

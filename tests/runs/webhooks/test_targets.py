@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from flows.webhook_address import find_problem
-from flows.webhook_allowance import Allowance, Target, find_obstacle, is_public, read_allowance
+from flows.webhook_address import Allowance, Target, find_obstacle, find_problem, is_public, read_allowance
 from runs.webhooks import posting, targets
 from runs.webhooks.posting import Answer, post
 from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
@@ -301,7 +300,7 @@ class TestAllowance:
         ],
     )
     def test_a_name_means_that_host_and_a_star_all_below(self, entry: str, host: str, is_named: bool) -> None:
-        assert Target.read(entry).is_host(host) is is_named
+        assert Target.read(entry).is_host_of(URL(f"https://{host}/")) is is_named
 
     @pytest.mark.parametrize("entry", ["bücher.example", "xn--bcher-kva.example"])
     def test_a_name_with_umlauts_is_known_in_both_spellings(
