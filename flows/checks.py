@@ -1,4 +1,4 @@
-"""System checks of what flows need of Python: plug-ins that don't load, and names that nobody registers."""
+"""System checks of what flows need of Python: plug-ins that don't load, and names that are not registered."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_plugins(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register(Tags.database)
 def check_plugin_names(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Report flows whose live version names a plug-in that nobody registers: their runs would wait and then fail.
+    """Report flows whose live version names a plug-in that is not registered: their runs would wait and then fail.
 
     Asks the database, and so runs with ``manage.py check --database default`` and with ``manage.py migrate`` only.
     """

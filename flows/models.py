@@ -48,7 +48,10 @@ MAX_KEEP_DAYS = 36_500
 
 
 class ImmutableVersionError(Exception):
-    """Somebody tried to change a flow version, or to delete one that has runs or is live."""
+    """A flow version was to be changed, or one that is live was to be deleted."""
+
+    def __init__(self, message: str = "Versions of a flow never change. Publish a new one.") -> None:
+        super().__init__(message)
 
 
 if TYPE_CHECKING:
@@ -234,14 +237,14 @@ class FlowVersionQuerySet(models.QuerySet["FlowVersion"]):
 
     def bulk_create(self, objs: Iterable[FlowVersion], *args: Any, **kwargs: Any) -> list[FlowVersion]:
         if kwargs.get("update_conflicts"):
-            raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
+            raise ImmutableVersionError
         return super().bulk_create(objs, *args, **kwargs)
 
     def update(self, **kwargs: Any) -> NoReturn:
-        raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
+        raise ImmutableVersionError
 
     def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise ImmutableVersionError("Versions of a flow never change. Publish a new one.")
+        raise ImmutableVersionError
 
 
 class FlowVersion(models.Model):
@@ -270,7 +273,7 @@ class FlowVersion(models.Model):
         """Store a new version. Raises ``ImmutableVersionError`` if it is stored already."""
         if not self._state.adding:
             raise ImmutableVersionError(f"{self} is published and never changes. Publish a new version.")
-        # Never an UPDATE, not even of a row that somebody names by its key.
+        # Never an UPDATE, not even of a row that is named by its key.
         super().save(*args, **{**kwargs, "force_insert": True})
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
@@ -296,7 +299,7 @@ class WebhookSecretChange(models.Model):
     changed_at = models.DateTimeField()
 
     class Meta:
-        # Nobody sees or changes it by itself.
+        # No page shows or changes it by itself.
         default_permissions = ()
 
     def __str__(self) -> str:

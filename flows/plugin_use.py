@@ -1,4 +1,4 @@
-"""Which flows use which plug-ins, and which of the names that they use nobody registers."""
+"""Which flows use which plug-ins, and which of the names that they use are not registered."""
 
 from __future__ import annotations
 
@@ -54,13 +54,9 @@ class PluginUse:
         return f"the {self.kind} “{self.name}”"
 
     def is_missing(self, registry: Registry = installed) -> bool:
-        """Whether nobody registers the name."""
-        known: dict[str, Collection[str]] = {
-            OUTPUT_TYPE: registry.output_types,
-            AUDIT: registry.audits,
-            FUNCTION: registry.functions,
-        }
-        return self.name not in known[self.kind]
+        """Whether the name is not registered."""
+        known: dict[str, Collection[str]] = {OUTPUT_TYPE: registry.output_types, AUDIT: registry.audits}
+        return self.name not in known.get(self.kind, registry.functions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +90,15 @@ def list_uses(document: FlowSpec | Mapping[str, Any]) -> Iterator[PluginUse]:
 def find_missing_names(
     source: Flow | FlowVersion | FlowSpec | Mapping[str, Any], registry: Registry = installed
 ) -> list[PluginUse]:
-    """The fields of a flow that name a plug-in which nobody registers.
+    """The fields of a flow that name a plug-in which is not registered.
 
     Of a ``Flow`` they are those that its editor shows now; that takes two queries.
     """
-    match source:
-        case Flow():
-            drafts = _list_drafts(StepDefinition.objects.filter(flow=source))
-            uses = [use for _, document in drafts for use in list_uses(document)]
-        case FlowVersion():
-            uses = list(list_uses(source.spec))
-        case _:
-            uses = list(list_uses(source))
+    if isinstance(source, Flow):
+        drafts = _list_drafts(StepDefinition.objects.filter(flow=source))
+        uses = [use for _, document in drafts for use in list_uses(document)]
+    else:
+        uses = list(list_uses(source.spec if isinstance(source, FlowVersion) else source))
     return [use for use in uses if use.is_missing(registry)]
 
 
@@ -144,16 +137,20 @@ def _list_drafts(steps: QuerySet[StepDefinition]) -> Iterator[tuple[int, dict[st
     rows = steps.order_by("flow", "position", "pk").only("flow_id", "name", "output_type", *STEP_EXPRESSIONS)
     audits = AuditRule.objects.only("step_id", "name", *AUDIT_EXPRESSIONS)
     for flow_id, group in groupby(rows.prefetch_related(Prefetch("audits", audits)), key=lambda step: step.flow_id):
-        yield flow_id, {"steps": [_describe_row(step) for step in group]}
+        yield (
+            flow_id,
+            {
+                "steps": [
+                    _read_row(step, "output_type", *STEP_EXPRESSIONS)
+                    | {"audits": [_read_row(audit, *AUDIT_EXPRESSIONS) for audit in step.audits.all()]}
+                    for step in group
+                ]
+            },
+        )
 
 
-def _describe_row(step: StepDefinition) -> dict[str, Any]:
-    return {
-        **{name: getattr(step, name) for name in ("name", "output_type", *STEP_EXPRESSIONS)},
-        "audits": [
-            {name: getattr(audit, name) for name in ("name", *AUDIT_EXPRESSIONS)} for audit in step.audits.all()
-        ],
-    }
+def _read_row(row: StepDefinition | AuditRule, *fields: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("name", *fields)}
 
 
 def _list_parts(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

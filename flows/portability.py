@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
@@ -17,16 +16,13 @@ from flows.engine.json_values import dump_json, parse_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.spec_check import freeze_schemas, leave_out_surplus
-from flows.engine.typed_output import schema_of_type
 from flows.flow_file import read_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.providers import check_flow
-from flows.publishing import publish_flow, raise_revision
+from flows.publishing import build_type_schema, publish_flow, raise_revision
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
-
-_Row = TypeVar("_Row", bound=models.Model)
 
 NOTE_LENGTH: int = FlowVersion._meta.get_field("note").max_length or 0
 """Characters that the note of a version may have."""
@@ -96,7 +92,7 @@ def load_flow(*, document: Mapping[str, Any], by: AbstractBaseUser | None = None
     with transaction.atomic():
         flow, _ = Flow.objects.select_for_update().get_or_create(name=spec.name)
         has_changed = _save(flow, _read_columns(spec))
-        has_changed |= _store_steps(flow, spec.steps)
+        has_changed |= _store_parts(flow.steps.all(), spec.steps, flow=flow)
         previous = flow.versions.first()
         version = publish_flow(flow=flow, by=by, note=note)
         if has_changed and version == previous:
@@ -148,29 +144,25 @@ def describe_place(spec: FlowSpec | None, path: str) -> str:
     return ", ".join([*words, *(["/".join(rest)] if rest else [])])
 
 
-def _store_steps(flow: Flow, specs: Sequence[StepSpec]) -> bool:
-    """Make the flow's steps and audits those of ``specs``; tells whether anything was different."""
-    # Rows are rewritten in place: whoever has the flow open in the admin meanwhile can still save it.
-    steps, has_changed = _match_rows(flow.steps.all(), len(specs), partial(StepDefinition, flow=flow))
-    for position, (step, spec) in enumerate(zip(steps, specs, strict=True)):
-        has_changed |= _save(step, {**_read_columns(spec), "position": position})
-        audits, has_other_audits = _match_rows(step.audits.all(), len(spec.audits), partial(AuditRule, step=step))
-        has_changed |= has_other_audits
-        for place, (audit, audit_spec) in enumerate(zip(audits, spec.audits, strict=True)):
-            has_changed |= _save(audit, {**_read_columns(audit_spec), "position": place})
+def _store_parts(
+    stored: models.QuerySet[Any], specs: Sequence[StepSpec | AuditSpec], **parent: StepDefinition | Flow
+) -> bool:
+    """Make the steps of a flow, or the audits of a step, those of ``specs``; gives whether anything was different."""
+    # Rows are rewritten in place, so that editors who have the flow open can still save it.
+    rows = list(stored)
+    for row in rows[len(specs) :]:
+        row.delete()
+    has_changed = len(rows) > len(specs)
+    for position, (row, spec) in enumerate(zip_longest(rows[: len(specs)], specs)):
+        part = row or stored.model(**parent)
+        has_changed |= _save(part, {**_read_columns(spec), "position": position})
+        if isinstance(spec, StepSpec):
+            has_changed |= _store_parts(part.audits.all(), spec.audits, step=part)
     return has_changed
 
 
-def _match_rows(stored: models.QuerySet[_Row], count: int, create: Callable[[], _Row]) -> tuple[list[_Row], bool]:
-    """``count`` rows: the stored ones in their order, then new ones. Tells whether some beyond that were deleted."""
-    rows = list(stored)
-    for row in rows[count:]:
-        row.delete()
-    return rows[:count] + [create() for _ in range(count - len(rows))], len(rows) > count
-
-
 def _save(row: models.Model, columns: Mapping[str, Any]) -> bool:
-    """Store a row with these columns, unless it has them already; tells whether it was stored."""
+    """Store a row with these columns, unless it has them already; gives whether it was stored."""
     if row.pk is not None and all(_is_same(getattr(row, name), value) for name, value in columns.items()):
         return False
     for name, value in columns.items():
@@ -201,36 +193,22 @@ def _read_columns(spec: FlowSpec | StepSpec | AuditSpec) -> dict[str, Any]:
     if isinstance(spec, FlowSpec):
         columns["title"] = spec.title or spec.name
         columns["cost_budget"] = spec.cost_budget  # money is no float here
-    if isinstance(spec, StepSpec) and _comes_from_type(spec):
-        columns["output_schema"] = None
+    if isinstance(spec, StepSpec) and spec.output_schema and _is_same(build_type_schema(spec), spec.output_schema):
+        columns["output_schema"] = None  # publishing makes this very schema
     return columns
-
-
-def _comes_from_type(step: StepSpec) -> bool:
-    """Whether publishing gives a step the very schema that it has: the editor wants the field empty then."""
-    known = registry.output_types.get(step.output_type or "")
-    if known is None or step.output_schema is None:
-        return False
-    with suppress(SpecError, TypeError, ValueError):
-        return dump_json(schema_of_type(known.model)) == dump_json(step.output_schema)
-    return False
 
 
 def _find_misfits(spec: FlowSpec) -> Iterator[Problem]:
     """What a spec allows and a row can't hold, such as a title that is too long."""
-    yield from _check_row("", spec)
+    parts: dict[str, FlowSpec | StepSpec | AuditSpec] = {"": spec}
     for index, step in enumerate(spec.steps):
-        yield from _check_row(f"/steps/{index}", step)
-        for position, audit in enumerate(step.audits):
-            yield from _check_row(f"/steps/{index}/audits/{position}", audit)
-
-
-def _check_row(place: str, spec: FlowSpec | StepSpec | AuditSpec) -> Iterator[Problem]:
-    columns = _read_columns(spec)
-    row = _ROWS[type(spec)](**columns)
-    try:
-        row.clean_fields(exclude={field.name for field in row._meta.fields} - columns.keys())
-    except ValidationError as error:
-        for name, messages in error.message_dict.items():
-            for message in messages:
-                yield Problem(f"{place}/{name}", message)
+        parts[f"/steps/{index}"] = step
+        parts |= {f"/steps/{index}/audits/{position}": audit for position, audit in enumerate(step.audits)}
+    for place, part in parts.items():
+        columns = _read_columns(part)
+        row = _ROWS[type(part)](**columns)
+        try:
+            row.clean_fields(exclude={field.name for field in row._meta.fields} - columns.keys())
+        except ValidationError as error:
+            for name, messages in error.message_dict.items():
+                yield from (Problem(f"{place}/{name}", message) for message in messages)

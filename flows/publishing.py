@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import models, transaction
@@ -21,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def publish_flow(*, flow: Flow, by: AbstractBaseUser | None = None, note: str = "") -> FlowVersion:
-    """Make the next version of a flow from its rows; the latest one comes back if nothing changed.
+    """Create the next version of a flow from its rows, or give the latest one if nothing changed.
 
-    The first version of a flow goes live by itself. A new version raises the flow's revision: pages of the editor
-    that were opened before then know. Raises ``SpecError`` with all problems if the flow can't run as it is defined;
-    nothing is stored then.
+    The first version goes live by itself. A new version raises the flow's revision, by which open pages of the editor
+    notice it. Raises ``SpecError`` with all problems if the flow can't run as it is defined; nothing is stored then.
     """
-    steps = flow.steps.prefetch_related("audits")
-    spec = build_spec(flow, [(step, list(step.audits.all())) for step in steps])
+    spec = load_draft(flow)
+    if problems := check_flow(spec):
+        raise SpecError(problems)
     with transaction.atomic():
-        # Two editors who publish at the same moment take turns here.
+        # Two editors who publish at the same moment wait for each other here.
         locked = Flow.objects.select_for_update().get(pk=flow.pk)
-        latest = locked.versions.order_by("-number").first()
+        latest = locked.versions.first()
         if latest is not None and latest.digest == spec.digest:
             return latest
         version = FlowVersion.objects.create(
@@ -52,37 +51,26 @@ def publish_flow(*, flow: Flow, by: AbstractBaseUser | None = None, note: str = 
 
 
 def raise_revision(*, flow: Flow) -> None:
-    """Count one more save of a flow, and say that it was saved now.
-
-    For those who hold its row locked. Publishing a version does it; what changes without one has to call this.
-    """
+    """Count one more save of a flow whose row is locked. Publishing does it; what changes without has to call it."""
     flow.revision += 1
     flow.save(update_fields=["revision", "updated_at"])
 
 
-def build_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditRule]]]) -> FlowSpec:
-    """The frozen, checked spec of a flow and its steps, stored or not, in the order given.
-
-    Raises ``SpecError`` with all problems; their paths are those of the ``FlowSpec`` document.
-    """
-    spec = read_spec(flow, steps)
-    if problems := check_flow(spec):
-        raise SpecError(problems)
-    return spec
+def load_draft(flow: Flow) -> FlowSpec:
+    """What ``read_spec`` gives for the stored rows of a flow. Two queries."""
+    steps = flow.steps.prefetch_related("audits")
+    return read_spec(flow, [(step, list(step.audits.all())) for step in steps])
 
 
 def read_spec(flow: Flow, steps: Sequence[tuple[StepDefinition, Sequence[AuditRule]]]) -> FlowSpec:
-    """What ``build_spec`` gives, without the check whether the flow makes sense as a whole.
+    """The frozen spec of a flow and its steps, stored or not, in the order given; whether it can run is not checked.
 
-    Raises ``SpecError`` where fields can't even be read.
+    Raises ``SpecError`` where fields can't be read; paths are those of the ``FlowSpec`` document.
     """
     document = {
-        **_read_fields(flow, FlowSpec, skip={"steps"}),
+        **_read_fields(flow, FlowSpec, "steps"),
         "steps": [
-            {
-                **_read_fields(step, StepSpec, skip={"audits"}),
-                "audits": [_read_fields(audit, AuditSpec, skip=set()) for audit in audits],
-            }
+            {**_read_fields(step, StepSpec, "audits"), "audits": [_read_fields(audit, AuditSpec) for audit in audits]}
             for step, audits in steps
         ],
     }
@@ -95,19 +83,24 @@ def find_contradictions(spec: FlowSpec) -> Iterator[Problem]:
     For editors only: a document that was made by an earlier version keeps the schema that was frozen into it.
     """
     for index, step in enumerate(spec.steps):
-        known = registry.output_types.get(step.output_type or "")
-        if known is None or step.output_schema is None:
-            continue
-        with suppress(SpecError):
-            if schema_of_type(known.model) != step.output_schema:
-                yield Problem(
-                    f"/steps/{index}/output_schema",
-                    f"The schema is not that of the type “{step.output_type}”. "
-                    "Leave it empty: it is made from the type.",
-                )
+        schema = build_type_schema(step)
+        if schema is not None and step.output_schema is not None and schema != step.output_schema:
+            yield Problem(
+                f"/steps/{index}/output_schema",
+                f"The schema is not that of the type “{step.output_type}”. Leave it empty: it is made from the type.",
+            )
 
 
-def _read_fields(row: models.Model, kind: Any, *, skip: Iterable[str]) -> dict[str, Any]:
+def build_type_schema(step: StepSpec) -> dict[str, Any] | None:
+    """The schema that the output type of a step makes; None without a registered type, or if it makes none."""
+    known = registry.output_types.get(step.output_type or "")
+    try:
+        return schema_of_type(known.model) if known else None
+    except SpecError:
+        return None
+
+
+def _read_fields(row: models.Model, kind: Any, *skipped: str) -> dict[str, Any]:
     """The fields that a row shares with its spec; empty ones are left to the spec's defaults."""
-    values = {name: getattr(row, name) for name in kind.model_fields if name not in skip}
+    values = {name: getattr(row, name) for name in kind.model_fields if name not in skipped}
     return {name: value for name, value in values.items() if value is not None and value != ""}
