@@ -1,4 +1,4 @@
-"""``manage.py export_flow`` and ``import_flow``: files out, files in."""
+"""``manage.py export_flow`` and ``import_flow``: options, words and errors; ``tests/contract`` has the round trips."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from flows.engine.spec import FlowSpec
-from flows.examples import load_documents, load_examples
+from flows.examples import load_examples
 from flows.flow_file import SCHEMA_PATH, read_flow, write_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
@@ -60,24 +59,6 @@ def make_file(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def list_names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Out
-
-
-def test_a_flow_is_printed_in_its_latest_version_a_chosen_one_or_the_live_one(terminal: Terminal) -> None:
-    for title in ("First", "Second", "Third"):
-        version = load_flow(document=make_flow(title=title).to_document())
-        if title == "Second":
-            version.flow.make_live(version)
-    assert read_flow(terminal.run("export_flow", "example")).title == "Third"
-    assert read_flow(terminal.run("export_flow", "example", "--version", 1)).title == "First"
-    assert read_flow(terminal.run("export_flow", "example", "--live")).title == "Second"
-
-
 def test_a_file_is_written_whole_and_takes_the_place_of_what_was_there(terminal: Terminal, tmp_path: Path) -> None:
     load_flow(document=make_flow().to_document())
     path = tmp_path / "flow.yaml"
@@ -87,7 +68,7 @@ def test_a_file_is_written_whole_and_takes_the_place_of_what_was_there(terminal:
     assert terminal.err == f"{path}: example, version 1\n"
     assert read_flow(path.read_bytes()).name == "example"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert list_names(tmp_path) == ["flow.yaml"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_all_flows_come_out_with_their_schema_but_not_archived_ones(terminal: Terminal, tmp_path: Path) -> None:
@@ -95,11 +76,12 @@ def test_all_flows_come_out_with_their_schema_but_not_archived_ones(terminal: Te
     Flow.objects.create(name="never-published", title="Never")
     Flow.objects.filter(name="colour-theme").update(is_archived=True)
     folder = tmp_path / "new" / "folder"
-    told = terminal.run("export_flow", "--all", folder)
-    assert list_names(folder) == ["flow.schema.json", "invoice-extraction.yaml", "support-ticket-triage.yaml"]
-    assert f"{folder}/invoice-extraction.yaml: version 1" in told
-    assert "never-published: left out, no version was published yet" in terminal.err
+    assert f"{folder}/invoice-extraction.yaml: version 1" in terminal.run("export_flow", "--all", folder)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["flow.schema.json", "invoice-extraction.yaml", "support-ticket-triage.yaml"]
+    assert "never-published: left out" in terminal.err
     assert (folder / "flow.schema.json").read_bytes() == SCHEMA_PATH.read_bytes()
+    assert terminal.run("import_flow", *folder.glob("*.yaml")).count("unchanged, version 1") == 2
 
 
 @pytest.mark.parametrize(
@@ -110,52 +92,34 @@ def test_all_flows_come_out_with_their_schema_but_not_archived_ones(terminal: Te
         (["--all", "x", "--version", "1"], "--all takes no --version and no --output."),
         (["tea"], "There is no flow “tea”. Flows: draft, example."),
         (["example", "--version", "7"], "“example” has no version 7. Versions: 1."),
-        (["draft"], "“draft” has no version yet: nothing was published."),
+        (["draft"], "“draft” has no version yet"),
         (["draft", "--live"], "No version of “draft” is live."),
-        (["example", "--output", "/"], "Can't write /: it is a directory. Name a file in it."),
+        (["example", "--output", "/"], "Can't write /: it is a directory."),
         (["example", "--output", "/no/such/place.yaml"], "Can't write /no/such/place.yaml: No such file or directory."),
         (["--all", "/dev/null/x"], "Can't make the directory /dev/null/x: Not a directory."),
     ],
 )
-def test_what_can_t_be_exported_is_told(terminal: Terminal, arguments: list[str], sentence: str) -> None:
+def test_what_can_not_be_exported_is_refused(terminal: Terminal, arguments: list[str], sentence: str) -> None:
     load_flow(document=make_flow().to_document())
     Flow.objects.create(name="draft", title="Draft")
-    assert terminal.fail("export_flow", *arguments) == sentence
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# In
+    assert terminal.fail("export_flow", *arguments).startswith(sentence)
 
 
 def test_importing_makes_a_flow_then_versions_then_nothing(terminal: Terminal, make_file: Callable[..., Path]) -> None:
     user = User.objects.create(username="ada")
-    assert (
-        terminal.run("import_flow", make_file(), "--note", "First", "--user", "ada")
-        == "tea: new flow, version 1, live\n"
-    )
-    assert terminal.run("import_flow", make_file()) == "tea: unchanged, version 1\n"
-    assert terminal.run("import_flow", make_file(title="Tea")) == "tea: new version 2; version 1 is live\n"
-    assert (
-        terminal.run("import_flow", make_file(title="Tea"), "--make-live") == "tea: unchanged, version 2, made live\n"
-    )
-    assert terminal.run("import_flow", make_file(title="Cup"), "--make-live") == "tea: new version 3, made live\n"
-    first = FlowVersion.objects.get(number=1)
-    assert (first.note, first.created_by) == ("First", user)
-    assert Flow.objects.get().live_version == FlowVersion.objects.get(number=3)
-
-
-def test_a_check_says_the_same_and_stores_nothing(terminal: Terminal, make_file: Callable[..., Path]) -> None:
-    assert terminal.run("import_flow", "--check", make_file()) == "tea: would be a new flow, version 1\n"
-    assert not Flow.objects.exists()
-    terminal.run("import_flow", make_file())
-    before = list(Flow.objects.values())
-    assert terminal.run("import_flow", "--check", make_file()) == "tea: unchanged, version 1\n"
-    changed = make_file(title="Tea")
-    assert terminal.run("import_flow", "--check", changed) == "tea: would get version 2; version 1 is live\n"
-    assert terminal.run("import_flow", "--check", "--make-live", changed) == (
-        "tea: would get version 2, which would be made live\n"
-    )
-    assert list(Flow.objects.values()) == before
+    for title, options, check, done in (
+        ("", ["--note", "First", "--user", "ada"], "would be a new flow, version 1", "new flow, version 1, live"),
+        ("", [], "unchanged, version 1", "unchanged, version 1"),
+        ("Tea", [], "would get version 2; version 1 is live", "new version 2; version 1 is live"),
+        ("Tea", ["--make-live"], "unchanged, version 2, which would be made live", "unchanged, version 2, made live"),
+        ("Cup", ["--make-live"], "would get version 3, which would be made live", "new version 3, made live"),
+    ):
+        file, before = make_file(title=title), list(Flow.objects.values())
+        assert terminal.run("import_flow", "--check", file, *options) == f"tea: {check}\n"
+        assert list(Flow.objects.values()) == before
+        assert terminal.run("import_flow", file, *options) == f"tea: {done}\n"
+    first, third = FlowVersion.objects.get(number=1), FlowVersion.objects.get(number=3)
+    assert (first.note, first.created_by, Flow.objects.get().live_version) == ("First", user, third)
 
 
 def test_a_file_comes_in_from_the_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,59 +132,31 @@ def test_a_file_comes_in_from_the_standard_input(terminal: Terminal, monkeypatch
 def test_problems_of_all_files_are_reported_and_nothing_is_stored(
     terminal: Terminal, make_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    good, twice = make_file("tea"), tmp_path / "twice.yaml"
-    twice.write_bytes(good.read_bytes())
-    bad = make_file("cup")
-    bad.write_text(bad.read_text().replace("tool_name: tool_1", "toolname: tool_1\n  max_retries: -1"))
-    broken, missing = tmp_path / "broken.yaml", tmp_path / "missing.yaml"
-    broken.write_text("name: 'tea")
-    arguments = [good, bad, broken, missing, tmp_path, twice]
-    assert terminal.fail("import_flow", *arguments) == "5 files have errors. Nothing was imported."
-    lines = [line for line in terminal.err.splitlines() if line]
+    good, twice, broken, missing = (tmp_path / f"{name}.yaml" for name in ("tea", "twice", "broken", "missing"))
+    twice.write_bytes(make_file("tea").read_bytes())
+    broken.write_text('name: tea\n"\\e[31mred": 1\nsteps: []\n')
+    arguments = [good, broken, missing, tmp_path, twice]
+    assert terminal.fail("import_flow", *arguments) == "4 files have errors. Nothing was imported."
     starts = [
-        f"{bad}:",
-        "  Line 8, column 3: /steps/0/toolname: Unknown field “toolname”. Did you mean “tool_name”?",
-        "  Line 9, column 3: /steps/0/max_retries: ",
         f"{broken}:",
-        "  Line 1, column 11: This is no YAML: found unexpected end of stream",
+        # A terminal would obey what the file holds.
+        "  Line 2, column 1: /\\x1b[31mred: ",
+        "  Line 3, column 1: /steps: ",
         f"{missing}:",
         "  The file can't be read: No such file or directory.",
         f"{tmp_path}:",
         "  The file can't be read: Is a directory.",
         f"{twice}:",
-        f"  The flow “tea” is also in {good}. Leave one of them out.",
+        f"  The flow “tea” is also in {good}.",
     ]
+    lines = [line for line in terminal.err.splitlines() if line]
     assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
     assert not Flow.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--user", "nobody"], "There is no user “nobody”."),
-        (["--note", "x" * 501], "The note has 501 characters; at most 500 are stored."),
-    ],
-)
-def test_what_can_t_be_imported_is_told(
-    terminal: Terminal, make_file: Callable[..., Path], arguments: list[str], sentence: str
+@pytest.mark.parametrize("arguments", [["--user", "nobody"], ["--note", "x" * 501]])
+def test_what_can_not_be_imported_is_refused(
+    terminal: Terminal, make_file: Callable[..., Path], arguments: list[str]
 ) -> None:
-    assert terminal.fail("import_flow", make_file(), *arguments) == sentence
+    terminal.fail("import_flow", make_file(), *arguments)
     assert not Flow.objects.exists()
-
-
-def test_what_a_file_holds_gives_a_terminal_no_orders(terminal: Terminal, tmp_path: Path) -> None:
-    path = tmp_path / "flow.yaml"
-    path.write_text('name: tea\n"\\e[31mred": 1\nsteps: []\n')
-    terminal.fail("import_flow", path)
-    assert "\x1b" not in terminal.err and "\\x1b[31mred" in terminal.err
-
-
-def test_the_examples_come_in_from_their_own_files(terminal: Terminal, tmp_path: Path) -> None:
-    files = []
-    for name, document in load_documents().items():
-        files.append(tmp_path / f"{name}.yaml")
-        files[-1].write_text(write_flow(FlowSpec.from_document(document)), encoding="utf-8")
-    terminal.run("import_flow", *files)
-    # The frozen schema of a type was not in the file, and is the same all the same.
-    assert load_examples() == []
-    assert terminal.run("import_flow", *files).count("unchanged, version 1") == 3

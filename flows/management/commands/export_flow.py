@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -32,32 +32,36 @@ class Command(BaseCommand):
         parser.add_argument("--all", metavar="DIRECTORY", help="All flows that are not archived, a file for each")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        name, folder = options["name"], options["all"]
+        name, folder, output = options["name"], options["all"], options["output"]
         if (name is None) == (folder is None):
             raise CommandError("Name either a flow, or a directory with --all.")
         if folder is not None:
-            if options["version"] is not None or options["output"] != "-":
+            if options["version"] is not None or output != "-":
                 raise CommandError("--all takes no --version and no --output.")
             self._write_all(Path(folder), live=options["live"])
             return
-        version = _find_version(name, options["version"], live=options["live"])
+        version = _fetch_version(name, options["version"], live=options["live"])
         text = _render_version(version)
         announce_export([version])
-        if options["output"] == "-":
-            self._print(text)
-        else:
-            _store_text(Path(options["output"]), text)
-            self.stderr.write(f"{options['output']}: {name}, version {version.number}")
+        if output != "-":
+            _store_text(Path(output), text)
+            self.stderr.write(f"{output}: {name}, version {version.number}")
+            return
+        try:
+            self.stdout.write(text, ending="")
+            self.stdout.flush()
+        except BrokenPipeError:
+            # The reader of the pipe has closed it; Python must not fail again when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     def _write_all(self, folder: Path, *, live: bool) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandError(f"Can't make the directory {folder}: {error.strerror}.") from error
-        flows = Flow.objects.filter(is_archived=False).order_by("name").select_related("live_version")
         # Written once all can be: half an export would look like a whole one.
         texts: dict[FlowVersion, str] = {}
-        for flow in flows:
+        for flow in Flow.objects.filter(is_archived=False).order_by("name").select_related("live_version"):
             version = flow.live_version if live else flow.versions.first()
             if version is None:
                 self.stderr.write(f"{flow.name}: left out, no version {'is live' if live else 'was published yet'}")
@@ -74,30 +78,22 @@ class Command(BaseCommand):
             _store_text(folder / SCHEMA_PATH.name, SCHEMA_PATH.read_text(encoding="utf-8"))
             self.stdout.write(f"{folder / SCHEMA_PATH.name}: JSON Schema of the files")
 
-    def _print(self, text: str) -> None:
-        try:
-            self.stdout.write(text, ending="")
-            self.stdout.flush()
-        except BrokenPipeError:
-            # Whoever read along has seen enough.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
-
-def _find_version(name: str, number: int | None, *, live: bool) -> FlowVersion:
+def _fetch_version(name: str, number: int | None, *, live: bool) -> FlowVersion:
     flow = Flow.objects.select_related("live_version").filter(name=name).first()
     if flow is None:
         names = ", ".join(Flow.objects.order_by("name").values_list("name", flat=True)) or "none"
         raise CommandError(f"There is no flow “{name}”. Flows: {names}.")
-    if live and flow.live_version is None:
-        raise CommandError(f"No version of “{name}” is live.")
-    numbers = flow.versions.values_list("number", flat=True)
-    if number is not None and number not in numbers:
-        raise CommandError(f"“{name}” has no version {number}. Versions: {', '.join(map(str, numbers)) or 'none'}.")
-    chosen = flow.versions.all() if number is None else flow.versions.filter(number=number)
-    version = flow.live_version if live else chosen.first()
-    if version is None:
+    if live:
+        if flow.live_version is None:
+            raise CommandError(f"No version of “{name}” is live.")
+        return flow.live_version
+    versions = {version.number: version for version in flow.versions.defer("spec")}
+    if not versions:
         raise CommandError(f"“{name}” has no version yet: nothing was published.")
-    return version
+    if number is not None and number not in versions:
+        raise CommandError(f"“{name}” has no version {number}. Versions: {', '.join(map(str, versions))}.")
+    return versions[max(versions) if number is None else number]
 
 
 def _render_version(version: FlowVersion) -> str:
@@ -111,26 +107,16 @@ def _render_version(version: FlowVersion) -> str:
 
 
 def _store_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises ``CommandError`` if that can't be done."""
+    """Write a file whole or not at all, with the mode that it has. Raises ``CommandError`` if that can't be done."""
     if path.is_dir():
         raise CommandError(f"Can't write {path}: it is a directory. Name a file in it.")
+    temporary = path.with_name(f".{path.name[:40]}.{os.getpid()}")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=f".{path.name[:40]}.", delete=False
-        ) as file:
+        with temporary.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
-        try:
-            mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_read_umask()
-            Path(file.name).chmod(mode)
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink()
-            raise
+        if path.exists():
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise CommandError(f"Can't write {path}: {error.strerror}.") from error
-
-
-def _read_umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, ProgrammingError, transaction
 
 from flows.engine.spec import FlowSpec
-from flows.flow_file import MAX_FILE_BYTES, FileProblem, FlowFileError
+from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.models import FlowVersion
 from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, plan_load, read_flow_file
 
@@ -37,10 +37,13 @@ class Command(BaseCommand):
             raise CommandError(f"The database can't be used: {error}. Is it migrated (manage.py migrate)?") from error
 
     def _import_all(self, options: dict[str, Any]) -> None:
-        note: str = options["note"]
+        note, make_live = options["note"], options["make_live"]
         if len(note) > NOTE_LENGTH:
             raise CommandError(f"The note has {len(note)} characters; at most {NOTE_LENGTH} are stored.")
-        user = _fetch_user(options["user"])
+        users = get_user_model()._default_manager
+        user = users.filter(username=options["user"]).first() if options["user"] is not None else None
+        if user is None and options["user"] is not None:
+            raise CommandError(f"There is no user “{options['user']}”.")
         specs = self._read_all(options["files"])
         lines = []
         with transaction.atomic():
@@ -49,77 +52,66 @@ class Command(BaseCommand):
                 plan, version = plan_load(spec), None
                 if not options["check"]:
                     version = load_flow(document=spec.to_document(), by=user, note=note)
-                    if options["make_live"] and version.flow.live_version_id != version.pk:
+                    if make_live and version.flow.live_version_id != version.pk:
                         version.flow.make_live(version)
-                lines.append(_describe(plan, version, make_live=options["make_live"]))
+                lines.append(_describe(plan, version, make_live=make_live))
         for line in lines:
             self.stdout.write(line)
 
     def _read_all(self, files: list[str]) -> list[FlowSpec]:
-        specs: dict[str, FlowSpec] = {}
-        sources: dict[str, str] = {}
+        specs: dict[str, tuple[FlowSpec, str]] = {}
         failed = 0
         for file in files:
             name = "stdin" if file == "-" else file
+            problems: list[str] = []
             try:
                 spec = read_flow_file(_read_source(file))
             except FlowFileError as error:
+                problems = [str(problem) for problem in error.problems]
+            except OSError as error:
+                problems = [f"The file can't be read: {error.strerror}."]
+            else:
+                if spec.name in specs:
+                    problems = [f"The flow “{spec.name}” is also in {specs[spec.name][1]}. Leave one of them out."]
+                specs.setdefault(spec.name, (spec, name))
+            if problems:
                 failed += 1
                 self.stderr.write(self.style.ERROR(f"{name}:"))
-                for problem in error.problems:
-                    self.stderr.write(f"  {_escape_controls(str(problem))}")
-                continue
-            if spec.name in specs:
-                failed += 1
-                self.stderr.write(
-                    f"{name}:\n  The flow “{spec.name}” is also in {sources[spec.name]}. Leave one of them out."
-                )
-            specs[spec.name], sources[spec.name] = spec, name
+                for problem in problems:
+                    self.stderr.write(f"  {_escape_controls(problem)}")
         if failed:
             count = "One file has errors" if failed == 1 else f"{failed} files have errors"
             raise CommandError(f"{count}. Nothing was imported.")
-        return list(specs.values())
+        return [spec for spec, _ in specs.values()]
 
 
 def _describe(plan: LoadPlan, version: FlowVersion | None, *, make_live: bool) -> str:
-    """What was done: ``version`` is what the flow has now; None where nothing should be stored."""
-    flow, number = plan.flow, version.number if version is not None else plan.number
+    """What was done, or for a ``version`` of None what would be done."""
     is_planned = version is None
+    number = plan.number if version is None else version.number
+    live = plan.flow.live_version if plan.flow and plan.latest else None
+    is_live = live is not None and live.number == number
     if plan.latest is None:
         words = "would be a new flow, version 1" if is_planned else "new flow, version 1, live"
     elif plan.latest.number == number:
         words = f"unchanged, version {number}"
     else:
         words = f"would get version {number}" if is_planned else f"new version {number}"
-    live = flow.live_version if flow is not None and plan.latest is not None else None
-    if make_live and (live is None or live.number != number) and plan.latest is not None:
+    if make_live and plan.latest and not is_live:
         words += ", which would be made live" if is_planned else ", made live"
-    elif live is not None and live.number != number:
+    elif live is not None and not is_live:
         words += f"; version {live.number} is live"
-    if flow is not None and flow.is_archived:
+    if plan.flow and plan.flow.is_archived:
         words += "; the flow is archived"
     return f"{plan.spec.name}: {words}"
 
 
 def _read_source(name: str) -> bytes:
     # One more than is allowed: what is larger is not read to its end.
-    try:
-        if name == "-":
-            return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-        with Path(name).open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise FlowFileError([FileProblem("", f"The file can't be read: {error.strerror}.")]) from error
-
-
-def _fetch_user(name: str | None) -> Any:
-    if name is None:
-        return None
-    users = get_user_model()
-    user = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
-    if user is None:
-        raise CommandError(f"There is no user “{name}”.")
-    return user
+    if name == "-":
+        return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    with Path(name).open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
 
 
 def _escape_controls(text: str) -> str:
