@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -69,21 +69,9 @@ class FlowFileError(ToolFlowError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-@dataclass(slots=True)
-class _Place:
-    """Where a value begins (an entry of an object: at its key), and its parts by key or index."""
-
-    offset: int
-    parts: dict[str, _Place]
-
-    def find_offset(self, pointer: str) -> int:
-        """Where the part begins that a JSON pointer names; for one that is missing, the part that lacks it."""
-        place = self
-        for part in parse_pointer(pointer):
-            if part not in place.parts:
-                break
-            place = place.parts[part]
-        return place.offset
+_Path = tuple[str, ...]
+_Places = dict[_Path, int]
+"""Where each value begins in the text, by its path; an entry of an object begins at its key."""
 
 
 def check_flow(spec: FlowSpec) -> list[Problem]:
@@ -136,24 +124,24 @@ def _decode(source: str | bytes) -> str:
 # Text to document
 
 
-def _parse_text(text: str) -> tuple[dict[str, Any], _Place]:
+def _parse_text(text: str) -> tuple[dict[str, Any], _Places]:
     """The document, and where its parts are. Raises ``FlowFileError`` with what keeps the text from being read."""
     if found := _UNREADABLE.search(text):
         message = f"The character U+{ord(found[0]):04X} can't stand in a file. In double quotes write an escape."
         raise _locate(text, found.start(), message)
-    document, places = _parse_json(text), _Place(0, {})
+    document, parser = _parse_json(text), _Parser(text)
     try:
-        parsed, places = _Parser(text).parse()
+        parsed = parser.parse()
     except yaml.YAMLError as error:
         # Only JSON has characters that are escaped in two halves; such a file has no lines.
         if document is None:
             raise _explain_syntax(text, error) from None
-        parsed = document
+        return document, {(): 0}
     document = parsed if document is None else document
     if not isinstance(document, dict):
         message = f"A flow file holds the fields of a flow, such as “name: my-flow”. This is {describe_type(document)}."
         raise _locate(text, 0, message)
-    return document, places
+    return document, parser.places
 
 
 def _parse_json(text: str) -> dict[str, Any] | None:
@@ -181,54 +169,53 @@ class _Parser:
         self._text = text
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
         self._count = 0
+        self.places: _Places = {}
 
-    def parse(self) -> tuple[Any, _Place]:
-        """The document. Raises ``YAMLError`` where the text is no YAML, ``FlowFileError`` for what we refuse."""
+    def parse(self) -> Any:
+        """The document. Raises ``YAMLError`` where the text is no YAML, ``FlowFileError`` for what is refused."""
         next(self._events)  # the start of the stream
         if isinstance(next(self._events), yaml.StreamEndEvent):
             raise FlowFileError([FileProblem("", "The file is empty. It should begin with a name: “name: my-flow”.")])
-        value, place = self._build(next(self._events), ())
+        value = self._build(next(self._events), ())
+        self.places[()] = 0
         next(self._events)  # the end of the document
         event = next(self._events)
         if isinstance(event, yaml.DocumentStartEvent):
             raise self._refuse(event, "A second document begins here. A file holds one flow.")
-        return value, replace(place, offset=0)
+        return value
 
-    def _build(self, event: Any, path: tuple[str | int, ...]) -> tuple[Any, _Place]:
+    def _build(self, event: Any, path: _Path) -> Any:
         self._count += 1
         if self._count > MAX_VALUES:
             raise self._refuse(event, f"The file holds more than {MAX_VALUES:,} values.")
         if len(path) >= MAX_DEPTH and not isinstance(event, yaml.ScalarEvent):
             raise self._refuse(event, f"The file is nested deeper than {MAX_DEPTH} levels.")
         self._refuse_references(event, path)
-        place = _Place(event.start_mark.index, {})
+        self.places.setdefault(path, event.start_mark.index)
         if isinstance(event, yaml.ScalarEvent):
-            return self._parse_scalar(event, path), place
+            return self._parse_scalar(event, path)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-                item, place.parts[str(len(items))] = self._build(event, (*path, len(items)))
-                items.append(item)
-            return items, place
+                items.append(self._build(event, (*path, str(len(items)))))
+            return items
         entries: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._parse_key(event, path)
             if key in entries:
                 raise self._refuse(event, f"“{key[:60]}” stands twice here. Keep one of them.", (*path, key))
-            entries[key], value_place = self._build(next(self._events), (*path, key))
-            place.parts[key] = replace(value_place, offset=event.start_mark.index)
-        return entries, place
+            self.places[*path, key] = event.start_mark.index
+            entries[key] = self._build(next(self._events), (*path, key))
+        return entries
 
-    def _refuse_references(self, event: Any, path: tuple[str | int, ...]) -> None:
+    def _refuse_references(self, event: Any, path: _Path) -> None:
         if getattr(event, "tag", None) is not None:
-            message = "Flow files have no tags. Put text that begins with “!” in quotes."
-        elif event.anchor is not None:
+            raise self._refuse(event, "Flow files have no tags. Put text that begins with “!” in quotes.", path)
+        if event.anchor is not None:
             message = "Flow files have no references. Put text that begins with “&” or “*” in quotes."
-        else:
-            return
-        raise self._refuse(event, message, path)
+            raise self._refuse(event, message, path)
 
-    def _parse_key(self, event: Any, path: tuple[str | int, ...]) -> str:
+    def _parse_key(self, event: Any, path: _Path) -> str:
         self._refuse_references(event, path)
         if not isinstance(event, yaml.ScalarEvent):
             raise self._refuse(event, "A key is text, and here it is a list or an object.", path)
@@ -237,13 +224,13 @@ class _Parser:
             raise self._refuse(event, f"The key “{key[:60]}” is not text. Put it in quotes.", (*path, key))
         return key
 
-    def _parse_scalar(self, event: Any, path: tuple[str | int, ...]) -> JsonScalar:
+    def _parse_scalar(self, event: Any, path: _Path) -> JsonScalar:
         try:
             return parse_plain(event.value) if event.implicit[0] else str(event.value)
         except ValueError as error:
             raise self._refuse(event, str(error), path) from None
 
-    def _refuse(self, event: Any, message: str, path: tuple[str | int, ...] = ()) -> FlowFileError:
+    def _refuse(self, event: Any, message: str, path: _Path = ()) -> FlowFileError:
         return _locate(self._text, event.start_mark.index, message, format_pointer(path))
 
 
@@ -296,9 +283,10 @@ def _build_problem(text: str, offset: int, message: str, path: str) -> FileProbl
     return FileProblem(path, message, text.count("\n", 0, offset) + 1, offset - line_start + 1)
 
 
-def _locate_all(text: str, places: _Place, problems: Iterable[Problem]) -> FlowFileError:
+def _locate_all(text: str, places: _Places, problems: Iterable[Problem]) -> FlowFileError:
     """Problems with their lines, in the order of the file."""
-    placed = sorted(((places.find_offset(problem.path), problem) for problem in problems), key=lambda found: found[0])
+    placed = [(_find_offset(places, problem.path), problem) for problem in problems]
+    placed.sort(key=lambda found: found[0])
     found = []
     for offset, problem in placed[:MAX_PROBLEMS]:
         message = _PLACE_IN_EXPRESSION.sub(r"In line \1, column \2 of this text: ", problem.message)
@@ -306,6 +294,14 @@ def _locate_all(text: str, places: _Place, problems: Iterable[Problem]) -> FlowF
     if len(placed) > MAX_PROBLEMS:
         found.append(FileProblem("", f"{len(placed) - MAX_PROBLEMS:,} more problems follow."))
     return FlowFileError(found)
+
+
+def _find_offset(places: _Places, pointer: str) -> int:
+    """Where the part begins that a JSON pointer names; for one that is missing, the part that lacks it."""
+    path = parse_pointer(pointer)
+    while path not in places:
+        path = path[:-1]
+    return places[path]
 
 
 def _find_hint(problem: Problem) -> str:

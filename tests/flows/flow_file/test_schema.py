@@ -70,22 +70,22 @@ def test_every_kind_of_field_fits_the_schema() -> None:
     [
         [],
         {},
-        make_document(steps=[]),
-        make_document(name="Tea Time"),
-        make_document(titel="Tea"),
-        make_document(title=12),
-        make_document(cost_budget=0),
-        make_document(max_tokens=1.5),
-        make_document(input_schema="{}"),
-        make_document({"max_retries": 101}),
-        make_document({"max_retries": "3"}),
-        make_document({"issue_severity_filter": "grave"}),
-        make_document({"stop_on_failure": "no"}),
-        make_document({"tool_name": "pour it"}),
-        make_document({"compute": ""}),
-        make_document({"audits": [{"name": "Hot"}]}),
-        make_document({"audits": [{"name": "Hot", "rule": "x" * 4_001}]}),
-        make_document({"audits": [{"name": "Hot", "rule": "true", "fail_at": "grave"}]}),
+        *(
+            make_document(**fields)
+            for fields in (
+                *({"steps": []}, {"name": "Tea Time"}, {"titel": "Tea"}, {"title": 12}, {"cost_budget": 0}),
+                *({"max_tokens": 1.5}, {"input_schema": "{}"}),
+            )
+        ),
+        *(
+            make_document(step)
+            for step in (
+                *({"max_retries": 101}, {"max_retries": "3"}, {"issue_severity_filter": "grave"}, {"compute": ""}),
+                *({"stop_on_failure": "no"}, {"tool_name": "pour it"}, {"audits": [{"name": "Hot"}]}),
+                {"audits": [{"name": "Hot", "rule": "x" * 4_001}]},
+                {"audits": [{"name": "Hot", "rule": "true", "fail_at": "grave"}]},
+            )
+        ),
     ],
 )
 def test_what_is_no_flow_does_not_fit_the_schema(document: Any) -> None:
@@ -94,8 +94,10 @@ def test_what_is_no_flow_does_not_fit_the_schema(document: Any) -> None:
         FlowSpec.from_document(document)
 
 
-def test_a_step_calls_the_model_or_is_local() -> None:
-    assert not VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour"}]})
-    assert not VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", "tool_name": "pour"}]})
-    assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", "compute": "{}"}]})
-    assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", "tool_name": "pour", "output_type": "cup"}]})
+@pytest.mark.parametrize(
+    ("step", "fits"),
+    [({}, False), ({"tool_name": "pour"}, False), ({"compute": "{}"}, True),
+     ({"tool_name": "pour", "output_type": "cup"}, True)],
+)  # fmt: skip
+def test_a_step_calls_the_model_or_is_local(step: dict[str, Any], fits: bool) -> None:
+    assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", **step}]}) is fits

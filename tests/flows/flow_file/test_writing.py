@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
-import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.engine.issues import Severity
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.flow_file import read_document, read_flow, write_flow
+from flows.flow_file import read_flow, write_flow
 from tests.engine.builders import closed, make_flow, make_step
 
 NASTY = [
@@ -57,27 +55,24 @@ names = texts.filter(lambda text: 1 <= len(text) <= 100)
 numbers = st.one_of(
     st.integers(-(10**30), 10**30),
     st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from([1e16, 1e-7, -0.0]),
+    st.sampled_from([1e16, 1e-7, 1e-5, 2.0, -0.0]),
 )
 values = st.recursive(
     st.one_of(texts, numbers, st.booleans(), st.none()),
     lambda parts: st.lists(parts, max_size=4) | st.dictionaries(texts, parts, max_size=4),
     max_leaves=12,
 )
-schemas = st.dictionaries(texts, values, max_size=4)
-severities = st.sampled_from(list(Severity))
-temperatures = st.floats(0, 2)
-counts = st.integers(1, 10**9)
+schemas = st.none() | st.dictionaries(texts, values, max_size=4)
+optional = st.none() | expressions
 
 audits = st.builds(
     AuditSpec,
     name=names,
     rule=expressions,
-    severity=severities,
-    fail_at=severities,
-    message=st.none() | expressions,
-    suggestions=st.none() | expressions,
-    path=st.none() | expressions,
+    severity=st.sampled_from(list(Severity)),
+    message=optional,
+    suggestions=optional,
+    path=optional,
 )
 steps = st.builds(
     StepSpec,
@@ -86,16 +81,14 @@ steps = st.builds(
     tool_name=st.none() | st.sampled_from(["no", "0x1F", "1e3", "-", "tool_1"]),
     system_message=texts,
     output_type=st.none() | texts,
-    output_schema=st.none() | schemas,
-    compute=st.none() | expressions,
-    input_sanitizer=st.none() | expressions,
+    output_schema=schemas,
+    compute=optional,
+    input_sanitizer=optional,
     include_results=st.lists(st.integers(0, 60), max_size=5).map(tuple),
-    issue_severity_filter=severities,
     model=st.none() | texts.filter(bool),
-    temperature=st.none() | temperatures,
+    temperature=st.none() | st.floats(0, 2),
     max_retries=st.integers(0, 100),
     stop_on_failure=st.booleans(),
-    failure_reason_expression=st.none() | expressions,
     audits=st.lists(audits, max_size=2).map(tuple),
 )
 flows = st.builds(
@@ -103,20 +96,11 @@ flows = st.builds(
     name=st.sampled_from(["no", "null", "0", "1e3", "2026-11-21", "0x1f", "a-flow"]),
     title=texts,
     description=texts,
-    model=st.none() | texts.filter(bool),
-    temperature=st.none() | temperatures,
-    max_tokens=st.none() | counts,
-    token_budget=st.none() | counts,
     cost_budget=st.none() | st.decimals(Decimal("0.0001"), 1_000_000, places=8),
     time_limit=st.none() | st.integers(1, 1000),
-    input_schema=st.none() | schemas,
+    input_schema=schemas,
     steps=st.lists(steps, min_size=1, max_size=3).map(tuple),
 )
-
-
-def read_shape(text: str) -> FlowSpec:
-    """The flow in a file, whether it makes sense or not."""
-    return read_flow(text, check=lambda spec: [])
 
 
 def with_texts(*found: str) -> FlowSpec:
@@ -130,25 +114,16 @@ def with_texts(*found: str) -> FlowSpec:
     return make_flow(*made, title=found[0], input_schema=schema)
 
 
+@settings(max_examples=100)
 @given(flows)
 @example(with_texts(*NASTY[:50]))
 @example(with_texts(*NASTY[50:]))
-def test_a_file_gives_back_the_flow_that_was_written(spec: FlowSpec) -> None:
+def test_a_file_gives_back_the_flow_here_and_elsewhere_whatever_editors_do_to_line_breaks(spec: FlowSpec) -> None:
     text = write_flow(spec)
-    again = read_shape(text)
-    assert again == spec
-    assert again.digest == spec.digest
-
-
-@settings(max_examples=40)
-@given(flows)
-@example(with_texts(*NASTY[:50]))
-@example(with_texts(*NASTY[50:]))
-def test_other_programs_read_the_same_whatever_editors_do_to_line_breaks(spec: FlowSpec) -> None:
-    text = write_flow(spec)
-    for loader in (yaml.SafeLoader, yaml.CSafeLoader):
-        assert FlowSpec.from_document(yaml.load(text, loader)).digest == spec.digest  # noqa: S506  # both are safe
-    assert read_shape("\ufeff" + text.replace("\n", "\r\n")).digest == spec.digest
+    for changed in (text, "\ufeff" + text.replace("\n", "\r\n")):
+        again = read_flow(changed, check=lambda spec: [])
+        assert (again, again.digest) == (spec, spec.digest)
+    assert FlowSpec.from_document(yaml.load(text, yaml.CSafeLoader)).digest == spec.digest
     assert text.endswith("\n")
     assert len(text.splitlines()) == text.count("\n"), "no line that only some editors see"
     assert not set(text) & set("\ufeff\x7f\x07\x1b")
@@ -220,11 +195,3 @@ steps:
   max_retries: 0
 """
     )
-
-
-@pytest.mark.parametrize("number", [1e-5, 1e16, 10**20, 2.0, -0.0])
-def test_numbers_stay_what_they_are(number: Any) -> None:
-    text = write_flow(make_flow(input_schema={"multipleOf": number}))
-    for read in (yaml.safe_load, read_document):
-        found = read(text)["input_schema"]["multipleOf"]
-        assert (repr(found), type(found)) == (repr(number), type(number))
