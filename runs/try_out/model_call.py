@@ -84,15 +84,26 @@ async def _send(request: dict[str, Any], step: StepSpec) -> CallResult:
             started_at = datetime.now(UTC)
             try:
                 reply = await _call(request, step, gate, client, f"try-{history.run_id}")
-            except ModelError as error:
-                history = history.append(_build_errored(error, len(history.attempts(1)) + 1, started_at))
+            except ModelError as caught:
+                error = AttemptError(
+                    code=caught.code, message=caught.message, status=caught.status, retry_after=caught.retry_after
+                )
             else:
                 model = reply.model or request["model"]
                 usage = price_call(model, reply.usage, provider=provider, service_tier=reply.service_tier)
                 return CallResult(reply, None, usage, time.monotonic() - began)
+            failed = Attempt(
+                step=1,
+                number=len(history.attempts(1)) + 1,
+                outcome=Outcome.ERRORED,
+                error=error,
+                started_at=started_at,
+                ended_at=datetime.now(UTC),
+            )
+            history = history.append(failed)
             action = next_action(spec, history)
             if not isinstance(action, Wait):
-                return CallResult(None, history.steps[1][-1].error, UNREPORTED_USAGE, time.monotonic() - began)
+                return CallResult(None, error, UNREPORTED_USAGE, time.monotonic() - began)
             await asyncio.sleep((action.until - datetime.now(UTC)).total_seconds())
     finally:
         await client.close()
@@ -118,17 +129,6 @@ async def _call(
         return reply
     finally:
         permit.release(used)
-
-
-def _build_errored(error: ModelError, number: int, started_at: datetime) -> Attempt:
-    return Attempt(
-        step=1,
-        number=number,
-        outcome=Outcome.ERRORED,
-        error=AttemptError(code=error.code, message=error.message, status=error.status, retry_after=error.retry_after),
-        started_at=started_at,
-        ended_at=datetime.now(UTC),
-    )
 
 
 def _run_query(query: Callable[[], _Result], /) -> Awaitable[_Result]:

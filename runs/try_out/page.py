@@ -56,9 +56,8 @@ def _try_step(request: HttpRequest, flow_admin: FlowAdmin) -> HttpResponseBase:
     action = request.POST.get("try_action", "")
     if action not in {"open", "preview", "judge", "call"}:
         return _refuse(request, "Unknown action. Reload the page and try again.", 400)
-    number = request.POST.get("flow", "")
     flow = None
-    if number:
+    if number := request.POST.get("flow", ""):
         is_key = number.isascii() and number.isdigit() and len(number) < 19
         flow = Flow.objects.filter(pk=int(number)).first() if is_key else None
         if flow is None:
@@ -69,27 +68,24 @@ def _try_step(request: HttpRequest, flow_admin: FlowAdmin) -> HttpResponseBase:
     if index is None:
         return _refuse(request, "This step is no longer on the page. Close this panel, and try another step.", 404)
     panel = Panel(request, flow, draft, index)
-    if panel.spec is None:
-        if action == "open":
-            return render(request, "admin/flows/flow/try/panel.html", {"panel": panel})
+    if panel.spec is None and action != "open":
         return _show_parts(request, "unreadable", panel=panel, announcement="The page has problems.")
-    if action == "open":
-        panel.fill()
-    panel.load_trial(is_new=action in {"open", "preview"})
+    if panel.spec is not None:
+        if action == "open":
+            panel.fill()
+        panel.load_trial(is_new=action in {"open", "preview"})
     match action:
         case "judge":
             return _judge(request, panel)
         case "call":
             return _call_model(request, panel, flow_admin)
-    context = _preview(panel)
-    if action == "open":
-        return render(request, "admin/flows/flow/try/panel.html", {"panel": panel, **context})
-    return _show_parts(request, action, panel=panel, **context)
+        case "preview":
+            return _show_parts(request, "preview", panel=panel, **_preview(panel))
+    return render(request, "admin/flows/flow/try/panel.html", {"panel": panel, **_preview(panel)})
 
 
 def _preview(panel: Panel) -> dict[str, Any]:
     """The request; of a local step the verdict about the output that it computes."""
-    panel.load_preview()
     preview = panel.preview
     if panel.trial is None or preview is None or preview.problem:
         return {"announcement": "There is no request. See the problem in the panel."}
@@ -115,17 +111,16 @@ def _judge(request: HttpRequest, panel: Panel) -> HttpResponse:
 def _call_model(request: HttpRequest, panel: Panel, flow_admin: FlowAdmin) -> HttpResponse:
     if not panel.can_call:
         raise PermissionDenied("You may not call the model: your account lacks “runs.add_run”.")
-    panel.load_preview()
-    problem = panel.obstacle
+    problem, result = panel.obstacle, None
     if not problem:
         assert panel.preview is not None and panel.preview.request is not None
+        flow_id = panel.flow.pk if panel.flow else None
         try:
             with stepping_aside():
-                flow_id = panel.flow.pk if panel.flow else None
                 result = call_model(request=panel.preview.request, step=panel.step, flow_id=flow_id)
         except NotSentError as error:
             problem = str(error)
-    if problem:
+    if result is None:
         return _show_parts(request, "call", panel=panel, verdict_problem=problem, announcement=problem)
     _log_call(request, panel, result, flow_admin)
     verdict = _judge_answer(panel, result)
@@ -149,11 +144,13 @@ def _judge_answer(panel: Panel, result: CallResult) -> Verdict:
 def _log_call(request: HttpRequest, panel: Panel, result: CallResult, flow_admin: FlowAdmin) -> None:
     """Note the call in the flow's history and in the audit log."""
     title = (panel.spec.title if panel.spec else "") or "New flow"
-    details: dict[str, Any] = {"tokens": result.usage.total if result.usage.reported else None}
-    words = f"{result.usage.total:,} tokens" if result.usage.reported else "tokens not reported"
+    details: dict[str, Any]
     if result.error is not None:
-        details = {"error": result.error.code}
-        words = f"no answer: {result.error.code}"
+        details, words = {"error": result.error.code}, f"no answer: {result.error.code}"
+    elif result.usage.reported:
+        details, words = {"tokens": result.usage.total}, f"{result.usage.total:,} tokens"
+    else:
+        details, words = {"tokens": None}, "tokens not reported"
     message = f"Tried step {panel.index} with one model call ({words})."
     flow_admin.log_change(request, panel.flow or Flow(title=title), message)
     leave_trail(

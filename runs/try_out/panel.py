@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 
 from flows.admin.draft import FlowDraft, FormError
@@ -32,7 +33,6 @@ from runs.try_out.trial import (
     TrialError,
     Verdict,
     fetch_run,
-    fetch_runs,
     find_audited_output,
     try_on_run,
     try_on_texts,
@@ -41,6 +41,8 @@ from runs.try_out.trial import (
 RUN, TYPED, PASTED = "run", "typed", "pasted"
 """The values of the panel's radio buttons, and of the list of outputs beside numbers of attempts."""
 
+MAX_RUNS_OFFERED = 20
+"""The latest runs of a flow that can be chosen from a list; any other is named by its number."""
 NO_RUNS = "Your account may not see runs (it lacks “runs.view_run”). Type the values instead."
 _OUTPUT = "try_output_"
 
@@ -67,7 +69,6 @@ class Panel:
         self.trial_problems: dict[str, str] = {}
         self.run_id: int | None = None
         """The run that the step is tried on."""
-        self.preview: Preview | None = None
         self._histories: dict[str, tuple[Run, History]] = {}
 
     def _read_fields(self, post: Mapping[str, Any]) -> None:
@@ -77,19 +78,14 @@ class Panel:
             return str(post.get(name, "")).replace("\r\n", "\n")
 
         self.prefix = read("try_step")
-        source = read("try_source")
-        self.source = source if source in {RUN, TYPED} else ""
+        self.source = read("try_source") if read("try_source") in {RUN, TYPED} else ""
         """Empty as long as nothing was chosen."""
-        self.listed_run = read("try_run")
-        self.typed_run = read("try_number")
+        self.listed_run, self.typed_run = read("try_run"), read("try_number")
         self.feedback_count = _parse_number(read("try_after"))
         self.input = read("try_input")
         outputs = [name for name in post if name.startswith(_OUTPUT)]
         self.outputs = {_parse_number(name.removeprefix(_OUTPUT)): read(name) for name in outputs}
-        self.judged = read("try_judged")
-        self.pasted = read("try_pasted")
-
-    # The step
+        self.judged, self.pasted = read("try_judged"), read("try_pasted")
 
     @property
     def step(self) -> StepSpec:
@@ -100,10 +96,8 @@ class Panel:
     def earlier_steps(self) -> list[dict[str, Any]]:
         """The steps before this one, each with the output that is typed for it."""
         assert self.spec is not None
-        return [
-            {"index": position, "name": self.spec.step(position).name, "text": self.outputs.get(position, "")}
-            for position in range(1, self.index)
-        ]
+        steps = enumerate(self.spec.steps[: self.index - 1], start=1)
+        return [{"index": index, "name": step.name, "text": self.outputs.get(index, "")} for index, step in steps]
 
     # What it is tried on
 
@@ -114,7 +108,7 @@ class Panel:
         """
         assert self.spec is not None
         if self.flow is not None and self.can_see_runs:
-            self.runs = fetch_runs(self.flow.pk, self.index)
+            self.runs = self._fetch_runs(self.flow)
         if self.source:
             return
         latest = self.runs[0] if self.runs else None
@@ -127,18 +121,17 @@ class Panel:
         can_invent = not self.errors and not self.other_errors
         input = history.initial_input if history else _suggest_input(self.spec, can_invent=can_invent)
         self.input = _format(input)
-        for position in range(1, self.index):
-            step = self.spec.step(position)
-            final = history.final(position) if history else None
+        for index, step in enumerate(self.spec.steps[: self.index - 1], start=1):
+            final = history.final(index) if history else None
             output = final.usable_output if final else None
             if output is None and can_invent and step.output_schema is not None:
                 output = invent_value(step.output_schema, seed=step.name)
-            self.outputs[position] = "" if output is None else _format(output)
+            self.outputs[index] = "" if output is None else _format(output)
 
     def load_trial(self, *, is_new: bool = False) -> None:
-        """Load or read what was chosen; ``trial_problems`` says why it can't be used.
+        """Load or parse what was chosen; ``trial_problems`` says why it can't be used.
 
-        With ``is_new`` another run may have been chosen, that lacks the attempts which were chosen of the last one.
+        With ``is_new`` another run may have been chosen, which lacks the attempts that were chosen of the last one.
         """
         assert self.spec is not None
         try:
@@ -157,6 +150,13 @@ class Panel:
         if is_new and self.judged != PASTED and self.judged_attempt is None:
             numbers = [attempt.number for attempt in self.stored if find_audited_output(attempt) is not None]
             self.judged = str(numbers[-1]) if numbers else PASTED
+
+    def _fetch_runs(self, flow: Flow) -> list[Run]:
+        """The latest runs, newest first; ``has_step`` of each says whether it reached the step."""
+        reached = models.Step.objects.filter(run=OuterRef("pk"), index=self.index)
+        runs = Run.objects.filter(flow=flow).annotate(has_step=Exists(reached)).select_related("version")
+        fields = ("status", "created_at", "version__number", "version__flow_id")
+        return list(runs.only(*fields).order_by("-created_at", "-pk")[:MAX_RUNS_OFFERED])
 
     def _load(self, number: str) -> tuple[Run, History]:
         if number not in self._histories:
@@ -177,9 +177,10 @@ class Panel:
 
     # The request, and a call
 
-    def load_preview(self) -> None:
-        """Build the request or compute the output, if it is known what the step is tried on."""
-        self.preview = self.trial.preview(registry) if self.trial else None
+    @cached_property
+    def preview(self) -> Preview | None:
+        """The request or the computed output; None where it is not known what the step is tried on."""
+        return self.trial.preview(registry) if self.trial else None
 
     @cached_property
     def model_request(self) -> ModelRequest | None:
@@ -227,10 +228,9 @@ class Panel:
 
     def read_output(self) -> tuple[dict[str, Any], str]:
         """The output to judge, and its title. Raises ``ValueError`` with a sentence if there is none."""
-        attempt = self.judged_attempt
         if self.trial is None:
             raise ValueError("First choose what the step is tried on: audits may read it.")
-        if attempt is not None:
+        if attempt := self.judged_attempt:
             output = find_audited_output(attempt)
             if output is None:
                 raise ValueError(f"Attempt {attempt.number} left no output that could be audited.")
@@ -262,15 +262,17 @@ class Panel:
             failure_reason=attempt.failure_reason or "",
             error=attempt.error.model_dump() if attempt.error else None,
         )
-        has_output = attempt.output is not None
-        if not has_output:
+        raw_output = None
+        if attempt.output is None:
             row.unusable_output = attempt.raw_output  # type: ignore[attr-defined]  # where run pages annotate it
+        elif attempt.raw_output is not None:
+            raw_output = list_json(attempt.raw_output)
         return {
             "announcement": f"{title}: {STATES[attempt.outcome].word}.",
             "title": title,
             "verdict": verdict,
             "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, True, Run()),
-            "raw_output": list_json(attempt.raw_output) if has_output and attempt.raw_output is not None else None,
+            "raw_output": raw_output,
             "stored": stored,
             "call": call,
         }

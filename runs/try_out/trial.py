@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef
 
 from flows.engine.audits import make_type_audit
 from flows.engine.errors import ExpressionError, InputError, SpecError
@@ -27,10 +27,8 @@ from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.step_input import prepare_input
 from flows.engine.time_limits import Deadline, Patience
 from flows.providers import build_providers
-from runs.models import Run, Step
+from runs.models import Run
 
-MAX_RUNS_OFFERED = 20
-"""The latest runs of a flow that can be chosen from a list; any other is named by its number."""
 MAX_PROBLEMS = 5
 """Problems of one typed value that are listed."""
 MAX_PLUGIN_SECONDS = 10.0
@@ -78,14 +76,14 @@ class AuditVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The attempt that an output would be, and what each audit says about it."""
+    """The attempt that an output would be, and what each audit says about it, in the order of the step."""
 
     attempt: Attempt
     audits: tuple[AuditVerdict, ...] = ()
-    """In the order of the step; empty for an output that can't be used."""
 
     @property
     def was_audited(self) -> bool:
+        """Whether the output could be used, so that audits were asked."""
         return self.attempt.outcome in (Outcome.PASSED, Outcome.FAILED)
 
 
@@ -147,7 +145,7 @@ class Trial:
         try:
             judgement = asyncio.run(judge_output(self.step, output, variables, registry, begin_time_budget()))
         except SpecError as error:
-            # The schema is being written: no run could have it.
+            # The schema is being written; no run could have it.
             issue = Issue(code="unusable_schema", severity=Severity.CRITICAL, description=error.problems[0].message)
             judgement = Judgement(Outcome.INVALID, output, None, (issue,))
         attempt = self.build_attempt(
@@ -157,15 +155,12 @@ class Trial:
             issues=(*notes, *judgement.issues),
             failure_reason=judgement.failure_reason,
         )
-        if judgement.outcome is Outcome.INVALID:
-            return Verdict(attempt)
-        return Verdict(
-            attempt,
-            tuple(
-                AuditVerdict(audit, tuple(issue for issue in judgement.issues if issue.audit == audit.name))
-                for audit in _list_audits(self.step, registry)
-            ),
-        )
+        audits = [] if judgement.outcome is Outcome.INVALID else _list_audits(self.step, registry)
+        found = [
+            AuditVerdict(audit, tuple(issue for issue in judgement.issues if issue.audit == audit.name))
+            for audit in audits
+        ]
+        return Verdict(attempt, tuple(found))
 
     def build_attempt(self, outcome: Outcome, **fields: Any) -> Attempt:
         """The next attempt of the step, which ended like this."""
@@ -178,28 +173,16 @@ def begin_time_budget() -> Patience:
     return Patience(min(settings.TOOLFLOW_PLUGIN_TIMEOUT, MAX_PLUGIN_SECONDS), deadline)
 
 
-def _list_audits(step: StepSpec, registry: Registry) -> Iterator[AuditSpec]:
+def _list_audits(step: StepSpec, registry: Registry) -> list[AuditSpec]:
     known = registry.find_type(step.output_type)
-    if known is not None and callable(getattr(known.model, "audit", None)):
-        yield make_type_audit(step.output_type or "")
-    yield from step.audits
+    has_own = known is not None and callable(getattr(known.model, "audit", None))
+    return [*([make_type_audit(step.output_type or "")] if has_own else []), *step.audits]
 
 
 def find_audited_output(attempt: Attempt) -> dict[str, Any] | None:
     """What came back in a stored attempt, before its sanitizer; None where that was no object."""
     output = attempt.raw_output if attempt.raw_output is not None else attempt.output
     return output if isinstance(output, dict) else None
-
-
-def fetch_runs(flow_id: int, index: int) -> list[Run]:
-    """The latest runs of a flow, newest first; ``has_step`` of each says whether it reached step ``index``."""
-    return list(
-        Run.objects.filter(flow=flow_id)
-        .annotate(has_step=Exists(Step.objects.filter(run=OuterRef("pk"), index=index)))
-        .select_related("version")
-        .only("status", "created_at", "version__number", "version__flow_id")
-        .order_by("-created_at", "-pk")[:MAX_RUNS_OFFERED]
-    )
 
 
 def fetch_run(flow_id: int | None, number: str) -> Run:
@@ -221,14 +204,10 @@ def try_on_run(spec: FlowSpec, index: int, run: Run, history: History, *, feedba
     Raises ``TrialError`` for ``run`` if it did not reach the step, and for ``after_attempt`` if the step has fewer than
     ``feedback_count`` attempts in it.
     """
-    if len(history.steps) < index:
-        missing = len(history.steps)
-        raise TrialError(
-            {
-                "run": f"Run {run.pk} can't be used for step {index}: no attempt of step {missing} has ended in it. "
-                "Choose another run, or type the values."
-            }
-        )
+    missing = len(history.steps)
+    if missing < index:
+        sentence = f"Run {run.pk} can't be used for step {index}: no attempt of step {missing} has ended in it."
+        raise TrialError({"run": f"{sentence} Choose another run, or type the values."})
     attempts = history.attempts(index)
     if not 0 <= feedback_count <= len(attempts):
         raise TrialError({"after_attempt": f"Run {run.pk} has no attempt {feedback_count} of step {index}."})
@@ -258,17 +237,21 @@ def try_on_texts(spec: FlowSpec, index: int, *, input: str, outputs: Mapping[int
         problems["input"] = str(error)
     for position in range(1, index):
         text = outputs.get(position, "")
-        if not text.strip():
-            attempts.append(Attempt(step=position, number=1, outcome=Outcome.ERRORED))
-            continue
         try:
-            output, fits = _fit_output(clean_value(parse_object(text)).value, spec.step(position).output_schema)
+            output = clean_value(parse_object(text)).value if text.strip() else None
         except ValueError as error:
             problems[f"output-{position}"] = str(error)
             continue
-        if not fits:
-            notes.append(f"The output of step {position} doesn't fit its schema: a run would not pass it on.")
-        attempts.append(Attempt(step=position, number=1, outcome=Outcome.PASSED, output=output))
+        schema = spec.step(position).output_schema
+        # A schema that can't be used is being written; its own problems are shown at its field.
+        with suppress(SpecError):
+            if output is not None and schema is not None:
+                compiled = compile_schema(schema)
+                output = compiled.coerce_numbers(output)
+                if compiled.validate_output(output):
+                    notes.append(f"The output of step {position} doesn't fit its schema: a run would not pass it on.")
+        outcome = Outcome.ERRORED if output is None else Outcome.PASSED
+        attempts.append(Attempt(step=position, number=1, outcome=outcome, output=output))
     if problems:
         raise TrialError(problems)
     return Trial(spec, index, History.from_attempts(attempts, run_id="typed"), notes=tuple(notes))
@@ -278,21 +261,8 @@ def _fit_input(value: Any, spec: FlowSpec) -> dict[str, Any]:
     """The input with the numbers that its schema names. Raises ``InputError`` if it doesn't fit."""
     try:
         return check_input(value, spec.input_schema)
-    except SpecError:
-        # The schema is being written; its own problems are shown at its field.
+    except SpecError:  # the schema is being written
         return check_input(value, None)
-
-
-def _fit_output(output: dict[str, Any], schema: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
-    """The output with the numbers that its schema names, and whether it fits."""
-    try:
-        if schema is None:
-            return output, True
-        compiled = compile_schema(schema)
-        fitting = compiled.coerce_numbers(output)
-        return fitting, not compiled.validate_output(fitting)
-    except SpecError:
-        return output, True
 
 
 def _list_problems(error: InputError) -> str:

@@ -26,9 +26,6 @@ from tests.runs.builders import make_run
 from tests.runs.executing import script
 from tests.runs.pages.history_builders import make_stored_run
 
-NUMBERS = closed(numbers={"type": "array", "items": {"type": "integer"}})
-LOOPS = "output.numbers.all(a, output.numbers.all(b, output.numbers.all(c, a + b + c >= 0)))"
-
 
 def audit(rule: str, name: str = "Check", **fields: Any) -> AuditSpec:
     return AuditSpec(name=name, rule=rule, **fields)
@@ -72,16 +69,10 @@ class TestEarlierRun:
 
     def test_is_found_by_its_number_among_those_of_the_flow(self) -> None:
         run = make_run()
-        assert fetch_run(run.flow_id, f" #{run.pk} ") == run
-        own, other = run.flow_id, run.flow_id + 1
-        for flow, number in (
-            (own, "twelve"),
-            (own, "9" * 30),
-            (own, ""),
-            (own, "99999"),
-            (other, run.pk),
-            (None, run.pk),
-        ):
+        own = run.flow_id
+        assert fetch_run(own, f" #{run.pk} ") == run
+        numbers = ("twelve", "9" * 30, "", "99999")
+        for flow, number in ((own + 1, run.pk), (None, run.pk), *((own, number) for number in numbers)):
             with pytest.raises(TrialError) as refusal:
                 fetch_run(flow, str(number))
             assert list(refusal.value.problems) == ["run"]
@@ -107,43 +98,35 @@ class TestTypedValues:
 
 
 class TestRequest:
-    def test_of_a_first_attempt(self) -> None:
-        spec = make_flow(make_step(1, system_message="Write.", input_expression="{'about': input.topic, '_id': 1}"))
-        request = try_typed(spec).preview(Registry()).request
+    def test_of_a_first_attempt_is_that_of_the_edited_step(self) -> None:
+        step = make_step(1, system_message="Write.", input_expression="{'about': input.topic, '_id': 1}")
+        request = try_typed(make_flow(step)).preview(Registry()).request
         assert request is not None
-        assert request["messages"] == [
-            {"role": "system", "content": "Write."},
-            {"role": "user", "content": '{"about":"tea"}'},
-        ]
+        assert [message["content"] for message in request["messages"]] == ["Write.", '{"about":"tea"}']
         assert request["tools"][0]["function"]["parameters"] == TEXT_SCHEMA
 
     def test_of_a_retry_has_feedback_and_the_input_as_it_is_built_now(self) -> None:
         spec = make_flow(make_step(1), make_step(2, include_results=(1,), input_expression="{'new': input.topic}"))
-        before = try_typed(spec, 2, step_1='{"text": "x"}').before
         first = make_attempt(1, 1, issues=(make_issue("high", "Too plain."),))
+        before = try_typed(spec, 2, step_1='{"text": "x"}').before
         before = before.model_copy(update={"steps": (before.steps[0], (first,))})
         failed = make_attempt(2, 1, "failed", input={"old": 1})
         request = Trial(spec, 2, before, (failed,), feedback_count=1).preview(Registry()).request
         assert request is not None
         system, user = (message["content"] for message in request["messages"])
-        assert PREVIOUS_STEPS_HEADING in system and "Too plain." in system
-        assert CURRENT_STEP_HEADING in system and "Too short." in system
+        assert all(
+            part in system for part in (PREVIOUS_STEPS_HEADING, CURRENT_STEP_HEADING, "Too plain.", "Too short.")
+        )
         assert user == '{"new":"tea"}'
 
     @pytest.mark.parametrize(
-        ("fields", "index", "problem"),
-        [
-            ({"input_expression": "{'x': input.missing}"}, 2, "Step 2 “Step 2”, input_expression:"),
-            ({}, 2, "has no input"),
-            ({"output_schema": None}, 1, "it needs a tool name and an output schema"),
-            ({"compute": "[1]"}, 1, "it gave a list; a map is needed"),
-        ],
+        ("fields", "index"),
+        [({"input_expression": "{'x': input.no}"}, 2), ({}, 2), ({"output_schema": None}, 1), ({"compute": "[1]"}, 1)],
     )
-    def test_that_cant_be_built_has_a_problem(self, fields: dict[str, Any], index: int, problem: str) -> None:
+    def test_that_cant_be_built_has_a_problem(self, fields: dict[str, Any], index: int) -> None:
         steps = [make_step(number) for number in range(1, index)]
         preview = try_typed(make_flow(*steps, make_step(index, **fields)), index).preview(Registry())
-        assert (preview.request, preview.output) == (None, None)
-        assert problem in preview.problem
+        assert (preview.request, preview.output, bool(preview.problem)) == (None, None, True)
 
     def test_of_a_local_step_is_its_output(self) -> None:
         spec = make_flow(make_step(1, compute="{'size': previous.about.size()}", input_expression="{'about': 'tea'}"))
@@ -178,27 +161,16 @@ class TestVerdict:
         assert (verdict.audits, verdict.was_audited) == ((), False)
         assert [issue.path for issue in verdict.attempt.issues] == ["/text"]
 
-    def test_stops_an_explosive_rule(self) -> None:
-        verdict = self.judge({"numbers": list(range(2_000))}, audit(LOOPS), output_schema=NUMBERS)
-        (issue,) = verdict.attempt.issues
-        assert (issue.code, issue.severity) == ("audit_error", "critical")
-        assert verdict.audits[0].outcome is Outcome.FAILED
-
-    @pytest.mark.parametrize(
-        ("limit", "seconds", "sentence"),
-        [
-            ("MAX_PLUGIN_SECONDS", 0.05, "did not return within 0.05 seconds"),
-            ("MAX_TRY_SECONDS", 0, "Trying the step took longer than 0 seconds"),
-        ],
-    )
+    @pytest.mark.parametrize("limit", ["MAX_PLUGIN_SECONDS", "MAX_TRY_SECONDS"])
     def test_gives_up_a_plugin_that_does_not_return(
-        self, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event, limit: str, seconds: float, sentence: str
+        self, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event, limit: str
     ) -> None:
-        monkeypatch.setattr(trials, limit, seconds)
+        monkeypatch.setattr(trials, limit, 0.05)
         registry = Registry()
         registry.audit("slow")(lambda output: stuck.wait())
         verdict = self.judge({"text": "tea"}, audit("python:slow"), registry=registry)
-        assert sentence in verdict.attempt.issues[0].description
+        assert [issue.code for issue in verdict.attempt.issues] == ["audit_error"]
+        assert verdict.audits[0].outcome is Outcome.FAILED
 
     def test_of_a_stored_output_is_about_what_came_back(self) -> None:
         assert find_audited_output(make_attempt(output={"a": 1}, raw_output={"a": 0})) == {"a": 0}
@@ -218,20 +190,10 @@ def stuck() -> Iterator[threading.Event]:
 @pytest.mark.django_db
 class TestModelCall:
     def send(self, flow: Flow | None = None, *, retry_window: int | None = 0) -> Any:
-        request = {
-            "model": "gpt-4.1",
-            "messages": [{"role": "user", "content": "{}"}],
-            "tools": [{"type": "function", "function": {"name": "tool_1", "strict": True, "parameters": TEXT_SCHEMA}}],
-            "tool_choice": {"type": "function", "function": {"name": "tool_1"}},
-        }
         step = make_step(1, model="gpt-4.1", retry_window=retry_window)
+        request = try_typed(make_flow(step)).preview(Registry()).request
+        assert request is not None
         return call_model(request=request, step=step, flow_id=flow.pk if flow else None)
-
-    def test_gives_the_reply_and_its_usage(self, provider: ModelServer) -> None:
-        script(provider, tool_1=[{"text": "tea"}])
-        result = self.send()
-        assert result.reply.arguments == {"text": "tea"}
-        assert result.usage.reported and result.usage.total > 0
 
     @pytest.mark.parametrize(("window", "calls"), [(None, 2), (0, 1)])
     def test_without_an_answer_is_repeated_within_the_retry_window(
@@ -240,7 +202,10 @@ class TestModelCall:
         monkeypatch.setattr("flows.engine.planner.FIRST_BACKOFF", 0.001)
         script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR), {"text": "tea"}])
         result = self.send(retry_window=window)
-        assert (len(provider.app.calls), result.reply is not None) == (calls, calls == 2)
+        assert len(provider.app.calls) == calls
+        assert (result.reply.arguments if result.reply else result.error.code) == ({"text": "tea"}, "server_error")[
+            calls == 1
+        ]
 
     def test_that_fails_has_an_error(self, provider: ModelServer, settings: Any) -> None:
         settings.TOOLFLOW_OPENAI_API_KEY = "\N{SNOWMAN}"
@@ -252,21 +217,17 @@ class TestModelCall:
         result = self.send(flow)
         spending = FlowSpending.objects.get(flow=flow)
         assert (spending.tokens, spending.cost) == (result.usage.total, Decimal(0))
-        with pytest.raises(NotSentError, match="All runs of the flow “Example” share a budget"):
+        assert result.usage.reported and result.usage.total > 0
+        with pytest.raises(NotSentError, match="share a budget"):
             self.send(flow)
         assert len(provider.app.calls) == 1
 
-    def test_goes_through_the_rate_limits(self, provider: ModelServer) -> None:
-        RateLimit.objects.create(model="gpt-4*", requests_per_minute=1)
-        self.send()
-        with pytest.raises(NotSentError, match=r"rate limit of gpt-4\*: 1 request a minute\. Try again in \d+ [sm]"):
-            self.send()
-        assert len(provider.app.calls) == 1
-
-    def test_releases_its_permit_and_has_an_idempotency_key_of_its_own(self, provider: ModelServer) -> None:
+    def test_goes_through_the_rate_limits_and_releases_its_permit(self, provider: ModelServer) -> None:
         RateLimit.objects.create(model="", calls_in_flight=1)
         self.send()
+        RateLimit.objects.create(model="gpt-4*", requests_per_minute=1)
         self.send()
+        with pytest.raises(NotSentError, match=r"Try again in \d+ [sm]"):
+            self.send()
         keys = {call.idempotency_key for call in provider.app.calls}
-        assert len(keys) == 2
-        assert all(key is not None and key.startswith("try-") for key in keys)
+        assert len(keys) == 2 and all(key is not None and key.startswith("try-") for key in keys)
