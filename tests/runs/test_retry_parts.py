@@ -10,57 +10,31 @@ from flows.engine.history import COUNTED, Outcome
 from runs.retry_parts import classify_attempts
 
 
-def classify(*outcomes: str) -> str:
-    """The parts of the attempts of one step, as one text."""
-    return " ".join(classify_attempts([(1, Outcome(outcome)) for outcome in outcomes]))
-
-
 @pytest.mark.parametrize(
     ("outcomes", "parts"),
     [
-        (["passed"], "first"),
-        (["failed", "passed"], "first useful"),
-        (["failed", "invalid", "passed"], "first useful useful"),
-        (["failed", "failed"], "first wasted"),
+        # Each try after the first is a retry; the end of the step says whether it was of use.
+        ("", ""),
+        ("passed", "first"),
+        ("failed invalid passed", "first useful useful"),
+        ("failed failed", "first wasted"),
+        # An attempt without an output belongs to the try that it was meant to be.
+        ("interrupted passed", "first first"),
+        ("interrupted failed passed", "first first useful"),
+        ("failed interrupted passed", "first useful useful"),
+        ("failed cancelled", "first wasted"),
+        ("errored errored passed", "first first first"),
+        ("failed errored passed", "first useful useful"),
+        ("failed errored", "first wasted"),
     ],
 )
-def test_every_try_after_the_first_is_a_retry_and_the_end_of_the_step_says_whether_it_was_of_use(
-    outcomes: list[str], parts: str
-) -> None:
-    assert classify(*outcomes) == parts
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "parts"),
-    [
-        (["interrupted", "passed"], "first first"),
-        (["interrupted", "interrupted"], "first first"),
-        (["interrupted", "failed", "passed"], "first first useful"),
-        (["failed", "interrupted", "passed"], "first useful useful"),
-        (["failed", "interrupted"], "first wasted"),
-        (["failed", "cancelled"], "first wasted"),
-        (["errored", "errored", "passed"], "first first first"),
-        (["failed", "errored", "passed"], "first useful useful"),
-        (["failed", "errored"], "first wasted"),
-    ],
-)
-def test_an_attempt_without_an_output_belongs_to_the_try_that_it_was_meant_to_be(
-    outcomes: list[str], parts: str
-) -> None:
-    assert classify(*outcomes) == parts
+def test_the_parts_of_a_step(outcomes: str, parts: str) -> None:
+    assert classify_attempts([(1, Outcome(outcome)) for outcome in outcomes.split()]) == parts.split()
 
 
 def test_steps_are_judged_each_for_itself() -> None:
-    attempts = [(1, "failed"), (1, "passed"), (2, "failed"), (2, "failed"), (3, "passed")]
-    assert classify_attempts(attempts) == ["first", "useful", "first", "wasted", "first"]
-
-
-def test_an_attempt_that_still_runs_has_led_to_no_pass_yet() -> None:
-    assert classify_attempts([(1, "failed"), (1, "")]) == ["first", "wasted"]
-
-
-def test_a_run_without_attempts_has_no_parts() -> None:
-    assert classify_attempts([]) == []
+    attempts = [(1, "failed"), (1, "passed"), (2, "failed"), (2, "failed"), (3, "failed"), (3, "")]
+    assert classify_attempts(attempts) == ["first", "useful", "first", "wasted", "first", "wasted"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(list(Outcome))), max_size=12))

@@ -13,7 +13,7 @@ from runs import submission
 from runs.models import Priority, Run, RunFacet, RunStatus
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, submit_run, submit_runs
 from tests.engine.builders import closed, make_flow
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import make_version
 
 pytestmark = pytest.mark.django_db
 
@@ -47,32 +47,21 @@ class TestOneRun:
         )
         assert run.created_at == started.created_at
 
-    def test_an_input_that_does_not_fit_is_told_by_its_place_in_the_input(self) -> None:
-        with pytest.raises(InputError) as refusal:
-            submit_run(flow=make_topic_version().flow, input={"topic": 7})
-        assert [problem.path for problem in refusal.value.problems] == ["/topic"]
-        assert not Run.objects.exists()
-
     @pytest.mark.parametrize(
         ("options", "sentence"),
         [
-            ({"labels": ["a,b"]}, "The label “a,b” has a comma in it; commas stand between labels."),
-            ({"metadata": ["x"]}, "Metadata must be a JSON object, got a list."),
-            ({"metadata": {"x": "y" * 16_400}}, "Metadata may have 16,384 bytes as JSON; this has 16,408."),
+            ({"labels": ["a,b"]}, "has a comma in it"),
+            ({"metadata": ["x"]}, "must be a JSON object, got a list"),
+            ({"metadata": {"x": "y" * 16_400}}, "16,384 bytes as JSON"),
             ({"metadata": {"x": float("nan")}}, "/x: NaN"),
-            ({"webhook_url": "ftp://example.com/"}, "The address must begin with https:// or http://"),
-            ({"webhook_url": "https:///nowhere"}, "The address names no host"),
-            ({"webhook_url": "http://example.com/"}, "Plain http:// is only for hosts and networks that TOOLFLOW"),
-            ({"webhook_url": "https://127.0.0.1/"}, "“127.0.0.1” leads to an address that is not one of the internet"),
-            ({"webhook_url": "https://example.com:99999/"}, "This is no address (Port out of range 0-65535)"),
-            ({"webhook_url": "https://ada:secret@example.com/"}, "The address must not hold a user name or a password"),
-            ({"webhook_url": "https://example.com/" + "x" * 2_000}, "The address is longer than 2,000 bytes."),
+            ({"webhook_url": "ftp://example.com/"}, "The address must begin with"),
+            ({"webhook_url": "http://example.com/"}, "Plain http://"),
+            ({"webhook_url": "https://127.0.0.1/"}, "not one of the internet"),
         ],
     )
-    def test_what_can_not_be_is_refused_in_a_sentence(self, options: dict[str, Any], sentence: str) -> None:
-        with pytest.raises(ValueError) as refusal:  # noqa: PT011  # what it says is asked below
+    def test_options_that_are_not_valid_are_refused(self, options: dict[str, Any], sentence: str) -> None:
+        with pytest.raises(ValueError, match=sentence):
             submit_run(flow=make_version().flow, input={}, **options)
-        assert sentence in str(refusal.value)
         assert not Run.objects.exists()
 
 
@@ -98,8 +87,12 @@ class TestManyRuns:
             RunOrder("tea"),
             RunOrder({"topic": "tea"}, metadata={"x": "y" * 20_000}),
         ]
+        flow = make_topic_version().flow
+        with pytest.raises(InputError) as misfit:
+            submit_run(flow=flow, input=orders[1].input)
+        assert {problem.path for problem in misfit.value.problems} == {"/topic", "/more"}
         with pytest.raises(OrdersError) as refusal:
-            submit_runs(flow=make_topic_version().flow, orders=orders)
+            submit_runs(flow=flow, orders=orders)
         paths = {problem.path for problem in refusal.value.problems}
         assert paths == {"/1/input/topic", "/1/input/more", "/2/labels/1", "/3/input", "/4/metadata"}
         assert not Run.objects.exists()
@@ -115,25 +108,20 @@ class TestManyRuns:
         assert not Run.objects.exists()
         assert not RunFacet.objects.exists()
 
-    def test_no_orders_start_nothing_and_wake_nobody(self) -> None:
+    def test_no_orders_start_nothing(self) -> None:
         assert submit_runs(flow=make_version().flow, orders=[]) == []
         assert not OrmQ.objects.exists()
 
-    def test_a_flow_that_can_not_be_run_says_so(self) -> None:
+    def test_an_archived_flow_is_not_run(self) -> None:
         flow = make_version().flow
         flow.is_archived = True
-        flow.save()
         with pytest.raises(NotRunnableError, match="archive"):
             submit_runs(flow=flow, orders=[RunOrder({})])
 
 
-def test_limits_that_a_run_has_of_its_own_are_told_from_those_of_its_version() -> None:
+def test_limits_of_a_run_are_distinguished_from_those_of_its_version() -> None:
     version = make_version(make_flow(token_budget=1_000, time_limit=60))
-    inherited = submit_run(flow=version.flow, input={})
-    own = submit_run(flow=version.flow, input={}, token_budget=500, cost_budget=Decimal("0.50"))
-    assert find_own_limits(Run.objects.get(pk=inherited.pk), version.flow_spec) == {}
-    assert find_own_limits(Run.objects.get(pk=own.pk), version.flow_spec) == {
-        "token_budget": 500,
-        "cost_budget": Decimal("0.50"),
-    }
-    assert make_run(version).token_budget is None
+    own = {"token_budget": 500, "cost_budget": Decimal("0.50")}
+    for limits in ({}, own):
+        run = submit_run(flow=version.flow, input={}, **limits)
+        assert find_own_limits(Run.objects.get(pk=run.pk), version.flow_spec) == limits
