@@ -19,7 +19,7 @@ _Arguments = ParamSpec("_Arguments")
 _View = Callable[Concatenate[HttpRequest, _Arguments], HttpResponseBase]
 
 
-def find_wait(scope: str, user_id: int | None, *, most: int, seconds: int, now: float) -> int:
+def count_request(scope: str, user_id: int | None, *, most: int, seconds: int, now: float) -> int:
     """Count one more request of a user; gives the whole seconds that it has to wait, 0 if it may be answered.
 
     At most ``most`` are answered in each window of ``seconds``; requests with the same ``scope`` share one count.
@@ -45,7 +45,7 @@ def limit_rate(scope: str, *, most: int, seconds: int) -> Callable[[_View[_Argum
     def decorate(view: _View[_Arguments]) -> _View[_Arguments]:
         @wraps(view)
         def limited(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
-            wait = find_wait(scope, request.user.pk, most=most, seconds=seconds, now=time.time())
+            wait = count_request(scope, request.user.pk, most=most, seconds=seconds, now=time.time())
             if not wait:
                 return view(request, *args, **kwargs)
             sentence = f"Too many requests. Try again in {wait} s."

@@ -23,7 +23,7 @@ from yarl import URL
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-MOST_BYTES = 2_000
+MAX_ADDRESS_BYTES = 2_000
 """Of an address in UTF-8."""
 _EXAMPLE = "such as https://example.com/hooks/toolflow"
 _SETTING = "TOOLFLOW_WEBHOOK_ALLOW"
@@ -62,8 +62,8 @@ def find_problem(address: str) -> str:
     """Why nothing can be sent to ``address`` whatever is allowed, in one sentence; empty if it can be tried."""
     if re.search(r"[\s\\\x00-\x1f\x7f-\x9f\ud800-\udfff]", address):
         return f"The address has spaces, line breaks or backslashes in it; write one {_EXAMPLE}."
-    if len(address.encode()) > MOST_BYTES:
-        return f"The address is longer than {MOST_BYTES:,} bytes."
+    if len(address.encode()) > MAX_ADDRESS_BYTES:
+        return f"The address is longer than {MAX_ADDRESS_BYTES:,} bytes."
     try:
         # Parsed as by the client which connects: two parsers could mean two hosts.
         url = URL(address)
@@ -90,7 +90,7 @@ def find_obstacle(address: str) -> str:
     """Why nothing can be sent to ``address`` wherever its name leads, in one sentence; empty if it may be possible."""
     if problem := find_problem(address):
         return problem
-    url, allowance = URL(address), read_allowance()
+    url, allowance = URL(address), load_allowance()
     written = _list_written(url)
     if written:
         return "" if any(allowance.permits(url, one) for one in written) else allowance.refuse(url, written)
@@ -172,7 +172,7 @@ class Target:
     """None for all of them."""
 
     @classmethod
-    def read(cls, text: str) -> Target:
+    def parse(cls, text: str) -> Target:
         """A host, an address or a network, and behind a colon its port or ``*``. Raises ``ValueError``."""
         place, port = text, _DEFAULT_PORT
         if found := re.fullmatch(r"\[([^]]*:[^]]*)](?::(.*))?", text):
@@ -259,11 +259,11 @@ class Allowance:
         ]
 
 
-def read_allowance() -> Allowance:
+def load_allowance() -> Allowance:
     """What the settings name."""
     return _read_allowance(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
 
 
 @lru_cache(maxsize=8)
 def _read_allowance(entries: tuple[str, ...]) -> Allowance:
-    return Allowance(tuple(map(Target.read, entries)))
+    return Allowance(tuple(map(Target.parse, entries)))

@@ -213,7 +213,7 @@ def read_targets(name: str) -> list[str]:
     targets = read_list(name, [])
     for target in targets:
         try:
-            read = Target.read(target)
+            read = Target.parse(target)
         except ValueError:
             raise ImproperlyConfigured(
                 f"{name} names “{target}”; it must list hosts (hooks.example.com, *.example.com), addresses "

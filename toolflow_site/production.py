@@ -69,7 +69,7 @@ def find_unsafe(settings: Mapping[str, Any]) -> Iterator[str]:
     if 0 < len(settings["TOOLFLOW_METRICS_TOKEN"]) < MIN_TOKEN_LENGTH:
         yield f"TOOLFLOW_METRICS_TOKEN can be guessed; it must have at least {MIN_TOKEN_LENGTH} random characters."
     yield from _look_at_addresses(settings)
-    wide = [text for text in settings["TOOLFLOW_WEBHOOK_ALLOW"] if _is_wide(Target.read(text).network)]
+    wide = [text for text in settings["TOOLFLOW_WEBHOOK_ALLOW"] if _is_wide(Target.parse(text).network)]
     if wide:
         yield (
             f"TOOLFLOW_WEBHOOK_ALLOW names {wide[0]}, so that webhooks may reach nearly all addresses, inner ones too; "

@@ -13,7 +13,7 @@ from rest_framework import serializers
 
 from flows.engine.json_values import describe_type
 from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET
-from flows.webhook_address import MOST_BYTES
+from flows.webhook_address import MAX_ADDRESS_BYTES
 from runs.models import Priority
 from runs.run_options import (
     LONGEST_LABEL,
@@ -232,7 +232,7 @@ class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
         "type": "string",
         "format": "uri",
         "pattern": f"^{_ADDRESS}$",
-        "maxLength": MOST_BYTES,
+        "maxLength": MAX_ADDRESS_BYTES,
         "examples": ["https://example.com/hooks/toolflow"],
     }
 )
@@ -240,7 +240,7 @@ class WebhookField(TextField):
     """The address that is told when the run has ended."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"max_length": MOST_BYTES, **kwargs})
+        super().__init__(**{"max_length": MAX_ADDRESS_BYTES, **kwargs})
 
     def to_internal_value(self, data: Any) -> str:
         """The address. Raises ``ValidationError`` for what is none."""

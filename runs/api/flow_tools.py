@@ -21,7 +21,7 @@ from flows.engine.plugins import registry
 from flows.models import Flow
 from flows.portability import plan_load
 from flows.providers import find_flow_warnings
-from flows.throttle import find_wait
+from flows.throttle import count_request
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
 from runs.api.flow_trial import read_audited_output, read_trial
@@ -89,7 +89,7 @@ class _TryingView(ApiView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Let nobody through who may not, or who tries too often."""
         super().initial(request, *args, **kwargs)
-        wait = find_wait("try", request.user.pk, most=TRIES_A_MINUTE, seconds=60, now=time.time())
+        wait = count_request("try", request.user.pk, most=TRIES_A_MINUTE, seconds=60, now=time.time())
         if wait:
             raise exceptions.Throttled(wait)
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
-from flows.webhook_address import Allowance, read_allowance
+from flows.webhook_address import Allowance, load_allowance
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.models.run import in_future
 from runs.stop_flags import hurrying, stopping
@@ -74,7 +74,7 @@ class Sender:
         """Send; gives how many tries were made."""
         made = 0
         end = time.monotonic() + PATIENCE
-        allowance = read_allowance()
+        allowance = load_allowance()
         with LoopThread() as loop:
             while True:
                 if time.monotonic() < end and not stopping.is_set():

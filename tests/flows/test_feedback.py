@@ -285,7 +285,7 @@ def test_texts_that_no_database_could_hold_are_answered(editor: Client) -> None:
 
 
 def test_checks_are_counted_and_then_pause(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.throttle.find_wait", lambda *args, **limits: 30)
+    monkeypatch.setattr("flows.throttle.count_request", lambda *args, **limits: 30)
     answer = post(editor, field="rule", text="1")
     assert answer.status_code == 429
     assert int(answer["Retry-After"]) > 0

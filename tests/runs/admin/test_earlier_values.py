@@ -252,7 +252,7 @@ def test_a_question_that_is_not_valid_is_refused(editor: Client) -> None:
 
 def test_requests_are_limited(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     run = store_run()
-    monkeypatch.setattr("flows.throttle.find_wait", lambda *args, **limits: 30)
+    monkeypatch.setattr("flows.throttle.count_request", lambda *args, **limits: 30)
     assert post(editor, run).status_code == 429
 
 

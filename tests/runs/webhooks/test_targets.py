@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from flows.webhook_address import Allowance, Target, find_obstacle, find_problem, is_public, read_allowance
+from flows.webhook_address import Allowance, Target, find_obstacle, find_problem, is_public, load_allowance
 from runs.webhooks import posting, targets
 from runs.webhooks.posting import Answer, post
 from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
@@ -45,7 +45,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str
 
 
 def send(url: str) -> Answer:
-    return asyncio.run(post(url, body="{}", headers={}, allowance=read_allowance()))
+    return asyncio.run(post(url, body="{}", headers={}, allowance=load_allowance()))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ class TestRefusals:
 
     def test_of_several_addresses_only_those_of_the_internet_are_tried(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_to(monkeypatch, ["10.0.0.1", PUBLIC, "fd00::1"])
-        found = asyncio.run(find_addresses(URL("https://mixed.example.com/"), read_allowance()))
+        found = asyncio.run(find_addresses(URL("https://mixed.example.com/"), load_allowance()))
         assert found == [ipaddress.ip_address(PUBLIC)]
 
     def test_plain_http_to_the_internet(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ class TestAllowance:
         ],
     )
     def test_a_name_means_that_host_and_a_star_all_below(self, entry: str, host: str, is_named: bool) -> None:
-        assert Target.read(entry).is_host_of(URL(f"https://{host}/")) is is_named
+        assert Target.parse(entry).is_host_of(URL(f"https://{host}/")) is is_named
 
     @pytest.mark.parametrize("entry", ["bücher.example", "xn--bcher-kva.example"])
     def test_a_name_with_umlauts_is_known_in_both_spellings(
@@ -313,7 +313,7 @@ class TestAllowance:
 
     def test_one_network_opens_no_other(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         settings.TOOLFLOW_WEBHOOK_ALLOW = ["10.20.0.0/16"]
-        guard = make_guard(URL("https://inside.example.com/"), read_allowance())
+        guard = make_guard(URL("https://inside.example.com/"), load_allowance())
         guard((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.20.3.4", 443))).close()
         guard((socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::ffff:10.20.3.4", 443))).close()
         for address in ("10.21.0.1", "169.254.169.254"):
@@ -334,7 +334,7 @@ class TestAllowance:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         for url in ("http://named.example.com/", "https://named.example.com/"):
             with pytest.raises(RefusedTargetError, match="leads to an address"):
-                make_guard(URL(url), read_allowance())((family, socket.SOCK_STREAM, 6, "", (address, 80)))
+                make_guard(URL(url), load_allowance())((family, socket.SOCK_STREAM, 6, "", (address, 80)))
 
 
 class TestWhatGoesWrong:
@@ -403,6 +403,6 @@ def _talk_to(words: bytes, context: ssl.SSLContext | None = None) -> Answer:
         async with server:
             port = server.sockets[0].getsockname()[1]
             url = f"http{'s' if context else ''}://127.0.0.1:{port}/"
-            return await post(url, body="{}", headers={}, allowance=Allowance((Target.read(f"127.0.0.1:{port}"),)))
+            return await post(url, body="{}", headers={}, allowance=Allowance((Target.parse(f"127.0.0.1:{port}"),)))
 
     return asyncio.run(ask())
