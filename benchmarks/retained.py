@@ -33,7 +33,7 @@ OLD, APART = timedelta(days=400), timedelta(minutes=1)
 COPIED = 2_000
 """Runs that are made findable in one transaction."""
 FOUND_BY = {"runs_runfacet": "kind, value", "runs_searchdocument": "words"}
-"""The tables of what tallying stores of a run, with their columns besides its number."""
+"""The tables of what counting stores of a run, with their columns besides its number."""
 
 
 class _Retained:
@@ -63,12 +63,12 @@ class _Retained:
         from benchmarks.recording import store_runs
         from benchmarks.stored_runs import copy_runs
         from runs.models import Run
-        from runs.tally import tally_ended_runs
+        from runs.rollup import count_ended_runs
 
         stored = store_runs(self._flow, self._input, 1)
-        while tally_ended_runs():
+        while count_ended_runs():
             pass
-        # Copies lack what search and lists find runs by: that is stored for them below, as tallying would.
+        # Copies lack what search and lists find runs by: that is stored for them below, as counting would.
         copy_runs(int(attempts / stored["attempts"]))
         self._make_old()
         self._make_findable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
@@ -16,7 +17,7 @@ from flows.models import Flow
 from runs.models import Priority, Run, RunStatus
 from runs.models.run import RunQuerySet, in_future
 
-Room = Callable[[str], int | None]
+AvailablePermits = Callable[[str], int | None]
 """Given a model, how many calls to it could begin now; None where nothing limits them."""
 
 SUSPECT_CRASHES = 2
@@ -27,15 +28,15 @@ beside it would have to wait for the others.
 """
 
 LOOK_AHEAD = 4
-"""How many times as many runs are looked at as can be taken, where some can't go now for a limit of their model."""
+"""How many times as many runs are read as can be taken, since some may not go now."""
 
 
-class Allowance:
-    """What else bounds a claim, run by run: room for calls of a model, and one suspect at a time."""
+class _Allowance:
+    """What else bounds a claim, run by run: permits for calls of a model, and one suspect at a time."""
 
-    def __init__(self, room: Room, *, has_suspect: bool) -> None:
-        self._room = room
-        self._rooms: dict[str, int | None] = {}
+    def __init__(self, available_permits: AvailablePermits, *, has_suspect: bool) -> None:
+        self._available_permits = available_permits
+        self._left: dict[str, int | None] = {"": None}
         self._has_suspect = has_suspect
 
     def take(self, model: str, crashes: int) -> bool:
@@ -43,19 +44,15 @@ class Allowance:
         is_suspect = crashes >= SUSPECT_CRASHES
         if is_suspect and self._has_suspect:
             return False
-        if model not in self._rooms:
-            self._rooms[model] = self._room(model) if model else None
-        left = self._rooms[model]
+        if model not in self._left:
+            self._left[model] = self._available_permits(model)
+        left = self._left[model]
         if left is not None:
             if left <= 0:
                 return False
-            self._rooms[model] = left - 1
+            self._left[model] = left - 1
         self._has_suspect |= is_suspect
         return True
-
-
-def no_limits(model: str) -> None:
-    """The room of every model where there are no limits."""
 
 
 def claim_runs(
@@ -66,33 +63,33 @@ def claim_runs(
     is_simulated: bool | None,
     in_flight: Mapping[int, int] | None = None,
     has_suspect: bool = False,
-    room: Room = no_limits,
+    available_permits: AvailablePermits = lambda _model: None,
     unable: Collection[int] = (),
 ) -> list[Run] | None:
-    """Take up to ``free`` queued runs and give them to ``owner`` until ``lease`` from now, the oldest first.
+    """Claim up to ``free`` queued runs for ``owner`` until ``lease`` from now, the oldest first.
 
     Returns None without taking a lock if none is queued, and an empty list if none of those that are may go now.
 
-    Of a higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is
-    under way: ``in_flight`` says how many runs of each flow the owner has already. ``has_suspect`` says whether one of
-    them is a suspect. ``room`` bounds the runs by the model of their next call. ``unable`` are versions that the owner
-    can't execute. ``is_simulated`` says whether all of the owner's calls go to the simulated model, or none; None
+    A higher priority comes first. Within a priority every flow that has queued runs gets the same share of what is in
+    flight: ``in_flight`` says how many runs of each flow the owner has already, ``has_suspect`` whether one of them is
+    a suspect. ``available_permits`` bounds the runs by the model of their next call. ``unable`` are versions that the
+    owner can't execute. ``is_simulated`` says whether all of the owner's calls go to the simulated model, or none; None
     leaves the runs as they were submitted.
     """
-    ready = _find_ready(unable, has_suspect=has_suspect)
-    flows = _find_flows(unable, has_suspect=has_suspect)
+    ready = _ready_runs(unable, has_suspect=has_suspect)
+    flows = _fetch_flows(unable, has_suspect=has_suspect)
     if free <= 0 or not flows:
         return None
     limits = {flow: limit for flow, limit, *_ in flows if limit is not None}
-    # Looked at without a lock first: this is asked often, and a flow that has all it may have is no news.
+    # Counted without a lock first: this is asked often, and mostly a flow with a limit has all it may have.
     left = _count_left(limits)
     flows = [flow for flow in flows if left.get(flow[0], 1)]
     if not flows:
         return []
-    allowance = Allowance(room, has_suspect=has_suspect)
+    allowance = _Allowance(available_permits, has_suspect=has_suspect)
     with transaction.atomic():
         if limits:
-            # Whoever else wants to claim runs of these flows waits until this claim can be seen.
+            # Other claims of runs of these flows wait until this one can be seen.
             list(Flow.objects.select_for_update().filter(pk__in=limits).order_by("pk").values_list("pk", flat=True))
             left = _count_left(limits)
         ids = _choose(ready, flows, free=free, left=left, in_flight=Counter(in_flight or {}), allowance=allowance)
@@ -119,26 +116,26 @@ def claim_runs(
         return list(Run.objects.filter(pk__in=ids).order_by("priority", "pk"))
 
 
-def _find_ready(unable: Collection[int], *, has_suspect: bool) -> RunQuerySet:
+def _ready_runs(unable: Collection[int], *, has_suspect: bool) -> RunQuerySet:
     ready = Run.objects.queued()
     if has_suspect:
         ready = ready.filter(crashes__lt=SUSPECT_CRASHES)
     return ready.exclude(version__in=unable) if unable else ready
 
 
-def _find_flows(unable: Collection[int], *, has_suspect: bool) -> list[tuple[Any, ...]]:
+def _fetch_flows(unable: Collection[int], *, has_suspect: bool) -> list[tuple[Any, ...]]:
     """Flows that have runs to claim: key, how many may be under way, and for each priority whether there are any."""
-    sql, parameters = _compile_find_flows(connection.vendor, tuple(unable), has_suspect)
+    sql, parameters = _compile_flows_query(connection.vendor, tuple(unable), has_suspect)
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         return list(cursor.fetchall())
 
 
 @lru_cache(maxsize=16)
-def _compile_find_flows(vendor: str, unable: tuple[int, ...], has_suspect: bool) -> tuple[str, tuple[Any, ...]]:
-    """The statement of ``_find_flows``: a drain asks every 50 ms, and to build it takes ten times as long."""
-    ready = _find_ready(unable, has_suspect=has_suspect)
-    # One look into an index for each flow and priority, however many runs are queued.
+def _compile_flows_query(vendor: str, unable: tuple[int, ...], has_suspect: bool) -> tuple[str, tuple[Any, ...]]:
+    """The statement of ``_fetch_flows``: a drain asks every 50 ms, and to build it takes ten times as long."""
+    ready = _ready_runs(unable, has_suspect=has_suspect)
+    # One index lookup for each flow and priority, however many runs are queued.
     flows = (
         Flow.objects.annotate(
             **{
@@ -160,7 +157,7 @@ def _choose(
     free: int,
     left: dict[int, int],
     in_flight: Counter[int],
-    allowance: Allowance,
+    allowance: _Allowance,
 ) -> list[int]:
     """The ids of the runs to take, locked."""
     chosen: list[int] = []
@@ -202,29 +199,30 @@ def share_slots(free: int, in_flight: Mapping[int, int], left: Mapping[int, int]
 
     ``left`` bounds what some flows may get. Flows that get nothing are left out.
     """
-    level = Counter(in_flight)
+    heap = [
+        (count, position, flow) for position, (flow, count) in enumerate(in_flight.items()) if left.get(flow, free) > 0
+    ]
+    heapq.heapify(heap)
     shares: Counter[int] = Counter()
-    for _ in range(free):
-        open_flows = [flow for flow in in_flight if shares[flow] < left.get(flow, free)]
-        if not open_flows:
-            break
-        fewest = min(open_flows, key=lambda flow: level[flow])
-        shares[fewest] += 1
-        level[fewest] += 1
+    while heap and free > 0:
+        count, position, flow = heapq.heappop(heap)
+        shares[flow] += 1
+        free -= 1
+        if flow not in left or shares[flow] < left[flow]:
+            heapq.heappush(heap, (count + 1, position, flow))
     return dict(shares)
 
 
-def _take(ready: RunQuerySet, share: int, allowance: Allowance) -> list[int]:
+def _take(ready: RunQuerySet, share: int, allowance: _Allowance) -> list[int]:
     """Up to ``share`` ids of runs that may go now, oldest first, locked."""
     # In the order of submission: a run that was handed back is not sent behind all those that came after it.
-    candidates = ready.order_by("pk").values_list("pk", "next_model", "crashes")
-    found = list(candidates[:share])
-    kept = [run_id for run_id, model, crashes in found if allowance.take(model, crashes)]
-    if len(kept) < len(found) == share:
-        # Some have to wait: runs behind them may go.
-        for run_id, model, crashes in candidates[share : share * LOOK_AHEAD]:
-            if len(kept) < share and allowance.take(model, crashes):
-                kept.append(run_id)
-    # Only what is taken is locked: a backlog that waits for a limit is looked at again and again.
+    candidates = ready.order_by("pk").values_list("pk", "next_model", "crashes")[: share * LOOK_AHEAD]
+    kept: list[int] = []
+    for run_id, model, crashes in candidates:
+        if len(kept) == share:
+            break
+        if allowance.take(model, crashes):
+            kept.append(run_id)
+    # Only what is taken is locked: a backlog that waits for a limit is read again and again.
     lockable = ready.filter(pk__in=kept).order_by("pk").select_for_update(skip_locked=True, of=("self",))
     return list(lockable.values_list("pk", flat=True)) if kept else []

@@ -12,7 +12,7 @@ from runs.models import FacetKind
 
 Facet = tuple[FacetKind, str]
 
-LONGEST_VALUE = 200
+MAX_VALUE_LENGTH = 200
 """Characters that are kept of a value."""
 
 
@@ -40,12 +40,12 @@ def list_facets(attempt: FoundAttempt) -> set[Facet]:
     """The facets that a run has because of an attempt that ended."""
     facets: set[Facet] = set()
     for issue in attempt.issues:
-        facets.add((FacetKind.CODE, issue.code[:LONGEST_VALUE]))
+        facets.add((FacetKind.CODE, issue.code[:MAX_VALUE_LENGTH]))
         if issue.audit:
-            facets.add((FacetKind.AUDIT, issue.audit[:LONGEST_VALUE]))
+            facets.add((FacetKind.AUDIT, issue.audit[:MAX_VALUE_LENGTH]))
         facets.update((FacetKind.SEVERITY, name) for name in _REACHED[issue.severity])
     if attempt.model:
-        facets.add((FacetKind.MODEL, attempt.model[:LONGEST_VALUE]))
+        facets.add((FacetKind.MODEL, attempt.model[:MAX_VALUE_LENGTH]))
     return facets
 
 

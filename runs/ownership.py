@@ -1,8 +1,8 @@
 """Who owns a run: a name that says on which host, and in which process, its worker lives.
 
-A process id alone would lie: after a reboot, in another container, or once the id is used again, it names somebody
-else. So the name holds the boot, the PID namespace and the start of the process too, and whoever shares the first two
-can tell for sure whether the owner is alive.
+A process id alone would not do: after a reboot, in another container, or once the id is used again, it names another
+process. So the name holds the boot, the PID namespace and the start of the process too. A process with the same boot
+and namespace can tell for sure whether the owner is alive.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its process lived on this machine and is certainly dead. False where that can't be told."""
+        """Whether its process lived on this machine and is certainly dead. False where that is unknown."""
         if not self.boot or not self.namespace or (self.boot, self.namespace) != _read_machine():
             return False
         return _read_start(self.pid) != self.started

@@ -9,7 +9,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import connections, models
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.sql import UpdateQuery
+
+_UNCONVERTED_FIELDS = (models.CharField, models.TextField, models.IntegerField, models.ForeignKey)
+"""Fields whose values the drivers take without conversion."""
+
+
+class _Columns:
+    """Columns of a model that each row has its own values for."""
+
+    def __init__(self, model: type[models.Model], names: Iterable[str]) -> None:
+        self.fields = {name: _find_field(model, name) for name in names}
+        self._converted = [(name, not isinstance(field, _UNCONVERTED_FIELDS)) for name, field in self.fields.items()]
+
+    def convert(self, values: Mapping[str, Any], connection: BaseDatabaseWrapper) -> list[Any]:
+        """The parameters for one row."""
+        return [
+            self.fields[name].get_db_prep_save(values[name], connection) if is_converted else values[name]
+            for name, is_converted in self._converted
+        ]
 
 
 class PreparedInsert:
@@ -18,12 +37,10 @@ class PreparedInsert:
     def __init__(self, model: type[models.Model], *names: str) -> None:
         """``names`` are the fields that every row has its own value for."""
         self._model = model
-        self._columns = {name: _find_column(model, name) for name in names}
-        self._rest = [
-            field
-            for field in model._meta.concrete_fields
-            if field not in self._columns.values() and not field.primary_key
-        ]
+        self._columns = _Columns(model, names)
+        named = self._columns.fields.values()
+        self._rest = [field for field in model._meta.concrete_fields if field not in named and not field.primary_key]
+        self._statements: dict[str, tuple[str, str, list[Any]]] = {}
 
     def execute(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
         """Insert each row, given as its values by name."""
@@ -31,29 +48,30 @@ class PreparedInsert:
 
     def execute_returning(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> list[int]:
         """Insert each row; return their primary keys in the same order."""
-        key = connections[using].ops.quote_name(_name_column(_find_column(self._model, "pk")))
-        return [pk for (pk,) in self._insert(rows, f" RETURNING {key}", using)]
+        return [pk for (pk,) in self._insert(rows, f" RETURNING {_quote_column(self._model, 'pk', using)}", using)]
 
     def _insert(self, rows: Iterable[Mapping[str, Any]], ending: str, using: str) -> list[tuple[int]]:
         connection = connections[using]
-        constants = [field.get_db_prep_save(field.get_default(), connection) for field in self._rest]
-        parameters: list[Any] = []
-        count = 0
-        for row in rows:
-            count += 1
-            parameters += [column.get_db_prep_save(row[name], connection) for name, column in self._columns.items()]
-            parameters += constants
-        if not count:
+        if using not in self._statements:
+            self._statements[using] = self._build(using)
+        sql, row, constants = self._statements[using]
+        parameters = [[*self._columns.convert(values, connection), *constants] for values in rows]
+        if not parameters:
             return []
-        quote = connection.ops.quote_name
-        columns = [*self._columns.values(), *self._rest]
-        names = ", ".join(quote(_name_column(column)) for column in columns)
-        places = f"({', '.join(['%s'] * len(columns))})"
-        # Made of the model's own names alone.
-        sql = f"INSERT INTO {quote(self._model._meta.db_table)} ({names}) VALUES {', '.join([places] * count)}{ending}"  # noqa: S608
         with connection.cursor() as cursor:
-            cursor.execute(sql, parameters)
+            values = [value for parameters_of_row in parameters for value in parameters_of_row]
+            cursor.execute(f"{sql}{', '.join([row] * len(parameters))}{ending}", values)
             return cursor.fetchall() if ending else []
+
+    def _build(self, using: str) -> tuple[str, str, list[Any]]:
+        """The statement up to its rows, the text of a row, and the parameters behind those that a row has itself."""
+        connection = connections[using]
+        names = [*self._columns.fields, *(field.name for field in self._rest)]
+        columns = ", ".join(_quote_column(self._model, name, using) for name in names)
+        constants = [field.get_db_prep_save(field.get_default(), connection) for field in self._rest]
+        table = connection.ops.quote_name(self._model._meta.db_table)
+        # Made of the model's own names alone.
+        return f"INSERT INTO {table} ({columns}) VALUES ", f"({', '.join(['%s'] * len(names))})", constants  # noqa: S608
 
 
 class PreparedUpdate:
@@ -62,9 +80,9 @@ class PreparedUpdate:
     def __init__(self, model: type[models.Model], *names: str, **expressions: Any) -> None:
         """``names`` are the fields that every row has its own value for; ``expressions`` are the same for all rows."""
         self._model = model
-        self._columns = {name: _find_column(model, name) for name in names}
+        self._columns = _Columns(model, names)
         self._expressions = expressions
-        self._statements: dict[str, tuple[str, tuple[Any, ...]]] = {}
+        self._statements: dict[str, tuple[str, list[Any]]] = {}
 
     def execute(self, rows: Iterable[tuple[int, Mapping[str, Any]]], *, using: str = "default") -> None:
         """Update each row, given as its primary key and the values by name. Rows that are gone are left out."""
@@ -72,41 +90,33 @@ class PreparedUpdate:
         if using not in self._statements:
             self._statements[using] = self._build(using)
         sql, constants = self._statements[using]
-        parameters = [
-            (
-                *(column.get_db_prep_save(values[name], connection) for name, column in self._columns.items()),
-                *constants,
-                pk,
-            )
-            for pk, values in rows
-        ]
+        parameters = [(*self._columns.convert(values, connection), *constants, pk) for pk, values in rows]
         if parameters:
             with connection.cursor() as cursor:
                 cursor.executemany(sql, parameters)
 
-    def _build(self, using: str) -> tuple[str, tuple[Any, ...]]:
+    def _build(self, using: str) -> tuple[str, list[Any]]:
         """The statement, and the parameters between the values of a row and its primary key."""
-        quote = connections[using].ops.quote_name
         query = UpdateQuery(self._model)
         compiler = query.get_compiler(using)
-        sets = [f"{quote(_name_column(column))} = %s" for column in self._columns.values()]
+        sets = [f"{_quote_column(self._model, name, using)} = %s" for name in self._columns.fields]
         constants: list[Any] = []
         for name, expression in self._expressions.items():
             resolved = expression.resolve_expression(query, allow_joins=False, for_save=True)
             sql, parameters = compiler.compile(resolved)
-            sets.append(f"{quote(_name_column(_find_column(self._model, name)))} = {sql}")
+            sets.append(f"{_quote_column(self._model, name, using)} = {sql}")
             constants += parameters
-        table, key = quote(self._model._meta.db_table), quote(_name_column(_find_column(self._model, "pk")))
+        table = connections[using].ops.quote_name(self._model._meta.db_table)
+        key = _quote_column(self._model, "pk", using)
         # Made of the model's own names alone.
-        return f"UPDATE {table} SET {', '.join(sets)} WHERE {key} = %s", tuple(constants)  # noqa: S608
+        return f"UPDATE {table} SET {', '.join(sets)} WHERE {key} = %s", constants  # noqa: S608
 
 
-def _find_column(model: type[models.Model], name: str) -> models.Field[Any, Any]:
+def _find_field(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     field = model._meta.pk if name == "pk" else model._meta.get_field(name)
-    assert isinstance(field, models.Field), f"{model.__name__}.{name} is no column."
+    assert isinstance(field, models.Field) and field.column is not None, f"{model.__name__}.{name} is no column."
     return field
 
 
-def _name_column(field: models.Field[Any, Any]) -> str:
-    assert field.column is not None, f"{field.name} is no column."
-    return field.column
+def _quote_column(model: type[models.Model], name: str, using: str) -> str:
+    return connections[using].ops.quote_name(_find_field(model, name).column or "")

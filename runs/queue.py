@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 
@@ -18,20 +19,22 @@ DRAIN_TASK = "runs.worker.tasks.drain"
 """Sent with ``timeout=-1``: a drain has no end but the worker's."""
 SWEEP_TASK = "runs.sweep.sweep"
 
+REDIS_RETRY_INTERVAL = 5.0
+"""Seconds between tries to subscribe; meanwhile a drain polls for queued runs as if there were no Redis."""
+
 _broker_is_away = threading.Event()
-"""Set while this process has said that it can't reach the broker, so that not each sweep says it again."""
+"""Set while this process has logged that it can't reach the broker, so that not each sweep logs it again."""
 
 
 def wake_worker() -> None:
-    """Make sure that some worker looks for queued runs.
+    """Make sure that some worker polls for queued runs.
 
     With the database as broker the message is part of the caller's transaction, so that neither is kept alone. With
-    Redis it goes out on commit, and a broker that can't be reached keeps nobody from starting a run: the sweep finds
-    it. One message that waits is enough for any number of runs.
+    Redis it is sent on commit; if the broker is away the sweep finds the run. One message is enough for many runs.
     """
     if "orm" in settings.Q_CLUSTER:
         with transaction.atomic():
-            # Locked, so that nobody takes the message off the queue before the caller's rows can be seen.
+            # Locked, so that no worker takes the message off the queue before the caller's rows can be seen.
             waiting = OrmQ.objects.select_for_update(skip_locked=True).filter(
                 key=get_broker().list_key, lock__lte=timezone.now()
             )
@@ -42,14 +45,14 @@ def wake_worker() -> None:
 
 
 def name_channel() -> str:
-    """The Redis channel on which drains that are at work hear of queued runs."""
+    """The Redis channel that wakes drains which are at work."""
     return f"{settings.Q_CLUSTER['name']}:runs-queued"
 
 
 def _send_message() -> None:
     try:
         broker = get_broker()
-        # Whoever listens is at work already, and starts the run without the way through the queue.
+        # A drain that listens is at work already, and starts the run without the way through the queue.
         broker.connection.publish(name_channel(), "")
         if not broker.queue_size():
             async_task(DRAIN_TASK, broker=broker, timeout=-1)
@@ -61,3 +64,36 @@ def _send_message() -> None:
         if _broker_is_away.is_set():
             logger.warning("The queue's broker can be reached again.")
         _broker_is_away.clear()
+
+
+class WakeChannel:
+    """Sets ``woken`` whenever a run is queued, where there is a Redis that says so."""
+
+    def __init__(self, woken: asyncio.Event) -> None:
+        self.is_open = False
+        """Whether it does so now."""
+        self._woken = woken
+
+    async def listen(self) -> None:
+        """Listen until cancelled. Returns at once where the database is the broker."""
+        address = settings.Q_CLUSTER.get("redis")
+        if address is None:
+            return
+        # Only an installation on several hosts has this package.
+        from redis import RedisError
+        from redis.asyncio import Redis
+
+        while True:
+            client = Redis.from_url(address) if isinstance(address, str) else Redis(**address)
+            try:
+                async with client, client.pubsub() as channel:
+                    await channel.subscribe(name_channel())
+                    async for _ in channel.listen():
+                        # The first message says that the subscription holds.
+                        self.is_open = True
+                        self._woken.set()
+            except (RedisError, OSError) as error:
+                # The queue's own processes warn of it; each drain would do so again.
+                logger.info("Redis is unreachable; polling for queued runs instead: %s", error)
+            self.is_open = False
+            await asyncio.sleep(REDIS_RETRY_INTERVAL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -22,7 +22,10 @@ from runs.models import FlowSpending, Run
 
 @dataclass(slots=True)
 class FlowBudget:
-    """What all runs of a flow together may use in a period, and have used of it."""
+    """What all runs of a flow together may use in a period, and have used of it.
+
+    A drain reads the stored sum again and again on its database thread, and adds there what it stores in between.
+    """
 
     title: str
     period: str
@@ -30,28 +33,21 @@ class FlowBudget:
     cost_budget: Decimal | None
     tokens: int = 0
     cost: Decimal = Decimal(0)
-    commits: int = 0
-    """How many transactions of this drain were committed when the rows were read."""
-    unstored_tokens: int = 0
-    unstored_cost: Decimal = Decimal(0)
+    in_flight: dict[int, TokenUsage] = field(default_factory=dict)
+    """What attempts used that are not stored yet, by run."""
 
-    def expect(self, usage: TokenUsage) -> None:
-        """Count what an attempt used that is not stored yet."""
-        self.unstored_tokens += usage.total
-        self.unstored_cost += usage.cost or 0
-
-    def settle(self, usage: TokenUsage, *, commits: int | None) -> None:
-        """An attempt that was counted is stored now, by the ``commits``-th transaction, or (None) never will be."""
-        self.unstored_tokens -= usage.total
-        self.unstored_cost -= usage.cost or 0
-        # What was read from the rows since holds it already.
-        if commits is not None and commits > self.commits:
-            self.tokens += usage.total
-            self.cost += usage.cost or 0
+    def add_stored(self, run_id: int, usage: TokenUsage) -> None:
+        """Count what an attempt used that was in flight and is stored now."""
+        self.in_flight.pop(run_id, None)
+        self.tokens += usage.total
+        self.cost += usage.cost or 0
 
     def find_end(self) -> Finish | None:
-        """How a run of the flow ends that wants to begin another attempt now: None while something is left."""
-        tokens, cost = self.tokens + self.unstored_tokens, self.cost + self.unstored_cost
+        """How a run of the flow ends before its next attempt; None while something of the budget is left."""
+        # A copy: the database thread takes away what it has stored.
+        in_flight = list(self.in_flight.values())
+        tokens = sum((usage.total for usage in in_flight), self.tokens)
+        cost = sum((usage.cost or Decimal(0) for usage in in_flight), self.cost)
         if self.token_budget is not None and tokens >= self.token_budget:
             used = describe_used_tokens(self.token_budget, tokens)
         elif self.cost_budget is not None and cost >= self.cost_budget:
@@ -85,7 +81,7 @@ def load_budgets() -> dict[int, FlowBudget]:
 
 
 def _begin_period(flow_id: int, start: date) -> FlowSpending:
-    """The row of a flow for a period, made from its runs if there is none: a budget may be set at any time."""
+    """The row of a flow for a period, created from its runs: a budget may be set at any time."""
     with transaction.atomic():
         Flow.objects.select_for_update().get(pk=flow_id)
         beginning = datetime(start.year, start.month, start.day, tzinfo=UTC)
@@ -114,7 +110,7 @@ def add_spending(used: Iterable[tuple[int, int, Decimal]]) -> None:
             rows = current.filter(flow=flow_id)
             more = {"tokens": F("tokens") + tokens[flow_id], "cost": F("cost") + costs[flow_id]}
             if not rows.update(**more):
-                # Somebody may be making the row from sums that don’t hold yet what this transaction stores: wait until
-                # it is there. Whoever makes it later waits for this transaction, and sums up what it has stored.
+                # Another process may be creating the row from sums that lack what this transaction stores: wait for it.
+                # One that creates it later waits for this transaction, and its sums hold what it has stored.
                 list(Flow.objects.select_for_update(no_key=True).filter(pk=flow_id).values_list("pk"))
                 rows.update(**more)

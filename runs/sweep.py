@@ -1,4 +1,4 @@
-"""Finding what dead workers left behind, and what waited too long."""
+"""The sweep: reclaims what dead workers left behind, and ends what waited too long."""
 
 from __future__ import annotations
 
@@ -24,31 +24,29 @@ logger = logging.getLogger(__name__)
 PROCESS_GONE = "Its process died."
 LEASE_EXPIRED = "It did not renew its lease: its network failed, it froze, or its host is gone."
 
-GRACE = 1 / 3
-"""The part of a lease that a worker has to prolong it after a sweep found it expired.
+GRACE_RATIO = 1 / 3
+"""The part of a lease that a worker has to renew it after a sweep found it expired: its grace period.
 
 After an outage of the database all leases are expired at once, and workers that lived through it hold attempts that
 are paid for. They come back within seconds, and must not find their runs given away.
 """
-STALE = timedelta(seconds=30)
-"""A suspicion that nobody acted upon for so long after the grace is from before an outage, and no longer counts."""
-
-
-MEMORY = timedelta(minutes=10)
+MAX_SUSPICION_AGE = timedelta(seconds=30)
+"""A suspicion that much older than the grace period is from before an outage, and no longer counts."""
+MAX_SILENCE = timedelta(minutes=10)
 """How long a silent worker is shown before its row goes."""
 
 
 def sweep() -> int:
-    """Take runs from dead workers, end what waited too long, and wake a worker if anything is to be done.
+    """Reclaim runs of dead workers, end what waited too long, and wake a worker if anything is to be done.
 
-    Gives the number of runs taken from dead workers. Runs every minute from the queue's schedule, when a worker
+    Gives the number of runs reclaimed. Runs every minute from the queue's schedule, when a worker
     process starts, and in the heartbeat of every drain.
     """
     reclaimed = reclaim_from_dead_processes() + _reclaim_expired()
     for run in Run.objects.cancelled_in_queue():
         run.request_cancel()
     _end_overdue()
-    Worker.objects.silent(MEMORY).delete()
+    Worker.objects.silent(MAX_SILENCE).delete()
     # A drain that is at work sweeps every few seconds: it sees soon whether a suspect comes back.
     if Run.objects.queued().exists() or Run.objects.expired().exists():
         wake_worker()
@@ -56,7 +54,7 @@ def sweep() -> int:
 
 
 def reclaim_from_dead_processes() -> int:
-    """Take the runs of workers that lived on this machine and are certainly dead; gives their number."""
+    """Reclaim the runs of workers that lived on this machine and are certainly dead; gives their number."""
     names = Run.objects.running().order_by().values_list("owner", flat=True).distinct()
     gone = [name for name in names if (owner := Owner.parse(name)) is not None and owner.is_gone]
     if not gone:
@@ -66,8 +64,8 @@ def reclaim_from_dead_processes() -> int:
 
 
 def _reclaim_expired() -> int:
-    grace = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE)
-    is_old = Q(suspect_since__lt=in_future(-grace - STALE))
+    grace = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE_RATIO)
+    is_old = Q(suspect_since__lt=in_future(-grace - MAX_SUSPICION_AGE))
     Run.objects.expired().filter(Q(suspect_since=None) | is_old).update(suspect_since=Now())
     return _reclaim(Run.objects.suspect(grace), LEASE_EXPIRED)
 
@@ -94,17 +92,17 @@ def _end_overdue() -> None:
     overdue = queued.filter(deadline_at__lte=Now())
     for run in overdue.only("epoch"):
         _end(overdue, run, EndReason.DEADLINE_EXCEEDED, "The run reached its time limit while it waited in the queue.")
-    patience = timedelta(seconds=settings.TOOLFLOW_PLUGIN_WAIT)
-    for run in queued.filter(waiting_since__lte=in_future(-patience)):
+    max_wait = timedelta(seconds=settings.TOOLFLOW_PLUGIN_WAIT)
+    for run in queued.filter(waiting_since__lte=in_future(-max_wait)):
         # One that has the plug-ins may only have much to do.
         if any(run.version_id not in worker.unable_versions for worker in Worker.objects.alive()):
             continue
-        sentence = f"{run.waiting_for} None came within {patience.total_seconds():,.0f} seconds."
+        sentence = f"{run.waiting_for} None came within {max_wait.total_seconds():,.0f} seconds."
         _end(queued, run, EndReason.CONFIGURATION, sentence)
 
 
 def _end(queued: RunQuerySet, run: Run, reason: EndReason, sentence: str) -> None:
-    """End a run as errored, if it is still among ``queued`` and nobody had it since it was read."""
+    """End a run as errored, if it is still among ``queued`` and was not claimed since it was read."""
     with transaction.atomic():
         has_ended = queued.filter(pk=run.pk, epoch=run.epoch).update(**end_values(RunStatus.ERRORED, reason, sentence))
         if has_ended:

@@ -33,7 +33,7 @@ FOLDERS = (*PACKAGES, "tests", "templates", "static", "benchmarks", "docs")
 _EXECUTION_MODULES = (
     "claiming", "documents", "facets", "group_commit", "limits", "output_checks", "ownership",
     "prepared_sql", "provider", "queue", "queue_processes", "recorder", "retry_parts", "rollup", "run_options",
-    "spending", "stop_flags", "stored_history", "submission", "sweep", "tally", "try_out", "worker",
+    "spending", "stop_flags", "stored_history", "submission", "sweep", "try_out", "worker",
     "management/commands/run_worker",
     "models/facet", "models/history", "models/limit", "models/original_input", "models/run", "models/spending",
     "models/worker",
@@ -46,9 +46,8 @@ _CORE_TESTS = (
     *(f"tests/runs/{name}.py" for name in (
         "executing", "gateway", "test_claiming", "test_database_thread", "test_drain", "test_facets",
         "test_group_commit", "test_ownership", "test_providers", "test_received_replies", "test_redaction",
-        "test_retry_parts", "test_run_options", "test_run_states", "test_run_worker", "test_run_worker_parts",
-        "test_submission", "test_sweep", "test_tally", "test_try_out", "test_try_page", "test_worker",
-        "worker_host",
+        "test_queue_processes", "test_retry_parts", "test_rollup", "test_run_options", "test_run_states",
+        "test_run_work", "test_submission", "test_sweep", "test_try_out", "test_try_page", "test_worker",
     )),
 )  # fmt: skip
 """Tests of the engine, of flows without their editor, of the execution side, and those that kill processes."""

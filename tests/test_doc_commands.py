@@ -29,8 +29,8 @@ from flows.portability import load_flow
 from runs import backup
 from runs.management.commands import run_flow
 from runs.models import Run, RunStatus
+from runs.rollup import count_ended_runs
 from runs.submission import submit_run
-from runs.tally import tally_ended_runs
 from tests.doc_shell import Shell
 from tests.runs.builders import make_worker
 from tests.runs.executing import drain
@@ -83,7 +83,7 @@ def old_run(shell: Shell) -> Run:
     run = submit_run(flow=Flow.objects.get(name="colour-theme"), input=load_sample_input("colour-theme"))
     drain()
     Run.objects.update(created_at=LONG_AGO, started_at=LONG_AGO, ended_at=LONG_AGO + timedelta(minutes=1))
-    tally_ended_runs()
+    count_ended_runs()
     run.refresh_from_db()
     return run
 

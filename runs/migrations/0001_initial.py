@@ -262,7 +262,7 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price."),
                 ),
                 (
-                    "is_tallied",
+                    "is_counted",
                     models.BooleanField(
                         default=False, help_text="Statistics and search know of this run; it has ended."
                     ),
@@ -1455,9 +1455,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="run",
             index=models.Index(
-                condition=models.Q(("ended_at__isnull", False), ("is_tallied", False)),
+                condition=models.Q(("ended_at__isnull", False), ("is_counted", False)),
                 fields=["id"],
-                name="run_untallied",
+                name="run_uncounted",
             ),
         ),
         migrations.AddIndex(

@@ -9,7 +9,7 @@ from runs.models.run import Run
 
 
 class OriginalInput(models.Model):
-    """What a run works on, apart from the row that everybody reads: it is gone once the run is tallied.
+    """What a run works on, apart from the row that everybody reads: it is gone once the run is counted.
 
     Where that can't be done retention deletes it an hour after the run has ended.
     """

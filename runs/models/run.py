@@ -84,10 +84,10 @@ class RunQuerySet(models.QuerySet["Run"]):
     def ended(self) -> Self:
         return self.filter(status__in=ENDED)
 
-    def untallied(self) -> Self:
+    def uncounted(self) -> Self:
         """Runs that have ended and that statistics and search don't know yet."""
         # By their end, not by status: SQLite would read all that ended off the index of statuses.
-        return self.filter(is_tallied=False, ended_at__isnull=False)
+        return self.filter(is_counted=False, ended_at__isnull=False)
 
     def cancelled_in_queue(self) -> Self:
         """Queued runs with a cancel flag: it was set while their worker handed them back."""
@@ -194,7 +194,7 @@ class Run(models.Model):
     cost = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD")
     unpriced_count = models.PositiveIntegerField(default=0, help_text="Attempts that used tokens at an unknown price.")
 
-    is_tallied = models.BooleanField(default=False, help_text="Statistics and search know of this run; it has ended.")
+    is_counted = models.BooleanField(default=False, help_text="Statistics and search know of this run; it has ended.")
     outputs_removed_at = models.DateTimeField(
         null=True, blank=True, help_text="Since when only figures are left of what the run read and wrote."
     )
@@ -240,7 +240,7 @@ class Run(models.Model):
             # What failed lately: other indexes say when a run was created, not when it failed.
             models.Index(fields=["-ended_at"], condition=Q(status="failed"), name="run_failed_lately"),
             models.Index(fields=["-ended_at"], condition=Q(status="errored"), name="run_errored_lately"),
-            models.Index(fields=["id"], condition=Q(is_tallied=False, ended_at__isnull=False), name="run_untallied"),
+            models.Index(fields=["id"], condition=Q(is_counted=False, ended_at__isnull=False), name="run_uncounted"),
             # What is due under the policy of a flow. Each run that has ended is in one of the two.
             models.Index(
                 fields=["flow", "ended_at"],

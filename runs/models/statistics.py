@@ -1,7 +1,7 @@
 """Statistics of runs that have ended: rows for each flow, version and day.
 
 ``runs.statistics`` keeps them. Days are those of the end of a run, in UTC. A run counts once, when it is
-tallied; what it counted stays when it is deleted. ``docs/statistics.md`` says exactly what each number means.
+counted; what it counted stays when it is deleted. ``docs/statistics.md`` says exactly what each number means.
 """
 
 from __future__ import annotations

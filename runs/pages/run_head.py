@@ -14,7 +14,7 @@ _ELSEWHERE = frozenset(
         "steps_passed", "attempt_count", "retry_count", "issues_low", "issues_medium", "issues_high", "issues_critical",
         "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cost",
         "unpriced_count", "crashes", "record_number", "revision", "lease_until", "suspect_since", "next_model",
-        "is_tallied",
+        "is_counted",
         # What stays as it is, and may be long.
         "input", "input_schema", "model_settings", "metadata",
     }

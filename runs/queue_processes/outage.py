@@ -1,4 +1,4 @@
-"""Outages of what the worker can wait for: told once, again from time to time, and when they are over."""
+"""Outages of what the worker can wait for: logged once, again from time to time, and when they are over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 logger = logging.getLogger(__name__)
 
-REMINDER = 60.0
+REMINDER_INTERVAL = 60.0
 """Seconds between lines about an outage that goes on."""
 
 
@@ -17,7 +17,7 @@ class Outage:
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self._since: float | None = None
-        self._told_at = 0.0
+        self._logged_at = 0.0
 
     @property
     def goes_on(self) -> bool:
@@ -28,10 +28,10 @@ class Outage:
         now = time.monotonic()
         reason = " ".join(str(error).split()) or type(error).__name__
         if self._since is None:
-            self._since = self._told_at = now
+            self._since = self._logged_at = now
             logger.warning("%s can't be reached; trying again until it answers. (%s)", self._subject, reason)
-        elif now - self._told_at >= REMINDER:
-            self._told_at = now
+        elif now - self._logged_at >= REMINDER_INTERVAL:
+            self._logged_at = now
             logger.warning("%s has been away for %d seconds. (%s)", self._subject, now - self._since, reason)
 
     def end(self) -> bool:

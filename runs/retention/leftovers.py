@@ -51,7 +51,7 @@ class Leftover:
 def list_leftovers() -> list[Leftover]:
     """All kinds; see ``docs/retention.md``."""
     return [
-        # Tallying takes them away at once; this is for runs that can't be tallied.
+        # Counting takes them away at once; this is for runs that can't be counted.
         Leftover("inputs of ended runs as they were before redaction", timedelta(hours=1), _find_inputs),
         Leftover("webhook deliveries", timedelta(days=30), _find_deliveries),
         Leftover(

@@ -13,10 +13,10 @@ from flows.models import Flow
 from runs.models import Run
 from runs.models.run import RunQuerySet
 
-UNTALLIED = timedelta(days=7)
+UNCOUNTED = timedelta(days=7)
 """How much longer a run is kept that statistics don't know yet: what it counts would be lost."""
-MOST_UNTALLIED = 1_000
-"""If more runs than that wait to be tallied, it is only a matter of time, as after an outage; else they can't be."""
+MAX_UNCOUNTED = 1_000
+"""If more runs than that wait to be counted, it is only a matter of time, as after an outage; else they can't be."""
 
 
 class Part(Enum):
@@ -66,7 +66,7 @@ def find_due(
     A run that statistics don't know yet stays some days longer, and as long as they are far behind. With
     ``gone_before`` those that lose their outputs once all that is due of the runs that ended before that is gone.
     """
-    find_known = _find_tallied if _is_tallying_behind() else may_go
+    find_known = _filter_counted if _is_counting_behind() else may_go
     due = Run.objects.filter(find_known(ended_before), flow_id=flow_id, ended_at__lt=ended_before)
     due = due.order_by("ended_at", "pk")
     with_outputs = due.filter(outputs_removed_at__isnull=True)
@@ -79,15 +79,15 @@ def find_due(
 
 def may_go(ended_before: datetime) -> Q:
     """Of the runs that ended before that, those that statistics know, and those that they will hardly come to know."""
-    return Q(is_tallied=True) | Q(ended_at__lt=ended_before - UNTALLIED)
+    return Q(is_counted=True) | Q(ended_at__lt=ended_before - UNCOUNTED)
 
 
-def _find_tallied(_ended_before: datetime) -> Q:
-    return Q(is_tallied=True)
+def _filter_counted(_ended_before: datetime) -> Q:
+    return Q(is_counted=True)
 
 
-def _is_tallying_behind() -> bool:
-    return Run.objects.untallied().order_by("pk")[MOST_UNTALLIED : MOST_UNTALLIED + 1].exists()
+def _is_counting_behind() -> bool:
+    return Run.objects.uncounted().order_by("pk")[MAX_UNCOUNTED : MAX_UNCOUNTED + 1].exists()
 
 
 def _choose(own: int | None, installation: int | None) -> int | None:

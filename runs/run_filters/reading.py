@@ -14,7 +14,7 @@ from django.utils.datastructures import MultiValueDict
 
 from flows.engine.issues import Severity
 from flows.models import Flow, FlowVersion
-from runs.facets import LONGEST_VALUE
+from runs.facets import MAX_VALUE_LENGTH
 from runs.models import RunStatus
 from runs.prepared_select import LARGEST_NUMBER
 from runs.run_filters.filters import PARAMETERS, RunFilters
@@ -110,8 +110,9 @@ def _check_text(parameter: str, text: str) -> str:
     if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise _NonsenseError("A filter held characters that no text of a run has.", "it is left out.")
     # A search says itself how long it may be.
-    if parameter != "q" and len(text) > LONGEST_VALUE:
-        raise _NonsenseError(f"“{shorten(text)}” is longer than {LONGEST_VALUE} characters.", "the filter is left out.")
+    if parameter != "q" and len(text) > MAX_VALUE_LENGTH:
+        sentence = f"“{shorten(text)}” is longer than {MAX_VALUE_LENGTH} characters."
+        raise _NonsenseError(sentence, "the filter is left out.")
     return text
 
 

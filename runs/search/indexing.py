@@ -27,7 +27,7 @@ def reindex_runs(*, above: int, limit: int) -> list[int]:
     Runs that lost what they read and wrote are among them, and lose the words by which they may still be found.
     """
     with transaction.atomic():
-        runs = Run.objects.filter(pk__gt=above, is_tallied=True).order_by("pk").select_for_update()
+        runs = Run.objects.filter(pk__gt=above, is_counted=True).order_by("pk").select_for_update()
         found = list(runs.only("pk", "outputs_removed_at")[:limit])
         index_runs([run.pk for run in found if run.outputs_removed_at is None])
         _forget_runs([run.pk for run in found if run.outputs_removed_at is not None])

@@ -16,10 +16,10 @@ from flows.engine import history as engine
 from flows.engine.usage import sum_usage
 from runs.facets import Facet, add_facets
 from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
+from runs.rollup import count_ended_runs
 from runs.seeding.flows import SeededVersion, load_seeded_flows
 from runs.seeding.scripts import BEGIN, Script
 from runs.stored_history import build_issues, build_usage
-from runs.tally import tally_ended_runs
 
 BATCH = 500
 """Runs stored in one transaction."""
@@ -84,10 +84,10 @@ def seed_history(
             _store(batch)
         done += len(batch)
         report("stored", done)
-    tallied = 0
-    while count := tally_ended_runs(limit=BATCH):
-        tallied += count
-        report("tallied", tallied)
+    counted = 0
+    while count := count_ended_runs(limit=BATCH):
+        counted += count
+        report("counted", counted)
 
 
 def _plan_runs(

@@ -60,15 +60,15 @@ class Rebuilt:
 def rebuild_flow(
     flow: Flow, *, token: int, since: date | None = None, report: Callable[[int], None] = lambda _done: None
 ) -> Rebuilt:
-    """Count all tallied runs of ``flow`` again, and put right what is stored, in one transaction at the end.
+    """Count all counted runs of ``flow`` again, and put right what is stored, in one transaction at the end.
 
-    ``token`` is that of a lease of ``locks.STATISTICS``: runs that end meanwhile are tallied afterwards.
+    ``token`` is that of a lease of ``locks.STATISTICS``: runs that end meanwhile are counted afterwards.
     With ``since``, days before it are left as they are, and always those whose runs retention has deleted. ``report``
     is told after each batch how many runs were counted so far. Raises ``LeaseLostError``; then nothing has changed.
     """
     rebuilt = Rebuilt()
     rows = DailyRows()
-    for run_ids in _batch_tallied(flow, since):
+    for run_ids in _batch_counted(flow, since):
         _renew(token)
         runs = read_ended_runs(run_ids)
         add_runs(rows, runs)
@@ -94,13 +94,13 @@ def _renew(token: int) -> None:
         raise LeaseLostError
 
 
-def _batch_tallied(flow: Flow, since: date | None) -> Iterator[list[int]]:
-    """The numbers of the tallied runs of a flow, in order. During the lease they don't become more."""
-    tallied = Run.objects.filter(flow=flow, is_tallied=True).order_by("pk")
+def _batch_counted(flow: Flow, since: date | None) -> Iterator[list[int]]:
+    """The numbers of the counted runs of a flow, in order. During the lease they don't become more."""
+    counted = Run.objects.filter(flow=flow, is_counted=True).order_by("pk")
     if since is not None:
-        tallied = tallied.filter(ended_at__gte=datetime(since.year, since.month, since.day, tzinfo=UTC))
+        counted = counted.filter(ended_at__gte=datetime(since.year, since.month, since.day, tzinfo=UTC))
     last = 0
-    while run_ids := list(tallied.filter(pk__gt=last).values_list("pk", flat=True)[:BATCH]):
+    while run_ids := list(counted.filter(pk__gt=last).values_list("pk", flat=True)[:BATCH]):
         yield run_ids
         last = run_ids[-1]
 

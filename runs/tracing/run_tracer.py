@@ -1,7 +1,7 @@
 """Telling a collector of runs, as OTLP over HTTP.
 
 A span is made when what it tells of is over and stored, with the times that are stored: an attempt by the worker that
-made it, a run and its steps by whoever tallies the run. So a worker that is killed loses what it had under way, and at
+made it, a run and its steps by whoever counts the run. So a worker that is killed loses what it had under way, and at
 most a second of what was done; and a run that waits for days has no span open meanwhile.
 """
 

@@ -13,7 +13,7 @@ from runs.models.run import in_future
 from runs.webhooks.messages import wake_sender
 
 OLDEST_NEWS = timedelta(days=3)
-"""No webhook is sent for a run that ended longer ago: tallying may lag, and the flow may have an address since."""
+"""No webhook is sent for a run that ended longer ago: counting may lag, and the flow may have an address since."""
 _LONGEST_URL = 2_500
 """Bytes."""
 _LONGEST_HOST: int = WebhookDelivery._meta.get_field("host").max_length or 0

@@ -24,7 +24,7 @@ from django.utils import timezone
 from flows.webhook_address import Allowance, load_allowance
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.models.run import in_future
-from runs.stop_flags import hurrying, stopping
+from runs.stop_flags import draining, force_quit
 from runs.webhooks.payload import build_body
 from runs.webhooks.posting import TIMEOUT, Answer, post
 from runs.webhooks.retries import judge
@@ -77,11 +77,11 @@ class Sender:
         allowance = load_allowance()
         with LoopThread() as loop:
             while True:
-                if time.monotonic() < end and not stopping.is_set():
+                if time.monotonic() < end and not draining.is_set():
                     for parcel in self._take():
                         self._under_way[loop.start(_send(parcel, allowance))] = parcel
                         made += 1
-                if not self._under_way or hurrying.is_set():
+                if not self._under_way or force_quit.is_set():
                     return made
                 done, _ = wait(self._under_way, timeout=LOOK, return_when=FIRST_COMPLETED)
                 for future in done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.models import WebhookDelivery
-from runs.stop_flags import stopping
+from runs.stop_flags import draining
 from runs.webhooks.messages import wake_sender
 from runs.webhooks.sender_lock import SenderLock
 from runs.webhooks.sending import Sender
@@ -22,6 +22,6 @@ def send_due() -> str:
         lock.release()
     # What came while the last ones were under way, and was left to this sender. A worker that stops leaves it to the
     # schedule of the next one.
-    if not stopping.is_set() and WebhookDelivery.objects.due().exists():
+    if not draining.is_set() and WebhookDelivery.objects.due().exists():
         wake_sender()
     return f"Tried to deliver {tried} webhooks."

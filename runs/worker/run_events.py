@@ -1,6 +1,6 @@
-"""Telling log, metrics and traces what the runs of a drain do, once it is stored.
+"""What log, metrics and traces get of the runs of a drain, once it is stored: names, numbers and codes.
 
-What is told: names, numbers and codes. Inputs, outputs and prompts stay in the history.
+Inputs, outputs and prompts stay in the history.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RunEvents:
         )  # fmt: skip
 
     def note_batch(self, writes: int, seconds: float) -> None:
-        """One transaction has stored what so many runs did."""
+        """One transaction has stored the writes of ``writes`` runs, in ``seconds``."""
         if self._meter is not None:
             self._meter.note_batch(writes=writes, seconds=seconds)
         if logger.isEnabledFor(logging.DEBUG):
@@ -104,7 +104,7 @@ class RunEvents:
 
 
 def note_wait(seconds: float) -> None:
-    """A run waits before its next attempt, and keeps its place meanwhile."""
+    """A run waits before its next attempt, and keeps its slot meanwhile."""
     if logger.isEnabledFor(logging.INFO):
         log_event(
             logger, logging.INFO, "run.waits", "The run waits before its next attempt.", seconds=round(seconds, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,35 +32,28 @@ from runs.models.run import CANCELLED_SENTENCE
 from runs.provider import price_call
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget
-from runs.stop_flags import stopping
-from runs.stored_history import (
-    load_history,
-    load_original_input,
-    load_received_attempt,
-    make_run_id,
-    read_received,
-)
+from runs.stop_flags import draining
+from runs.stored_history import load_history, load_original_input, load_received_attempt, make_run_id, read_received
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
 from runs.worker.run_events import RunEvents, note_wait
 from runs.worker.versions import MissingPluginsError, PreparedVersions
-from runs.worker.wordless_errors import leave_out_words
 
 logger = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 5.0
-"""Seconds; a run that waits longer is handed back and costs no slot."""
+"""A run that waits longer is handed back and costs no slot."""
 
 
-class Interruption(Enum):
-    """Why a run's task is cut off."""
+class StopReason(Enum):
+    """Why a run's task is cancelled."""
 
-    CANCELLED = "somebody cancelled the run"
-    HURRY = "the worker stops at once"
+    CANCELLED = "a user cancelled the run"
+    FORCED = "the worker stops at once"
     LOST = "the run is no longer held by this worker"
 
 
 @dataclass
-class Workplace:
+class WorkerContext:
     """What all runs of a drain share."""
 
     database: DatabaseThread
@@ -81,24 +75,20 @@ class Workplace:
 class RunTask:
     """Executes one run that its drain has claimed."""
 
-    def __init__(self, run: Run, place: Workplace) -> None:
+    def __init__(self, run: Run, context: WorkerContext) -> None:
         self.run = run
-        self.interruption: Interruption | None = None
-        """Set before the task is cancelled, to say why."""
+        self.stop_reason: StopReason | None = None
+        """Set before the task is cancelled."""
         self.is_leaving = False
-        """Whether the write is under way with which the run ends or is given back."""
-        self._place = place
+        """Whether the write is under way with which the run ends or is handed back."""
+        self._context = context
         self._recorder: RunRecorder | None = None
         self._spec: FlowSpec | None = None
-        self._redacts = False
-        """Whether the run's flow redacts something; until its version is known nothing of the run is worked on."""
-        self._unsettled: TokenUsage | None = None
-        """What the last attempt used, while it is counted on the flow's budget and not stored."""
 
     async def execute(self) -> None:
-        """Take the run as far as it goes. Never raises: what goes wrong ends the run or leaves it to others."""
+        """Take the run as far as it goes. Never raises: an error ends the run or leaves it to the sweep."""
         run = self.run
-        self._place.events.begin(run)
+        self._context.events.begin(run)
         try:
             await self._execute()
         except asyncio.CancelledError:
@@ -110,123 +100,125 @@ class RunTask:
         except ProblemsError as error:
             await self._end(EndReason.CONFIGURATION, f"The run's version can't be executed. {error}")
         except WriteRefusedError as error:
-            self._log_failure("The database refuses what run %s brought.", error)
-            words = f"{type(error.__cause__ or error).__name__}." if self._redacts else str(error)
-            await self._end(
-                EndReason.INTERNAL_ERROR, f"The database refuses to store what the last call brought. {words}"
-            )
+            cause = self._log_failure(f"The database refuses what run {run.pk} brought.", error.__cause__ or error)
+            sentence = f"The database refuses to store what the last call brought. {cause}."
+            await self._end(EndReason.INTERNAL_ERROR, sentence)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is logged and ends the run
-            self._log_failure("Run %s failed inside ToolFlow.", error)
-            words = type(error).__name__ if self._redacts else f"{type(error).__name__}: {error}"
-            sentence = f"ToolFlow itself failed ({words}). The worker's log has the details."
+            cause = self._log_failure(f"Run {run.pk} failed inside ToolFlow.", error)
+            sentence = f"ToolFlow itself failed ({cause}). The worker's log has the details."
             await self._end(EndReason.INTERNAL_ERROR, sentence)
         finally:
-            self._settle(None)
+            if (budget := self._find_budget()) is not None:
+                budget.in_flight.pop(run.pk, None)
 
     async def record(self, progress: Progress) -> None:
         """Store ``progress``; returns once it is committed."""
         assert self._recorder is not None
-        budget = self._place.budgets.get(self.run.flow_id)
-        write = self._recorder.prepare(progress, has_flow_budget=budget is not None)
+        write = self._recorder.prepare(progress, has_flow_budget=self._find_budget() is not None)
         self.is_leaving = progress.finish is not None
-        storing = asyncio.ensure_future(self._place.database.store(write))
+        storing = self._context.database.store(write)
         try:
-            stored = await asyncio.shield(storing)
+            written = await asyncio.shield(storing)
         except asyncio.CancelledError:
-            # What ended is paid for: it is stored before the run is cut off.
+            # What ended is paid for: it is stored before the run is interrupted.
             await storing
             raise
-        self._recorder.confirm(write, stored.written)
+        self._recorder.confirm(write, written)
         assert self._spec is not None
-        self._place.events.note(self.run, self._spec, progress)
+        self._context.events.note(self.run, self._spec, progress)
         if progress.ended is not None:
             self.run.crashes = 0
-        if progress.ended is not None or progress.received is not None:
-            self._settle(stored.commits)
+
+    def _find_budget(self) -> FlowBudget | None:
+        return self._context.budgets.get(self.run.flow_id)
 
     def _price(self, model: str, usage: TokenUsage, *, provider: Provider, service_tier: str | None) -> TokenUsage:
-        """Price what a call used, and count it on the flow's budget before anybody asks for that again."""
+        """Price what a call used, and count it on the flow's budget at once: storing it takes a moment."""
         priced = price_call(model, usage, provider=provider, service_tier=service_tier)
-        if (budget := self._place.budgets.get(self.run.flow_id)) is not None:
-            self._unsettled = priced
-            budget.expect(priced)
+        if (budget := self._find_budget()) is not None:
+            budget.in_flight[self.run.pk] = priced
         return priced
 
-    def _settle(self, commits: int | None) -> None:
-        if self._unsettled is not None and (budget := self._place.budgets.get(self.run.flow_id)) is not None:
-            budget.settle(self._unsettled, commits=commits)
-        self._unsettled = None
-
     async def _execute(self) -> None:
-        run, place = self.run, self._place
-        spec = place.versions.find(run)
+        run, context = self.run, self._context
+        spec = context.versions.find(run)
         if spec is None:
-            spec = await place.database.persist(lambda: place.versions.prepare(run))
-        self._spec, self._redacts = spec, bool(spec.redact)
+            spec = await context.database.persist(lambda: context.versions.load(run))
+        self._spec = spec
+        received = None
         if run.attempt_count or run.is_input_redacted:
-            history, self._recorder, received = await place.database.persist(partial(self._load, spec))
+            history, self._recorder, received = await context.database.persist(partial(self._load, spec))
         else:
-            received = None
             history = History.begin(run.input, run_id=make_run_id(run))
             self._recorder = RunRecorder(run, spec, history)
         execution = Execution(
             spec=spec,
-            client=place.client,
-            clients=place.clients,
+            client=context.client,
+            clients=context.clients,
             registry=registry,
             recorder=self,
-            clock=DrainClock(place.stop),
+            clock=DrainClock(context.stop),
             call_timeout=settings.TOOLFLOW_CALL_TIMEOUT,
             longest_wait=MAX_WAIT_SECONDS,
-            should_stop=self._must_stop,
+            should_stop=self._should_stop,
             price=self._price,
-            gate=place.gate,
+            gate=context.gate,
             deadline=run.deadline_at,
-            veto=self._find_veto,
+            veto=self._check_budget,
             plugin_timeout=settings.TOOLFLOW_PLUGIN_TIMEOUT,
         )
         end = await execution.execute(history, received)
         if end.finish is None:
             await self._hand_back(end, find_next_model(spec, end.history))
 
-    def _log_failure(self, message: str, error: Exception) -> None:
-        """Log the traceback. The words of an exception may quote what was worked on, before it was redacted."""
-        logger.error(message, self.run.pk, exc_info=leave_out_words(error) if self._redacts else error)
+    def _log_failure(self, message: str, error: BaseException) -> str:
+        """Log ``error``, and describe it for the end of the run: its type and its message.
+
+        Where the flow redacts something the type and the place must do, as a message may quote what is redacted.
+        """
+        name = type(error).__name__
+        if self._spec is None or not self._spec.redact:
+            logger.error("%s", message, exc_info=error)
+            return f"{name}: {str(error).strip().removesuffix('.')}"
+        frames = traceback.extract_tb(error.__traceback__)
+        places = ", ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+        logger.error("%s %s at %s", message, name, places)
+        return name
 
     def _load(self, spec: FlowSpec) -> tuple[History, RunRecorder, Received | None]:
         history = load_history(self.run, input=load_original_input(self.run))
         row = load_received_attempt(self.run)
         return history, RunRecorder(self.run, spec, history, row), None if row is None else read_received(row)
 
-    def _must_stop(self) -> bool:
-        # The flag that other processes raise is looked at here too: the drain sees it only at its next look.
-        return self._place.stop.is_set() or stopping.is_set()
+    def _should_stop(self) -> bool:
+        # The flag of the process is checked too: the drain sees it at its next tick.
+        return self._context.stop.is_set() or draining.is_set()
 
-    def _find_veto(self) -> Finish | None:
-        budget = self._place.budgets.get(self.run.flow_id)
+    def _check_budget(self) -> Finish | None:
+        budget = self._find_budget()
         return budget.find_end() if budget is not None else None
 
     async def _hand_back(self, end: ExecutionEnd, next_model: str) -> None:
         self.is_leaving = True
         delay = max(timedelta(0), end.resume_at - datetime.now(UTC)) if end.resume_at else timedelta(0)
-        await self._place.database.persist(
+        await self._context.database.persist(
             lambda: self.run.hand_back(delay=delay, next_model=next_model, waiting_for=end.waits_for)
         )
-        self._place.events.note_hand_back(seconds=delay.total_seconds(), waits_for=end.waits_for)
+        self._context.events.note_hand_back(seconds=delay.total_seconds(), waits_for=end.waits_for)
 
     async def _wait_for_plugins(self, sentence: str) -> None:
-        self._place.unable[self.run.version_id] = sentence
+        self._context.unable[self.run.version_id] = sentence
         await self._try(
             lambda: self.run.hand_back(next_model=self.run.next_model, waiting_for=sentence, needs_plugins=True)
         )
 
     async def _interrupt(self) -> None:
-        if self.interruption is Interruption.CANCELLED:
+        if self.stop_reason is StopReason.CANCELLED:
             await self._end(EndReason.CANCELLED, CANCELLED_SENTENCE)
-        elif self.interruption is Interruption.HURRY:
-            await self._try(self._break_off)
+        elif self.stop_reason is StopReason.FORCED:
+            await self._try(self._hand_back_interrupted)
 
-    def _break_off(self) -> None:
+    def _hand_back_interrupted(self) -> None:
         with transaction.atomic():
             if self.run.hand_back(next_model=self.run.next_model):
                 end_running_attempts(self.run.pk, Outcome.INTERRUPTED)
@@ -241,7 +233,7 @@ class RunTask:
     async def _try(self, write: Callable[[], object]) -> bool:
         self.is_leaving = True
         try:
-            await self._place.database.persist(write)
+            await self._context.database.persist(write)
         except (LeaseLostError, *DATABASE_ERRORS) as error:
             # The lease runs out, and the sweep does what is left to do.
             logger.warning("Run %s is left to the sweep: %s", self.run.pk, error)
@@ -269,7 +261,7 @@ class DrainClock:
 
     async def sleep_until(self, moment: datetime) -> None:
         """Wait until ``moment``, or until the drain stops."""
-        # Looked at once: a clock that somebody sets while this waits doesn't make it longer.
+        # Read once: a clock that is set while this waits doesn't make it longer.
         remaining = (moment - self.now()).total_seconds()
         if remaining > 0:
             note_wait(remaining)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from flows.engine.errors import SpecError
 from flows.engine.plugins import registry
 from flows.engine.providers import Providers
@@ -13,7 +11,7 @@ from flows.models import FlowVersion
 from flows.plugin_use import find_missing_names
 from runs.models import Run
 
-MOST_PREPARED = 256
+MAX_PREPARED = 256
 """Executable specs that a process keeps."""
 
 
@@ -22,26 +20,25 @@ class MissingPluginsError(Exception):
 
 
 class PreparedVersions:
-    """Executable specs by version and model settings, the least recently used given up first."""
+    """Executable specs by version and model settings; the oldest are dropped first."""
 
     def __init__(self, providers: Providers) -> None:
         self._providers = providers
-        self._specs: OrderedDict[tuple[int, ModelSettings], FlowSpec] = OrderedDict()
+        self._specs: dict[tuple[int, ModelSettings], FlowSpec] = {}
 
     def find(self, run: Run) -> FlowSpec | None:
         """The spec to execute ``run`` with, if its version is prepared already."""
-        key = _make_key(run)
-        spec = self._specs.get(key)
-        if spec is None:
-            return None
-        self._specs.move_to_end(key)
-        return _limit(spec, run)
+        spec = self._specs.get(_make_key(run))
+        return None if spec is None else _set_limits(spec, run)
 
-    def prepare(self, run: Run) -> FlowSpec:
-        """The spec to execute ``run`` with; reads its version from the database.
+    def load(self, run: Run) -> FlowSpec:
+        """The spec to execute ``run`` with; reads its version from the database if it is not prepared yet.
 
         Raises ``MissingPluginsError`` with a sentence, and ``SpecError`` if the version can't run anywhere.
         """
+        # Runs that were claimed together ask for the same version together.
+        if (found := self.find(run)) is not None:
+            return found
         key = _make_key(run)
         version = FlowVersion.objects.get(pk=run.version_id)
         spec = version.flow_spec
@@ -54,16 +51,16 @@ class PreparedVersions:
                 ) from None
             raise
         self._specs[key] = prepared
-        while len(self._specs) > MOST_PREPARED:
-            self._specs.popitem(last=False)
-        return _limit(prepared, run)
+        if len(self._specs) > MAX_PREPARED:
+            del self._specs[next(iter(self._specs))]
+        return _set_limits(prepared, run)
 
 
 def _make_key(run: Run) -> tuple[int, ModelSettings]:
     return run.version_id, ModelSettings.model_validate(run.model_settings)
 
 
-def _limit(spec: FlowSpec, run: Run) -> FlowSpec:
+def _set_limits(spec: FlowSpec, run: Run) -> FlowSpec:
     time_limit = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
     own = (run.token_budget, run.cost_budget, time_limit)
     if own == (spec.token_budget, spec.cost_budget, spec.time_limit):

@@ -19,7 +19,7 @@ from standardwebhooks import Webhook
 
 from flows.examples import load_examples
 from runs.models import Run, WebhookDelivery
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from runs.webhooks.signing import build_headers, find_signers, sign
 from tests.api.test_guide import GUIDE
 from tests.runs.executing import drain
@@ -78,7 +78,7 @@ def test_it_leads_to_a_token_that_reads_and_starts_runs_and_to_the_secret_of_the
     stored = Run.objects.get(pk=json.loads(run)["id"])
     assert stored.webhook_url == "http://127.0.0.1:9000/"
     drain()
-    tally_ended_runs()
+    count_ended_runs()
     delivery, at = WebhookDelivery.objects.get(run=stored), datetime.now(UTC)
     signature = sign(find_signers(delivery), message_id="msg-1", at=at, body="{}")
     headers = build_headers(message_id="msg-1", at=at, signature=signature)

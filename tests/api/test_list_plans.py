@@ -83,7 +83,7 @@ def store_many_rows() -> tuple[int, int]:
             step_count=1,
             status="succeeded",
             ended_at=NOON,
-            is_tallied=True,
+            is_counted=True,
         )
         for version in versions
     )

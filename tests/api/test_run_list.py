@@ -13,9 +13,9 @@ from django.test import Client
 
 from runs.documents import RunDocuments
 from runs.models import FacetKind, Run, RunStatus
+from runs.rollup import count_ended_runs
 from runs.run_filters import finding, read_filters
 from runs.run_filters.filters import PARAMETERS
-from runs.tally import tally_ended_runs
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.engine.builders import make_attempt
@@ -169,7 +169,7 @@ class TestFilters:
     def test_words_are_looked_for(self, viewer: Script) -> None:
         run = make_stored_run(make_attempt(1, 1, output={"text": "Lapsang souchong"}))
         make_stored_run(make_attempt(1, 1))
-        tally_ended_runs()
+        count_ended_runs()
         assert list_ids(viewer, "q=souchong") == [run.pk]
 
     def test_statuses_may_be_repeated(self, viewer: Script) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from runs.models import Run
 from runs.pages.opened_attempts import ROOM
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.browser.run_under_way import RunUnderWay, follow, wait_for_poll
 from tests.browser.test_accessibility import assert_accessible
 from tests.browser.widths import assert_fits
@@ -114,7 +114,7 @@ def test_links_of_other_pages_lead_into_an_attempt_that_is_open_and_not_loaded(a
         admin_page.get_by_role("link", name=f"Open in #{run.pk}").click()
         expect(admin_page.locator("#s2a1-i0")).to_be_in_viewport()
     else:
-        tally_ended_runs()
+        count_ended_runs()
         admin_page.goto("/runs/?q=slow")
         admin_page.get_by_role("link", name="Step 2, attempt 1, issue").click()
         expect(admin_page.locator("#s2a1")).to_be_in_viewport()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from runs.models import BulkAction, Run, RunStatus
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.browser.widths import assert_fits, open_all_folds
 from tests.engine.builders import make_attempt, make_error, make_issue, make_step
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
@@ -68,7 +68,7 @@ def make_hostile_bulk_action(run: Run) -> BulkAction:
 
 def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Page) -> None:
     run, other = make_hostile_run(), make_hostile_run()
-    while tally_ended_runs():
+    while count_ended_runs():
         pass
     delivery = make_stored(run, body=json.dumps({HOSTILE: HOSTILE}), try_count=1)
     add_try(delivery, status=500, problem=HOSTILE, response=HOSTILE)

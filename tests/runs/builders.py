@@ -13,7 +13,7 @@ from runs.claiming import claim_runs
 from runs.models import Run, Worker
 from runs.models.run import in_future
 from runs.ownership import Owner
-from runs.sweep import GRACE
+from runs.sweep import GRACE_RATIO
 from tests.engine.builders import make_flow as make_spec
 
 LEASE = timedelta(seconds=60)
@@ -54,7 +54,7 @@ def make_dead_owner() -> Owner:
 
 def expire_lease(run: Run) -> None:
     """Let the lease of a run end, as if its worker had been silent for so long that a sweep suspects it already."""
-    suspect_since = in_future(-LEASE * GRACE - timedelta(seconds=1))
+    suspect_since = in_future(-LEASE * GRACE_RATIO - timedelta(seconds=1))
     Run.objects.filter(pk=run.pk).update(lease_until="2000-01-01T00:00:00Z", suspect_since=suspect_since)
 
 

@@ -1,4 +1,4 @@
-"""Many runs at once for tests of lists: rows as executing and tallying leave them, without attempts."""
+"""Many runs at once for tests of lists: rows as executing and counting leave them, without attempts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SEVERITIES = ("low", "medium", "high", "critical")
 
 
 def make_listed_run(version: FlowVersion, *, facets: Sequence[Facet] = (), **fields: Any) -> Run:
-    """One run with these columns and facets, tallied if it has ended."""
+    """One run with these columns and facets, counted if it has ended."""
     (run,) = store_listed_runs([_build_run(version, **fields)], [facets])
     return run
 
 
 def store_listed_runs(runs: Sequence[Run], facets: Sequence[Sequence[Facet]]) -> list[Run]:
-    """Store runs with their facets; those that have ended are marked as tallied."""
+    """Store runs with their facets; those that have ended are marked as counted."""
     stored = Run.objects.bulk_create(runs, batch_size=2_000)
     pairs = [(run.pk, facet) for run, own in zip(stored, facets, strict=True) for facet in own]
     for begin in range(0, len(pairs), 5_000):
@@ -77,7 +77,7 @@ def _build_run(version: FlowVersion, **fields: Any) -> Run:
         **{
             "input": {"topic": "tea"},
             "model_settings": {},
-            "is_tallied": has_ended,
+            "is_counted": has_ended,
             "ended_at": begun if has_ended else None,
             "lease_until": begun if status == RunStatus.RUNNING else None,
             # Attempts are what uses anything.

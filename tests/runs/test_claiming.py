@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from flows.models import FlowVersion
-from runs.claiming import Room, claim_runs, share_slots
+from runs.claiming import AvailablePermits, claim_runs, share_slots
 from runs.models import Priority, Run
 from tests.engine.builders import make_flow as make_spec
 from tests.engine.builders import make_step
@@ -32,22 +32,17 @@ def claim(free: int, **options: Any) -> list[Run]:
     return claim_runs(free=free, owner="worker-1", lease=LEASE, is_simulated=True, **options) or []
 
 
-def rooms(**by_model: int) -> Room:
+def permits(**by_model: int) -> AvailablePermits:
     return lambda model: by_model.get(model.replace("-", "_"))
 
 
 class TestPriority:
-    def test_runs_of_high_priority_go_first_and_those_of_low_last(self) -> None:
-        version = make_version()
-        low, normal, high = (make_run(version, priority=p) for p in (Priority.LOW, Priority.NORMAL, Priority.HIGH))
+    def test_runs_of_high_priority_of_any_flow_go_first_and_those_of_low_last(self) -> None:
+        low, normal = (make_run(version_of("first"), priority=p) for p in (Priority.LOW, Priority.NORMAL))
+        high = make_run(version_of("second"), priority=Priority.HIGH)
         assert [run.pk for run in claim(1)] == [high.pk]
         assert [run.pk for run in claim(1)] == [normal.pk]
         assert [run.pk for run in claim(1)] == [low.pk]
-
-    def test_a_high_priority_of_one_flow_goes_before_normal_runs_of_another(self) -> None:
-        make_run(version_of("first"))
-        urgent = make_run(version_of("second"), priority=Priority.HIGH)
-        assert [run.pk for run in claim(1)] == [urgent.pk]
 
 
 class TestFairness:
@@ -57,6 +52,8 @@ class TestFairness:
             make_run(batch)
         single = make_run(version_of("single"))
         assert single.pk in {run.pk for run in claim(2)}
+        make_run(single.version)
+        assert len(claim(8)) == 8, "slots that one flow can't use go to the other"
 
     def test_flows_share_what_is_under_way_and_not_just_the_free_slots(self) -> None:
         batch, other = version_of("batch"), version_of("other")
@@ -66,14 +63,7 @@ class TestFairness:
         claimed = claim(4, in_flight={batch.flow_id: 6, other.flow_id: 4})
         assert Counter(run.flow_id for run in claimed) == {other.flow_id: 3, batch.flow_id: 1}
 
-    def test_slots_that_one_flow_can_not_use_go_to_the_other(self) -> None:
-        batch, small = version_of("batch"), version_of("small")
-        for _ in range(10):
-            make_run(batch)
-        make_run(small)
-        assert len(claim(8)) == 8
-
-    def test_slots_go_one_by_one_to_whoever_has_the_fewest(self) -> None:
+    def test_slots_go_one_by_one_to_the_flow_with_the_fewest(self) -> None:
         assert share_slots(5, {1: 0, 2: 3}, {}) == {1: 4, 2: 1}
         assert share_slots(5, {1: 0, 2: 0}, {1: 1}) == {1: 1, 2: 4}
         assert share_slots(5, {1: 0}, {1: 0}) == {}
@@ -88,7 +78,7 @@ class TestRunsInFlightOfAFlow:
         assert len(claim(5)) == 1
         assert not claim(5)
 
-    def test_a_place_is_free_again_when_a_run_ends_or_is_handed_back(self) -> None:
+    def test_a_slot_is_free_again_when_a_run_ends_or_is_handed_back(self) -> None:
         version = version_of("careful", max_runs_in_flight=1)
         first, second = make_run(version), make_run(version)
         (claimed,) = claim(5)
@@ -109,18 +99,18 @@ class TestLimitsOfModels:
         version = make_version()
         for _ in range(5):
             make_run(version, next_model="slow")
-        assert len(claim(5, room=rooms(slow=2))) == 2
+        assert len(claim(5, available_permits=permits(slow=2))) == 2
 
     def test_runs_of_other_models_pass_those_that_wait_for_a_limit(self) -> None:
         version = make_version()
         for _ in range(4):
             make_run(version, next_model="slow")
         quick = [make_run(version, next_model="quick") for _ in range(2)]
-        assert [run.pk for run in claim(2, room=rooms(slow=0))] == [run.pk for run in quick]
+        assert [run.pk for run in claim(2, available_permits=permits(slow=0))] == [run.pk for run in quick]
 
-    def test_a_run_whose_next_step_is_local_needs_no_room(self) -> None:
+    def test_a_run_whose_next_step_is_local_needs_no_permit(self) -> None:
         make_run(next_model="")
-        assert len(claim(1, room=lambda model: 0)) == 1
+        assert len(claim(1, available_permits=lambda model: 0)) == 1
 
 
 class TestOrder:
@@ -154,7 +144,9 @@ class TestClaimedRuns:
         assert not claim(1, unable=[run.version_id])
         assert claim(1)
 
-    def test_the_time_limit_counts_from_the_first_start(self) -> None:
+    def test_a_time_limit_counts_from_the_first_start(self) -> None:
+        make_run()
+        assert claim(1)[0].deadline_at is None
         make_run(time_limit=timedelta(seconds=30))
         (run,) = claim(1)
         assert run.started_at is not None and run.deadline_at is not None
@@ -164,23 +156,17 @@ class TestClaimedRuns:
         (again,) = claim(1)
         assert again.deadline_at == run.deadline_at
 
-    def test_a_run_without_a_time_limit_has_no_deadline(self) -> None:
-        make_run()
-        assert claim(1)[0].deadline_at is None
-
     def test_the_number_of_queries_does_not_grow_with_runs(self) -> None:
         version = make_version()
         for _ in range(30):
             make_run(version)
         counts = []
         for free in (2, 20):
-            with CaptureQueriesContext(
-                connection,
-            ) as queries:
+            with CaptureQueriesContext(connection) as queries:
                 claim(free)
             counts.append(len(queries))
         assert counts[0] == counts[1]
 
-    def test_a_look_that_finds_nothing_is_one_query(self, django_assert_num_queries: Any) -> None:
+    def test_a_claim_that_finds_nothing_is_one_query(self, django_assert_num_queries: Any) -> None:
         with django_assert_num_queries(1):
             assert claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True) is None

@@ -17,7 +17,7 @@ from runs.models import Attempt, Run
 from runs.recorder import RunRecorder
 from runs.stored_history import load_history
 from runs.worker import database_thread
-from runs.worker.database_thread import DatabaseThread, Stored, WriteRefusedError
+from runs.worker.database_thread import DatabaseThread, WriteRefusedError
 from tests.engine.builders import NOON, make_flow, make_step
 from tests.runs.builders import claim_run, make_run, make_version
 
@@ -42,7 +42,7 @@ class Commits:
         self.poison: set[int] = set()
         self.too_large: set[int] = set()
         monkeypatch.setattr(database_thread, "commit_writes", self)
-        monkeypatch.setattr(database_thread, "RETRY_PAUSE", 0.01)
+        monkeypatch.setattr(database_thread, "RETRY_INTERVAL", 0.01)
 
     def __call__(self, writes: Sequence[RunWrite]) -> list[Written | LeaseLostError]:
         self.sizes.append(len(writes))
@@ -68,8 +68,7 @@ def store_together(writes: list[RunWrite]) -> list[Any]:
         release = threading.Event()
         busy = asyncio.create_task(database.ask(release.wait))
         await asyncio.sleep(0)
-        storing = [asyncio.create_task(database.store(write)) for write in writes]
-        await asyncio.sleep(0)
+        storing = [database.store(write) for write in writes]
         release.set()
         results = await asyncio.gather(*storing, return_exceptions=True)
         await busy
@@ -80,15 +79,15 @@ def store_together(writes: list[RunWrite]) -> list[Any]:
 
 
 def test_what_waits_together_is_stored_in_one_transaction(writes: list[RunWrite], commits: Commits) -> None:
-    assert all(isinstance(result, Stored) for result in store_together(writes))
+    assert all(isinstance(result, Written) for result in store_together(writes))
     assert commits.sizes == [3]
     assert Attempt.objects.count() == 3
 
 
-def test_a_run_that_was_lost_is_told_so_and_the_others_are_stored(writes: list[RunWrite]) -> None:
+def test_a_lost_run_raises_and_the_others_are_stored(writes: list[RunWrite]) -> None:
     Run.objects.filter(pk=writes[1].run_id).update(owner="worker-2", epoch=7)
     results = store_together(writes)
-    assert [type(result) for result in results] == [Stored, LeaseLostError, Stored]
+    assert [type(result) for result in results] == [Written, LeaseLostError, Written]
     assert Attempt.objects.count() == 2
 
 
@@ -97,17 +96,17 @@ def test_one_write_that_can_not_be_stored_does_not_keep_the_others_from_it(
 ) -> None:
     commits.poison = {writes[1].run_id}
     results = store_together(writes)
-    assert [type(result) for result in results] == [Stored, WriteRefusedError, Stored]
+    assert [type(result) for result in results] == [Written, WriteRefusedError, Written]
     assert commits.sizes == [3, 1, 1, 1]
 
 
-def test_nothing_is_lost_while_the_database_is_away_and_it_is_said_once(
+def test_nothing_is_lost_while_the_database_is_away_and_it_is_logged_once(
     writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(DatabaseThread, "_answers", lambda self: False)
+    monkeypatch.setattr(database_thread, "_is_database_up", lambda: False)
     commits.errors = [OperationalError("the server closed the connection")] * 5
     with caplog.at_level(logging.WARNING):
-        assert all(isinstance(result, Stored) for result in store_together(writes))
+        assert all(isinstance(result, Written) for result in store_together(writes))
     assert commits.sizes == [3] * 6
     assert Attempt.objects.count() == 3
     assert [record.message.split(":")[0] for record in caplog.records if record.name == database_thread.__name__] == [
@@ -119,10 +118,10 @@ def test_nothing_is_lost_while_the_database_is_away_and_it_is_said_once(
 def test_a_write_that_fails_again_and_again_while_others_get_through_is_refused_in_the_end(
     writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_thread, "PATIENCE", 0.0)
+    monkeypatch.setattr(database_thread, "RETRY_TIMEOUT", 0.0)
     commits.too_large = {writes[0].run_id}
     results = store_together(writes)
-    assert [type(result) for result in results] == [WriteRefusedError, Stored, Stored]
+    assert [type(result) for result in results] == [WriteRefusedError, Written, Written]
 
 
 @pytest.mark.parametrize(
@@ -134,22 +133,22 @@ def test_while_nothing_gets_through_a_write_is_kept_for_as_long_as_it_takes(
     writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """The database answers questions all the while."""
-    monkeypatch.setattr(database_thread, "PATIENCE", 0.0)
+    monkeypatch.setattr(database_thread, "RETRY_TIMEOUT", 0.0)
     commits.errors = [error] * 20
     (result,) = store_together(writes[:1])
-    assert isinstance(result, Stored)
+    assert isinstance(result, Written)
 
 
 def test_other_questions_are_answered_while_writes_wait_for_their_next_try(
     writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DatabaseThread, "_answers", lambda self: False)
-    monkeypatch.setattr(database_thread, "RETRY_PAUSE", 3600.0)
+    monkeypatch.setattr(database_thread, "_is_database_up", lambda: False)
+    monkeypatch.setattr(database_thread, "RETRY_INTERVAL", 3600.0)
     commits.errors = [OperationalError("the server closed the connection")]
 
     async def ask_meanwhile() -> int:
         database = DatabaseThread()
-        storing = asyncio.create_task(database.store(writes[0]))
+        storing = database.store(writes[0])
         await asyncio.sleep(0)
         count = await database.ask(Run.objects.count)
         assert not storing.done()
@@ -161,7 +160,7 @@ def test_other_questions_are_answered_while_writes_wait_for_their_next_try(
     assert asyncio.run(ask_meanwhile()) == 3
 
 
-def test_what_a_question_raises_reaches_whoever_asked() -> None:
+def test_a_question_raises_where_it_was_asked() -> None:
     async def ask() -> None:
         database = DatabaseThread()
         with pytest.raises(Run.DoesNotExist):

@@ -12,10 +12,11 @@ from django.db import connection
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.ownership import Owner
-from runs.stop_flags import hurrying, stopping
+from runs.spending import FlowBudget
+from runs.stop_flags import draining, force_quit
 from runs.worker import tasks
-from runs.worker.slots import Slot
-from tests.engine.builders import make_flow, make_step
+from runs.worker.tasks import Slot
+from tests.engine.builders import make_flow, make_step, make_usage
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import script
@@ -29,8 +30,8 @@ TEA = {"text": "Tea is a warm drink."}
 def _own_slots(settings: Any, tmp_path: Any) -> Iterator[None]:
     settings.TOOLFLOW_DATA_DIR = tmp_path
     yield
-    stopping.clear()
-    hurrying.clear()
+    draining.clear()
+    force_quit.clear()
 
 
 def drain(*, leaves_when_idle: bool = True) -> str:
@@ -73,7 +74,7 @@ class TestShutdown:
         self, provider: ModelServer
     ) -> None:
         def stop_worker(request: dict[str, Any], step_input: Any) -> dict[str, str]:
-            stopping.set()
+            draining.set()
             return TEA
 
         run = make_run(make_version(make_flow(make_step(1), make_step(2))))
@@ -83,7 +84,7 @@ class TestShutdown:
         assert (run.status, run.owner, run.attempt_count, run.next_model) == (RunStatus.QUEUED, "", 1, "gpt-4.1")
         assert Attempt.objects.get().outcome == "passed"
 
-        stopping.clear()
+        draining.clear()
         drain()
         run.refresh_from_db()
         assert (run.status, run.attempt_count, run.crashes) == (RunStatus.SUCCEEDED, 2, 0)
@@ -93,8 +94,8 @@ class TestShutdown:
         self, provider: ModelServer
     ) -> None:
         def hurry(request: dict[str, Any], step_input: Any) -> Fault:
-            stopping.set()
-            hurrying.set()
+            draining.set()
+            force_quit.set()
             return Fault(FaultKind.HANG)
 
         run = make_run()
@@ -104,8 +105,8 @@ class TestShutdown:
         assert (run.status, run.crashes) == (RunStatus.QUEUED, 0)
         assert Attempt.objects.get().outcome == "interrupted"
 
-        stopping.clear()
-        hurrying.clear()
+        draining.clear()
+        force_quit.clear()
         script(provider, tool_1=[TEA])
         drain()
         run.refresh_from_db()
@@ -113,7 +114,7 @@ class TestShutdown:
 
     def test_a_worker_that_stops_takes_nothing_more(self, provider: ModelServer) -> None:
         make_run()
-        stopping.set()
+        draining.set()
         assert drain() == "The worker stops."
         assert Run.objects.get().status == RunStatus.QUEUED
 
@@ -153,6 +154,16 @@ class TestBudgetOfAFlow:
         assert f"for the month (UTC): budget of 1 token used ({used:,})." in second.end_sentence
         # Both had begun their first step before either had used anything.
         assert provider.app.call_count <= 2
+
+    def test_what_is_in_flight_counts_at_once_and_once(self) -> None:
+        budget = FlowBudget("Tea", "month", token_budget=50, cost_budget=None, tokens=10)
+        usage = make_usage(30)
+        budget.in_flight[7] = usage
+        assert budget.find_end() is None
+        budget.add_stored(7, usage)
+        assert budget.find_end() is None and budget.tokens == 40
+        budget.in_flight[7] = make_usage(10)
+        assert budget.find_end() is not None
 
     def test_runs_from_before_the_budget_was_set_count(self, provider: ModelServer) -> None:
         version = make_version(make_flow(make_step(1)))

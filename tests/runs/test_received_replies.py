@@ -20,7 +20,7 @@ from flows.engine.spec import AuditSpec, FlowSpec
 from runs.claiming import claim_runs
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus
 from runs.recorder import RunRecorder, end_held_run
-from runs.stop_flags import hurrying, stopping
+from runs.stop_flags import draining, force_quit
 from runs.stored_history import load_history, load_received_attempt
 from runs.submission import submit_run
 from runs.sweep import sweep
@@ -101,7 +101,11 @@ def test_it_waits_for_no_permit_to_be_judged(provider: ModelServer) -> None:
     receive(run, "Dear customer")
     sweep()
     claimed = claim_runs(
-        free=1, owner="w", lease=timedelta(minutes=1), is_simulated=None, room=lambda model: 0 if model else 1
+        free=1,
+        owner="w",
+        lease=timedelta(minutes=1),
+        is_simulated=None,
+        available_permits=lambda model: 0 if model else 1,
     )
     assert [one.pk for one in claimed] == [run.pk]
 
@@ -110,8 +114,8 @@ def test_a_worker_that_is_forced_to_stop_while_an_audit_is_at_work_leaves_its_re
     provider: ModelServer, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
 ) -> None:
     def stop_and_hang(output: Any) -> None:
-        stopping.set()
-        hurrying.set()
+        draining.set()
+        force_quit.set()
         stuck.wait()
 
     judge = registry.audits["no_names"]
@@ -121,8 +125,8 @@ def test_a_worker_that_is_forced_to_stop_while_an_audit_is_at_work_leaves_its_re
     try:
         drain()
     finally:
-        stopping.clear()
-        hurrying.clear()
+        draining.clear()
+        force_quit.clear()
     run.refresh_from_db()
     assert (run.status, run.next_model, attempts_of(run)[0].outcome) == (RunStatus.QUEUED, "", "")
 
@@ -176,7 +180,7 @@ class TestEndOfTheRun:
     def test_a_cancel_while_an_audit_is_at_work(
         self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
     ) -> None:
-        monkeypatch.setattr(event_loop, "FLAG_CHECK", 0.0)
+        monkeypatch.setattr(event_loop, "SLOW_TICK", 0.05)
         run = make_run(make_version(make_spec()))
 
         def cancel_and_hang(output: Any) -> None:

@@ -15,8 +15,8 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from runs.models import FacetKind, Run, RunStatus
+from runs.rollup import count_ended_runs
 from runs.run_filters import RunFilters, find_runs, finding, read_filters
-from runs.tally import tally_ended_runs
 from tests.engine.builders import NOON
 from tests.runs.builders import make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs, store_listed_runs
@@ -171,7 +171,7 @@ class TestFinding:
         grace = User.objects.create_user("grace")
         Run.objects.filter(pk__in=runs[::2]).update(started_by=grace, status="failed", end_reason="")
         Run.objects.filter(pk__in=[runs[n] for n in failed]).update(cost=5)
-        Run.objects.update(is_tallied=False)
+        Run.objects.update(is_counted=False)
         filters, _ = read("cost=1&flow=colour-theme")
         first = find_runs(filters, limit=5)
         assert (first.ids, first.looked_to) == ((runs[99], runs[95]), runs[70])
@@ -220,13 +220,13 @@ class TestFinding:
         assert find_runs(read("cost=0.1&tokens=800")[0]).ids == (run.pk,)
         assert find_runs(read("cost=0.2")[0]).ids == ()
 
-    @pytest.mark.parametrize("is_tallied", [False, True])
-    def test_a_run_that_has_ended_is_found_by_cost_and_tokens_before_and_after_it_is_tallied(
-        self, is_tallied: bool
+    @pytest.mark.parametrize("is_counted", [False, True])
+    def test_a_run_that_has_ended_is_found_by_cost_and_tokens_before_and_after_it_is_counted(
+        self, is_counted: bool
     ) -> None:
         run = make_stored_run(cost="0.0500", total_tokens=2_000)
-        if is_tallied:
-            assert tally_ended_runs() == 1
+        if is_counted:
+            assert count_ended_runs() == 1
         assert find_runs(read("cost=0.0499&tokens=1999")[0]).ids == (run.pk,)
         assert find_runs(read("cost=0.05")[0]).ids == find_runs(read("tokens=2000")[0]).ids == ()
 
@@ -234,7 +234,7 @@ class TestFinding:
         run = make_stored_run()
         other = make_stored_run()
         Run.objects.filter(pk=other.pk).update(input={"order": run.pk})
-        tally_ended_runs()
+        count_ended_runs()
         assert find_runs(read(f"q={run.pk}")[0]).ids == (run.pk,)
         assert find_runs(read(f"q=%23{run.pk}")[0]).ids == (run.pk,)
         assert find_runs(read(f"q=%22{run.pk}%22")[0]).ids == (other.pk,)

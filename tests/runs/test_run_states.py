@@ -29,20 +29,10 @@ def begin(number: int) -> Start:
 
 
 class TestClaim:
-    def test_the_oldest_runs_are_taken_first_and_no_more_than_there_are_free_slots(self) -> None:
-        version = make_version()
-        runs = [make_run(version) for _ in range(3)]
-        claimed = claim_runs(free=2, owner="worker-1", lease=LEASE, is_simulated=True)
-        assert [run.pk for run in claimed] == [run.pk for run in runs[:2]]
-
     def test_a_claimed_run_has_an_owner_a_lease_and_the_next_epoch(self) -> None:
         run = claim_run(make_run())
         assert (run.status, run.owner, run.epoch) == (RunStatus.RUNNING, "worker-1", 1)
         assert run.lease_until is not None and run.started_at is not None
-
-    def test_a_run_is_never_claimed_twice(self) -> None:
-        make_run()
-        assert claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
         assert not claim_runs(free=5, owner="worker-2", lease=LEASE, is_simulated=True)
 
     def test_a_run_that_waits_is_not_claimed_before_its_time(self) -> None:
@@ -79,10 +69,6 @@ class TestHandBackAndReclaim:
         sweep()
         claim_run(run, "worker-2")
         assert not run.hand_back()
-
-    def test_the_sweep_leaves_runs_alone_whose_worker_is_alive(self) -> None:
-        claim_run(make_run())
-        assert sweep() == 0
 
     def test_the_sweep_queues_the_run_of_a_dead_worker_and_shows_its_attempt_as_interrupted(self) -> None:
         run = claim_run(make_run())
@@ -181,20 +167,15 @@ class TestCancel:
 
 
 class TestWhatTheDatabaseRefuses:
-    def test_a_status_that_does_not_exist(self) -> None:
+    @pytest.mark.parametrize(
+        "status",
+        ["lost", RunStatus.FAILED, RunStatus.RUNNING],
+        ids=["unknown", "ended without a time", "running without a lease"],
+    )
+    def test_a_status_that_does_not_fit(self, status: str) -> None:
         run = make_run()
         with pytest.raises(IntegrityError), transaction.atomic():
-            Run.objects.filter(pk=run.pk).update(status="lost")
-
-    def test_an_ended_run_without_the_time_of_its_end(self) -> None:
-        run = make_run()
-        with pytest.raises(IntegrityError), transaction.atomic():
-            Run.objects.filter(pk=run.pk).update(status=RunStatus.FAILED)
-
-    def test_a_running_run_without_a_lease(self) -> None:
-        run = make_run()
-        with pytest.raises(IntegrityError), transaction.atomic():
-            Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING)
+            Run.objects.filter(pk=run.pk).update(status=status)
 
     def test_the_same_attempt_twice(self) -> None:
         step = Step.objects.create(run=make_run(), index=1, name="Step 1")
@@ -230,15 +211,11 @@ class TestVersionsWithRuns:
         version.flow.refresh_from_db()
         assert version.flow.live_version == version
 
-    def test_a_version_that_has_runs_can_not_be_deleted(self) -> None:
+    def test_a_version_or_flow_that_has_runs_can_not_be_deleted(self) -> None:
         old = make_version()
         make_run(old)
         make_version()
-        old.flow.refresh_from_db()
         with pytest.raises(ProtectedError):
             FlowVersion.objects.get(pk=old.pk).delete()
-
-    def test_a_flow_that_has_runs_can_not_be_deleted(self) -> None:
-        run = make_run()
         with pytest.raises(ProtectedError):
-            run.flow.delete()
+            old.flow.delete()

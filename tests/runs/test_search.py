@@ -7,8 +7,8 @@ import contextlib
 import pytest
 
 from runs.models import RunStatus
+from runs.rollup import count_ended_runs
 from runs.search import index_runs, read_query
-from runs.tally import tally_ended_runs
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_stored_run
@@ -125,11 +125,11 @@ def test_inputs_outputs_and_issues_of_all_attempts_are_found() -> None:
     assert find("raw") == []
 
 
-def test_only_runs_that_have_ended_are_found_and_only_once_they_are_tallied() -> None:
+def test_only_runs_that_have_ended_are_found_and_only_once_they_are_counted() -> None:
     make_run(input={"topic": "tea"})
     ended = make_stored_run(input={"topic": "tea"}, status=RunStatus.FAILED)
     assert find("tea") == []
-    tally_ended_runs()
+    count_ended_runs()
     assert find("tea") == [ended.pk]
 
 

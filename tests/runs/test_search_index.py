@@ -29,7 +29,7 @@ needs_postgresql = pytest.mark.skipif(
 def store(*texts: str) -> list[int]:
     ids = [make_stored_run(input={"text": text}).pk for text in texts]
     index_runs(ids)
-    Run.objects.filter(pk__in=ids).update(is_tallied=True)
+    Run.objects.filter(pk__in=ids).update(is_counted=True)
     return ids
 
 
@@ -69,7 +69,7 @@ def test_a_run_that_is_indexed_again_is_found_by_what_it_holds_now() -> None:
 
 def test_rebuilding_makes_all_words_anew_and_goes_on_where_it_was_stopped() -> None:
     first, second, third = store("tea", "tea", "tea")
-    untallied = make_stored_run(input={"text": "tea"}).pk
+    uncounted = make_stored_run(input={"text": "tea"}).pk
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM runs_searchdocument")
     assert find("tea") == []
@@ -82,13 +82,13 @@ def test_rebuilding_makes_all_words_anew_and_goes_on_where_it_was_stopped() -> N
 
     call_command("rebuild_search", stdout=out)
     assert find("tea") == [third, second, first]
-    assert untallied not in find("tea")
+    assert uncounted not in find("tea")
 
 
 def test_rebuilding_brings_back_no_run_that_lost_its_outputs() -> None:
     issue = make_issue(audit="Politeness", code="rude")
     kept, purged, last = (make_stored_run(make_attempt(1, 1, "failed", issues=(issue,))).pk for _ in range(3))
-    Run.objects.update(is_tallied=True)
+    Run.objects.update(is_counted=True)
     index_runs([kept, purged, last])
     with transaction.atomic():
         remove_outputs([purged])

@@ -39,7 +39,7 @@ class TestSeededHistory:
         assert Run.objects.count() == 60
         assert 180 < Attempt.objects.count() < 320
         assert {*Run.objects.values_list("status", flat=True)} >= {"succeeded", "failed"}
-        assert all(run.has_ended and run.is_tallied and run.created_at < NOON for run in Run.objects.all())
+        assert all(run.has_ended and run.is_counted and run.created_at < NOON for run in Run.objects.all())
 
     @pytest.mark.any_database
     def test_the_totals_of_each_run_are_those_of_its_attempts(self) -> None:
@@ -120,7 +120,7 @@ class TestSeededHistory:
 class TestCommand:
     def test_it_says_what_it_did(self, capsys: pytest.CaptureFixture[str]) -> None:
         call_command("seed_history", runs=12)
-        assert capsys.readouterr().out.splitlines() == ["12 of 12 runs stored.", "12 of 12 runs tallied."]
+        assert capsys.readouterr().out.splitlines() == ["12 of 12 runs stored.", "12 of 12 runs counted."]
 
     @pytest.mark.parametrize("count", ["0", "-3", "many", "200000000"])
     def test_a_count_that_makes_no_sense_is_refused(self, count: str) -> None:

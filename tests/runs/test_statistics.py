@@ -17,9 +17,9 @@ from flows.engine.spec import AuditSpec
 from runs.locks import STATISTICS, acquire, release
 from runs.models import Attempt as AttemptRow
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, Run
+from runs.rollup import count_ended_runs
 from runs.statistics.durations import merge_counts, read_percentile
 from runs.statistics.rebuilding import LEASE
-from runs.tally import tally_ended_runs
 from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step, make_usage
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -32,8 +32,8 @@ LONG_ENOUGH = AuditSpec(name="Long enough", rule="size(output.text) >= 10", mess
 GOOD, SHORT = {"text": "Tea is a warm drink."}, {"text": "Tea."}
 
 
-def tally_all(*, limit: int = 100) -> None:
-    while tally_ended_runs(limit=limit):
+def count_all(*, limit: int = 100) -> None:
+    while count_ended_runs(limit=limit):
         pass
 
 
@@ -67,7 +67,7 @@ class TestRunsThatWereExecuted:
         self._break_off(runs[0])
         Run.objects.filter(pk=runs[1].pk).update(ended_at=NOON, started_at=NOON - timedelta(seconds=90))
         release(STATISTICS, token)
-        tally_all(limit=3)
+        count_all(limit=3)
         ended = Run.objects.all()
         assert {run.status for run in ended} == {"succeeded", "failed", "cancelled"}
         assert read_statistics() == recount(ended)
@@ -86,14 +86,14 @@ class TestAgreement:
     @pytest.mark.parametrize("seed", [1, 2])
     def test_any_runs_counted_in_any_batches_come_to_what_their_rows_say(self, seed: int) -> None:
         runs = make_varied_runs(40, seed=seed)
-        tally_all(limit=7)
+        count_all(limit=7)
         assert read_statistics() == recount(runs)
 
     def test_statements_don_t_grow_in_number_with_runs(self) -> None:
         def count_statements(runs: int) -> int:
             make_varied_runs(runs, seed=runs)
             with CaptureQueriesContext(connection) as captured:
-                tally_ended_runs()
+                count_ended_runs()
             return len(captured)
 
         count_statements(30)
@@ -108,7 +108,7 @@ class TestRuns:
         version = make_version()
         for ended_at in (midnight - timedelta(microseconds=1), midnight, midnight + timedelta(hours=23)):
             make_run(version, status="succeeded", ended_at=ended_at)
-        tally_all()
+        count_all()
         counted = DailyRuns.objects.order_by("day").values_list("day", "runs")
         assert list(counted) == [(date(2026, 11, 20), 1), (date(2026, 11, 21), 2)]
 
@@ -116,7 +116,7 @@ class TestRuns:
         first, second, *_ = make_versions()
         for version, is_simulated in ((first, False), (first, True), (second, False), (first, False)):
             make_run(version, status="succeeded", ended_at=NOON, is_simulated=is_simulated)
-        tally_all()
+        count_all()
         counted = DailyRuns.objects.order_by("version", "is_simulated")
         assert list(counted.values_list("version", "is_simulated", "runs")) == [
             (first.pk, False, 2),
@@ -126,7 +126,7 @@ class TestRuns:
 
     def test_one_that_was_cancelled_in_the_queue_counts_and_has_no_duration(self) -> None:
         make_run().request_cancel()
-        tally_all()
+        count_all()
         row = DailyRuns.objects.get()
         assert (row.runs, row.cancelled, row.attempts, row.timed, row.durations) == (1, 1, 0, 0, {})
 
@@ -135,7 +135,7 @@ class TestRuns:
         for seconds in (1, 2, 3, 100):
             ended_at = NOON + timedelta(days=seconds % 2)
             make_run(version, status="failed", ended_at=ended_at, started_at=ended_at - timedelta(seconds=seconds))
-            tally_all()
+            count_all()
         rows = DailyRuns.objects.order_by("day")
         assert [row.duration_total.total_seconds() for row in rows] == [102, 4]
         durations = merge_counts(row.durations for row in rows)
@@ -145,7 +145,7 @@ class TestRuns:
     def test_a_run_that_went_on_after_an_interruption_succeeded_the_first_time(self) -> None:
         make_stored_run(make_attempt(1, 1, "interrupted"), make_attempt(1, 2, usage=make_usage(50)))
         make_stored_run(make_attempt(1, 1, "failed", usage=make_usage(20)), make_attempt(1, 2, usage=make_usage(30)))
-        tally_all()
+        count_all()
         row = sum_rows(DailyRuns)
         assert (row["runs"], row["first_time"], row["attempts"], row["retries"]) == (2, 1, 4, 1)
         assert (row["first_tokens"], row["useful_retry_tokens"], row["wasted_retry_tokens"]) == (70, 30, 0)
@@ -153,13 +153,13 @@ class TestRuns:
     def test_cost_is_that_of_attempts_with_a_price_and_the_others_are_counted(self) -> None:
         priced = make_usage(10, cost=Decimal("0.00000123"))
         make_stored_run(make_attempt(1, 1, "failed", usage=priced), make_attempt(1, 2, usage=make_usage(5, unpriced=1)))
-        tally_all()
+        count_all()
         row = DailyRuns.objects.get()
         assert (row.cost, row.unpriced, row.total_tokens) == (Decimal("0.00000123"), 1, 15)
 
     def test_what_was_counted_stays_when_runs_are_deleted_and_its_flow_can_not_be_deleted(self) -> None:
         run = make_stored_run(make_attempt())
-        tally_all()
+        count_all()
         before = read_statistics()
         run.delete()
         assert read_statistics() == before
@@ -175,7 +175,7 @@ class TestModels:
         steps = [make_step(number, model=name) for number, name in enumerate(models, start=1)]
         version = make_version(make_flow(*steps, make_step(9, compute="{'n': 1}"), model=model))
         make_run(version, status="failed", ended_at=NOON, **fields)
-        tally_all()
+        count_all()
         rows = DailyRuns.objects.filter(version=version)
         return list(rows.order_by("model").values_list("model", "has_several", "runs", "failed"))
 
@@ -199,7 +199,7 @@ class TestModels:
 
     def test_there_is_a_row_for_each_model(self) -> None:
         make_varied_runs(40)
-        tally_all(limit=9)
+        count_all(limit=9)
         assert DailyRuns.objects.aggregate(Sum("begun")) == DailySteps.objects.aggregate(Sum("begun"))
         assert set(DailyRuns.objects.values_list("model", "has_several")) == {
             ("gpt-4.1", False),
@@ -217,7 +217,7 @@ class TestSteps:
             make_attempt(1, 3, model="gpt-5", usage=make_usage(30)),
             make_attempt(2, 1, model="gpt-5", usage=make_usage(40)),
         )
-        tally_all()
+        count_all()
         rows = DailySteps.objects.order_by("step", "model")
         assert list(
             rows.values_list(
@@ -241,7 +241,7 @@ class TestAudits:
 
     def count(self, *attempts: Attempt, **about: Any) -> tuple[int, int, int, int]:
         make_stored_run(*attempts, status="failed")
-        tally_all()
+        count_all()
         names = ("fired", "retried", "fixed", "retry_tokens")
         sums = DailyAudits.objects.filter(**about).aggregate(**{name: Sum(name) for name in names})
         return sums["fired"], sums["retried"], sums["fixed"], sums["retry_tokens"]
@@ -316,7 +316,7 @@ class TestIssues:
         run = [make_attempt(1, number, "failed", **raise_issue()) for number in (1, 2)]
         make_stored_run(*run, status="failed")
         make_stored_run(*run, make_attempt(1, 3, "failed", **raise_issue(severity="high")), status="failed")
-        tally_all()
+        count_all()
         rows = DailyIssues.objects.order_by("severity").values_list("audit", "code", "severity")
         counted = rows.annotate(issues_=Sum("issues"), runs_=Sum("runs"))
         assert list(counted) == [

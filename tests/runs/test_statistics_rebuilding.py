@@ -15,9 +15,9 @@ from flows.models import Flow
 from runs.locks import STATISTICS, acquire
 from runs.management.commands import rebuild_statistics
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, Lock, Run
+from runs.rollup import count_ended_runs
 from runs.statistics import rebuilding
 from runs.statistics.rebuilding import LEASE, LeaseLostError, rebuild_flow
-from runs.tally import tally_ended_runs
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics, recount
@@ -53,7 +53,7 @@ def spoil() -> None:
 class TestRebuilding:
     def test_whatever_is_wrong_comes_to_what_the_runs_say(self, capsys: pytest.CaptureFixture[str]) -> None:
         runs = make_varied_runs(40)
-        tally_ended_runs()
+        count_ended_runs()
         spoil()
         lines = rebuild(capsys)
         assert read_statistics() == recount(runs)
@@ -62,7 +62,7 @@ class TestRebuilding:
 
     def test_what_is_right_is_left_as_it_is(self, capsys: pytest.CaptureFixture[str]) -> None:
         make_varied_runs(30)
-        tally_ended_runs()
+        count_ended_runs()
         keys = {model: set(model.objects.values_list("pk", flat=True)) for model in DAILY}
         lines = rebuild(capsys)
         assert all("rows were right" in line for line in lines if "so far" not in line)
@@ -70,7 +70,7 @@ class TestRebuilding:
 
     def test_it_makes_all_rows_where_there_are_none(self, capsys: pytest.CaptureFixture[str]) -> None:
         runs = make_varied_runs(30)
-        tally_ended_runs()
+        count_ended_runs()
         for model in DAILY:
             model.objects.all().delete()
         rebuild(capsys)
@@ -78,24 +78,24 @@ class TestRebuilding:
 
     def test_another_flow_is_left_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
         make_varied_runs(20)
-        tally_ended_runs()
+        count_ended_runs()
         DailyRuns.objects.update(runs=77)
         (*_, line) = rebuild(capsys, "--flow", "other")
         assert line.startswith("other: ")
         assert not DailyRuns.objects.filter(flow__name="other", runs=77).exists()
         assert not DailyRuns.objects.filter(flow__name="example").exclude(runs=77).exists()
 
-    def test_runs_that_are_not_tallied_yet_are_counted_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_runs_that_are_not_counted_yet_are_counted_once(self, capsys: pytest.CaptureFixture[str]) -> None:
         runs = make_varied_runs(30)
-        tally_ended_runs(limit=11)
+        count_ended_runs(limit=11)
         rebuild(capsys)
-        while tally_ended_runs():
+        while count_ended_runs():
             pass
         assert read_statistics() == recount(runs)
 
     def test_days_before_since_keep_what_deleted_runs_had_counted(self, capsys: pytest.CaptureFixture[str]) -> None:
         runs = make_varied_runs(40)
-        tally_ended_runs()
+        count_ended_runs()
         before = read_statistics()
         Run.objects.filter(ended_at__lt=MIDNIGHT + timedelta(days=1)).delete()
         spoiled = DailyRuns.objects.filter(day=MIDNIGHT.date() + timedelta(days=2))
@@ -124,7 +124,7 @@ class TestRefusals:
 
 
 class TestBesideWorkers:
-    """While it counts, workers go on with everything but tallying."""
+    """While it counts, workers go on with everything but counting."""
 
     def end_a_run(self) -> None:
         make_run(make_version(), status="succeeded", ended_at=NOON)
@@ -143,26 +143,26 @@ class TestBesideWorkers:
     def test_runs_that_end_meanwhile_are_counted_afterwards_and_once(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        tallied: list[int] = []
+        counted: list[int] = []
 
-        def end_and_tally() -> None:
+        def end_and_count() -> None:
             self.end_a_run()
-            tallied.append(tally_ended_runs())
+            counted.append(count_ended_runs())
 
         make_varied_runs(20)
-        tally_ended_runs()
-        self.during(monkeypatch, end_and_tally)
+        count_ended_runs()
+        self.during(monkeypatch, end_and_count)
         rebuild(capsys)
-        assert set(tallied) == {0}
-        assert tally_ended_runs() == len(tallied)
+        assert set(counted) == {0}
+        assert count_ended_runs() == len(counted)
         assert read_statistics() == recount(Run.objects.all())
 
     def test_one_that_was_broken_off_holds_up_nobody_for_long(self) -> None:
         self.end_a_run()
         assert acquire(STATISTICS, LEASE)
-        assert tally_ended_runs() == 0
+        assert count_ended_runs() == 0
         Lock.objects.update(held_until=Now() - timedelta(seconds=1))
-        assert tally_ended_runs() == 1
+        assert count_ended_runs() == 1
         assert acquire(STATISTICS, LEASE)
 
     def test_one_that_takes_long_gives_signs_of_life(
@@ -176,7 +176,7 @@ class TestBesideWorkers:
             Lock.objects.update(held_until=Now() + timedelta(seconds=20))
 
         make_varied_runs(30)
-        tally_ended_runs()
+        count_ended_runs()
         self.during(monkeypatch, note_and_shorten)
         rebuild(capsys)
         assert len(left) > 3
@@ -184,7 +184,7 @@ class TestBesideWorkers:
 
     def test_one_that_slept_for_too_long_changes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         make_varied_runs(20)
-        tally_ended_runs()
+        count_ended_runs()
         DailyRuns.objects.update(runs=77)
         token = acquire(STATISTICS, LEASE)
         assert token is not None
@@ -195,7 +195,7 @@ class TestBesideWorkers:
 
     def test_the_command_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         make_varied_runs(20)
-        tally_ended_runs()
+        count_ended_runs()
         self.during(monkeypatch, lambda: Lock.objects.update(token=F("token") + 1))
         with pytest.raises(CommandError, match=r"example: .* Nothing was changed; try again"):
             call_command("rebuild_statistics")

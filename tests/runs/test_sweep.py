@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import MAX_CRASHES, in_future
 from runs.ownership import Owner
-from runs.sweep import GRACE, PROCESS_GONE, STALE, sweep
+from runs.sweep import GRACE_RATIO, MAX_SUSPICION_AGE, PROCESS_GONE, sweep
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -60,13 +60,13 @@ class TestExpiredLeases:
         Run.objects.filter(pk=run.pk).update(lease_until=in_future(timedelta(minutes=-5)))
         sweep()
         Run.objects.filter(pk=run.pk).update(
-            suspect_since=in_future(timedelta(seconds=-settings.TOOLFLOW_LEASE * GRACE - 1))
+            suspect_since=in_future(timedelta(seconds=-settings.TOOLFLOW_LEASE * GRACE_RATIO - 1))
         )
         assert sweep() == 1
 
     def test_a_suspicion_from_before_an_outage_is_forgotten(self, settings: Any) -> None:
         run = claim_run(make_run(), "elsewhere")
-        before = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE) + STALE + timedelta(seconds=1)
+        before = timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE_RATIO) + MAX_SUSPICION_AGE + timedelta(seconds=1)
         Run.objects.filter(pk=run.pk).update(
             lease_until=in_future(timedelta(minutes=-5)), suspect_since=in_future(-before)
         )

@@ -26,14 +26,13 @@ from runs.older_databases import refuse_older_database
 from runs.provider import find_provider_problem, load_client
 from runs.queue import DRAIN_TASK
 from runs.queue_processes.outage import Outage
-from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError
-from runs.queue_processes.stop_signals import StopSignals
-from runs.stop_flags import stopping
+from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, StopSignals
+from runs.stop_flags import draining
 from runs.sweep import sweep
 
 logger = logging.getLogger(__name__)
 
-RETRY = 1.0
+RETRY_INTERVAL = 1.0
 """Seconds before the database is asked again after it did not answer."""
 
 REFUSAL_CODES = ("28", "3D000")
@@ -47,7 +46,7 @@ REFUSAL = re.compile(
 
 class Command(BaseCommand):
     help = (
-        "Run the worker of this host until it is told to stop (Ctrl-C or SIGTERM; a second time for at once). "
+        "Run the worker of this host until it is stopped (Ctrl-C or SIGTERM; a second time for at once). "
         "Exit status: 0 after a stop, 1 if it can't start, if its processes failed, or if it had to be killed."
     )
 
@@ -73,7 +72,7 @@ class Command(BaseCommand):
         import_string(DRAIN_TASK)
         load_client()
         gc.freeze()
-        if not stopping.is_set():
+        if not draining.is_set():
             self._work()
         self._say("Worker stopped.")
 
@@ -111,7 +110,7 @@ def wait_for_database() -> None:
     """
     connection = connections["default"]
     outage = Outage("The database")
-    while not stopping.is_set():
+    while not draining.is_set():
         try:
             refuse_older_database()
             executor = MigrationExecutor(connection)
@@ -123,7 +122,7 @@ def wait_for_database() -> None:
                 raise CommandError(f"The database can't be used: {reason}. {remedy}") from error
             outage.note(error)
             connection.close()
-            time.sleep(RETRY)
+            time.sleep(RETRY_INTERVAL)
             continue
         outage.end()
         if not is_current:

@@ -24,10 +24,9 @@ from flows.engine.errors import SpecError
 from flows.examples import load_examples
 from flows.providers import build_providers
 from runs.management.commands.serve import build_server_command, refuse_taken_port
-from runs.queue_processes.parentage import die_with_parent
-from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
-from runs.queue_processes.stop_signals import ECHO, StopSignals
-from runs.stop_flags import hurrying, stopping
+from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT, REPEATED_SIGNAL_INTERVAL, StopSignals
+from runs.queue_processes.supervisor import die_with_parent
+from runs.stop_flags import draining, force_quit
 
 STOP_MARGIN = FORCED_STOP_TIMEOUT + EXIT_TIMEOUT + 10
 """Seconds that a process has to stop beyond TOOLFLOW_STOP_SECONDS."""
@@ -69,18 +68,18 @@ class Command(BaseCommand):
             if wait_until_listening(host, port, processes):
                 self._announce(f"http://{host}:{port}/", password)
             lock.close()
-            while not stopping.is_set() and all(process.poll() is None for process in processes):
+            while not draining.is_set() and all(process.poll() is None for process in processes):
                 time.sleep(0.1)
         finally:
             died = [process for process in processes if process.poll() is not None]
             for process in processes:
                 process.terminate()
             # Until then the worker would take another signal for the same one.
-            time.sleep(2 * ECHO)
+            time.sleep(2 * REPEATED_SIGNAL_INTERVAL)
             self.stdout.write("Stopping … (once more for at once)")
             self.stdout.flush()
             await_end(processes)
-        if died and not stopping.is_set():
+        if died and not draining.is_set():
             raise CommandError("The web server or the worker ended by itself; its last lines above say why.")
         self.stdout.write("Stopped. Nothing is lost: queued and running runs go on at the next start.")
 
@@ -134,7 +133,7 @@ def start_process(command: list[str], *, signal_when_orphaned: signal.Signals) -
 
 def wait_until_listening(host: str, port: int, processes: list[subprocess.Popen[bytes]]) -> bool:
     """Whether pages are served, waiting for it until a process dies or a stop is asked for."""
-    while not stopping.is_set() and all(process.poll() is None for process in processes):
+    while not draining.is_set() and all(process.poll() is None for process in processes):
         with socket.socket() as probe:
             if probe.connect_ex((host, port)) == 0:
                 return True
@@ -150,7 +149,7 @@ def await_end(processes: list[subprocess.Popen[bytes]]) -> None:
     deadline = time.monotonic() + settings.TOOLFLOW_STOP_SECONDS + STOP_MARGIN
     is_hurried = False
     while time.monotonic() < deadline and any(process.poll() is None for process in processes):
-        if hurrying.is_set() and not is_hurried:
+        if force_quit.is_set() and not is_hurried:
             is_hurried = True
             for process in processes:
                 # After a SIGTERM this one makes both of them hurry.

@@ -12,7 +12,7 @@ import pytest
 from flows.models import Flow, FlowVersion
 from runs.metrics.counted_days import Counted, read_counted
 from runs.models import DailyRuns, DailySteps, Run
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import store_attempt
@@ -51,7 +51,7 @@ def fill() -> list[FlowVersion]:
             end_run(version, age=age)
     end_run(versions[0], age=2, model="another")
     end_run(versions[0], age=700, model="another")
-    assert tally_ended_runs(limit=1_000) == 20
+    assert count_ended_runs(limit=1_000) == 20
     return versions
 
 

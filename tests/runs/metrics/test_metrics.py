@@ -18,7 +18,7 @@ from runs.health import Readiness
 from runs.measuring.web_meter import WebMeter
 from runs.metrics import counted_days
 from runs.models import DailyRuns, DailySteps
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version, make_worker
@@ -116,7 +116,7 @@ class TestTheInstallation:
         script(provider, tool_1=[{"text": 7}, TEA])
         run = make_run()
         drain()
-        tally_ended_runs()
+        count_ended_runs()
         run.refresh_from_db()
         samples = read(client)
         flow, model = run.flow.name, run.steps.get().attempts.get(number=1).model

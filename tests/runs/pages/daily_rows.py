@@ -1,4 +1,4 @@
-"""Daily statistics as tallying leaves them, with as little as the case at hand needs."""
+"""Daily statistics as counting leaves them, with as little as the case at hand needs."""
 
 from __future__ import annotations
 

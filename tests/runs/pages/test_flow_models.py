@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from flows.models import FlowVersion
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.daily_rows import add_models, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -74,9 +74,9 @@ def test_other_versions_and_periods_are_left_out(viewer: Client, version: FlowVe
     assert "gpt-5 16 67 %" in read_plain(viewer, "?period=7d")
 
 
-def test_runs_that_ended_are_shown_once_they_are_tallied(viewer: Client) -> None:
+def test_runs_that_ended_are_shown_once_they_are_counted(viewer: Client) -> None:
     make_retried_run(status="failed")
-    tally_ended_runs()
+    count_ended_runs()
     (_, row) = read_table(get_page(viewer, ADDRESS), "Runs by the model that they ask")
     assert row[:2] == ["gpt-4.1", "1"]
 

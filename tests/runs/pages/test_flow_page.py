@@ -18,7 +18,7 @@ from runs.figures.flow_sums import MOST_AUDITS
 from runs.models import DailyRuns
 from runs.pages.flow_page import load_flow_page
 from runs.pages.periods import format_day
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.runs.builders import make_version
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_models, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -50,10 +50,10 @@ def fill(version: FlowVersion) -> None:
 
 
 class TestFigures:
-    def test_runs_that_ended_are_shown_once_they_are_tallied(self, viewer: Client) -> None:
+    def test_runs_that_ended_are_shown_once_they_are_counted(self, viewer: Client) -> None:
         make_retried_run(ended_at=timezone.now() - timedelta(days=1))
         assert "Nothing was counted in these 30 days" in read_plain(viewer)
-        tally_ended_runs()
+        count_ended_runs()
         words = read_plain(viewer)
         assert "Runs 1 1 succeeded Pass rate 100 % First-attempt pass rate 0 % without any retry" in words
         assert "Hex colours 1. Step 1 1 time 100 % of 1 retried 600" in words

@@ -12,7 +12,7 @@ from django.test import Client
 
 from flows.models import FlowVersion
 from runs.models import DailyRuns, Run, RunStatus
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.engine.builders import make_attempt, make_issue, make_usage
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
@@ -58,7 +58,7 @@ def test_the_page_shows_what_is_stored_and_says_what_is_not_known(viewer: Client
 @pytest.mark.parametrize("spec", SPECS)
 def test_its_runs_are_counted_like_all_others(spec: Any) -> None:
     run = make_unreadable(spec)
-    assert tally_ended_runs() == 1
+    assert count_ended_runs() == 1
     call_command("rebuild_statistics", stdout=StringIO())
     (counted,) = DailyRuns.objects.values_list("flow", "failed")
     assert counted == (run.flow_id, 1)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from runs import row_streams
 from runs.models import Run, WebhookDelivery, WebhookTry
 from runs.pages import webhooks
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from runs.webhooks.messages import SEND_TASK
 from runs.webhooks.tasks import send_due
 from tests.runs.builders import make_run, make_version
@@ -148,7 +148,7 @@ class TestDelivery:
     def test_it_shows_what_was_sent_and_what_came_back(self, viewer: Client, receiver: Receiver) -> None:  # noqa: F811
         receiver.reply(Reply(500, body=b"<script>alert(1)</script> \xe2\x80\xae no room"))
         run = make_ended_run(webhook_url=receiver.url("/a?b=<i>"))
-        tally_ended_runs()
+        count_ended_runs()
         send_due()
         delivery = WebhookDelivery.objects.get()
         page = get_page(viewer, f"/webhooks/{delivery.pk}/")

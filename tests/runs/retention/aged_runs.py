@@ -10,7 +10,7 @@ from django.db import connection
 from flows.models import Flow
 from runs.facets import add_facets
 from runs.models import Attempt, FacetKind, Issue, Run, RunFacet, Step, TokenUsage
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.runs.varied_runs import make_varied_runs
 
 NOW = datetime(2024, 11, 20, 12, tzinfo=UTC)
@@ -19,7 +19,7 @@ DAYS = 40
 
 
 def store_aged_runs(count: int = 24) -> list[Run]:
-    """Runs of two flows that ended in the forty days before ``NOW``, tallied and searchable; the first had retries."""
+    """Runs of two flows that ended in the forty days before ``NOW``, counted and searchable; the first had retries."""
     runs = make_varied_runs(count)
     for place, run in enumerate(sorted(runs, key=_count_attempts, reverse=True)):
         ended_at = NOW - timedelta(days=DAYS) * (count - place) / count
@@ -37,7 +37,7 @@ def store_aged_runs(count: int = 24) -> list[Run]:
         error={"code": "server_error", "message": "Private words.", "status": 500, "retry_after": None}
     )
     add_facets((run.pk, (FacetKind.LABEL, "nightly")) for run in runs)
-    while tally_ended_runs():
+    while count_ended_runs():
         pass
     return list(Run.objects.order_by("ended_at"))
 

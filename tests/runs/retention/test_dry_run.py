@@ -36,7 +36,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
         keep(flow, days=since + 20, outputs_days=since + 4)
     # Statistics don't know it yet: too young to go uncounted, too old to keep its outputs.
     uncounted = max((run for run in runs if run.ended_at and run.ended_at < NOW - timedelta(days=22)), key=_find_end)
-    Run.objects.filter(pk=uncounted.pk).update(is_tallied=False)
+    Run.objects.filter(pk=uncounted.pk).update(is_counted=False)
     return runs
 
 

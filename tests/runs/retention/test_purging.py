@@ -83,10 +83,10 @@ class TestRuns:
         for _ in range(3):
             make_run(version, status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=400))
         keep(version.flow, days=1)
-        monkeypatch.setattr(policy, "MOST_UNTALLIED", 2)
+        monkeypatch.setattr(policy, "MAX_UNCOUNTED", 2)
         purge_all()
         assert Run.objects.count() == 3
-        monkeypatch.setattr(policy, "MOST_UNTALLIED", 3)
+        monkeypatch.setattr(policy, "MAX_UNCOUNTED", 3)
         purge_all()
         assert not Run.objects.exists()
 

@@ -24,8 +24,8 @@ from flows.engine.providers import Api, Provider, Providers
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Run, RunStatus
 from runs.recorder import RunRecorder
+from runs.rollup import count_ended_runs
 from runs.stored_history import make_run_id
-from runs.tally import tally_ended_runs
 from runs.tracing import create_tracer
 from runs.tracing.attributes import describe_call, describe_content
 from runs.tracing.ids import make_trace_id
@@ -100,10 +100,10 @@ def collector(settings: Any) -> Iterator[Collector]:
 
 
 def tell_of_ended_runs() -> None:
-    """What the next worker does that tallies runs."""
+    """What the next worker does that counts runs."""
     tracer = create_tracer()
     assert tracer is not None
-    tally_ended_runs(tell=tracer.trace_ended_runs)
+    count_ended_runs(on_rolled_up=tracer.trace_ended_runs)
     asyncio.run(tracer.close())
 
 

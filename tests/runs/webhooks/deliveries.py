@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from flows.models import Flow
 from runs.models import Run, WebhookDelivery
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from tests.runs.builders import make_run
 
 
@@ -21,7 +21,7 @@ def make_ended_run(version: Any = None, **fields: Any) -> Run:
 def make_delivery(url: str, version: Any = None, **fields: Any) -> WebhookDelivery:
     """What is to be told of a run that ended just now, as the worker makes it."""
     run = make_ended_run(version, webhook_url=url, **fields)
-    tally_ended_runs()
+    count_ended_runs()
     return WebhookDelivery.objects.get(run=run)
 
 

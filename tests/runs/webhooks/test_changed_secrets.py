@@ -18,7 +18,7 @@ from django.test import Client
 
 from flows.models import Flow, WebhookSecretChange
 from runs.models import TrailEntry, WebhookDelivery
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from runs.webhooks.secrets import change_secret, find_signer
 from runs.webhooks.tasks import send_due
 from tests.runs.builders import make_version
@@ -65,7 +65,7 @@ def notify(receiver: Receiver, flow: Flow | None) -> Received:
     version = make_version(make_page_flow(name="letters"))
     set_flow_address(version, receiver.url() if flow else "")
     run = make_ended_run(version, webhook_url="" if flow else receiver.url())
-    tally_ended_runs()
+    count_ended_runs()
     send_due()
     return receiver.find_last(WebhookDelivery.objects.get(run=run).message_id)
 

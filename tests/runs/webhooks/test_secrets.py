@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from flows.models import Flow
 from flows.webhook_secret import WebhookSigner
 from runs.models import Run, WebhookDelivery
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from runs.webhooks.signing import find_signers
 from runs.webhooks.tasks import send_due
 from tests.runs.builders import make_version
@@ -78,7 +78,7 @@ class TestWhoSigns:
         version, other = make_version(make_page_flow(name="one")), make_version(make_page_flow(name="two"))
         set_flow_address(version, receiver.url())
         make_ended_run(version)
-        tally_ended_runs()
+        count_ended_runs()
         received = send(receiver, WebhookDelivery.objects.get())
         assert received.is_signed_with(of_flow(version))
         assert not any(map(received.is_signed_with, [of_flow(other), print_secret()]))
@@ -104,7 +104,7 @@ class TestWhoSigns:
         version = make_version()
         set_flow_address(version, receiver.url())
         make_ended_run(version)
-        tally_ended_runs()
+        count_ended_runs()
         delivery = WebhookDelivery.objects.get()
         for address in ("https://example.com/other", ""):
             set_flow_address(version, address)
@@ -113,7 +113,7 @@ class TestWhoSigns:
 
     def test_addresses_that_are_too_long_to_be_kept_whole_are_still_the_run_s_own(self) -> None:
         run = make_ended_run(webhook_url="https://example.com/" + "ü" * 1_900)
-        tally_ended_runs()
+        count_ended_runs()
         assert find_signers(WebhookDelivery.objects.get()) == [WebhookSigner.of_installation()]
         assert Flow.objects.get(pk=run.flow_id).webhook_url == ""
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from runs.models import WebhookDelivery, WebhookTry
-from runs.stop_flags import hurrying, stopping
+from runs.stop_flags import draining, force_quit
 from runs.webhooks import posting, sending
 from runs.webhooks.posting import Answer
 from runs.webhooks.sender_lock import SenderLock
@@ -90,23 +90,23 @@ class TestWhenTheWorkerStops:
     @pytest.fixture(autouse=True)
     def _flags(self) -> Iterator[None]:
         yield
-        stopping.clear()
-        hurrying.clear()
+        draining.clear()
+        force_quit.clear()
 
     def test_nothing_new_is_sent_and_nobody_is_woken(self, receiver: Receiver) -> None:
         delivery = make_delivery(receiver.url())
         woken = OrmQ.objects.count()
-        stopping.set()
+        draining.set()
         assert send_due() == "Tried to deliver 0 webhooks."
         assert not receiver.received and OrmQ.objects.count() == woken
-        stopping.clear()
+        draining.clear()
         send_due()
         delivery.refresh_from_db()
         assert delivery.state == "delivered"
 
     def test_what_is_under_way_may_end_and_what_else_is_due_waits(self, receiver: Receiver) -> None:
         version = make_version()
-        receiver.reply(Reply(before=stopping.set))
+        receiver.reply(Reply(before=draining.set))
         for _ in range(MOST_TO_A_HOST + 2):
             make_delivery(receiver.url(), version)
         send_due()
@@ -117,8 +117,8 @@ class TestWhenTheWorkerStops:
         is_over = threading.Event()
 
         def hang() -> None:
-            stopping.set()
-            hurrying.set()
+            draining.set()
+            force_quit.set()
             is_over.wait(20)
 
         receiver.reply(Reply(before=hang), 200)
@@ -127,8 +127,8 @@ class TestWhenTheWorkerStops:
         is_over.set()
         delivery.refresh_from_db()
         assert (delivery.state, delivery.last_status, delivery.is_being_sent) == ("waiting", None, True)
-        stopping.clear()
-        hurrying.clear()
+        draining.clear()
+        force_quit.clear()
         come_due(delivery)
         send_due()
         delivery.refresh_from_db()

@@ -12,7 +12,7 @@ from django.utils import timezone
 from standardwebhooks import WebhookVerificationError
 
 from runs.models import Run, WebhookDelivery
-from runs.tally import tally_ended_runs
+from runs.rollup import count_ended_runs
 from runs.webhooks import sending
 from runs.webhooks.posting import Answer, read_retry_after
 from runs.webhooks.retries import DELAYS, MOST_TRIES, judge
@@ -75,7 +75,7 @@ class TestWhatArrives:
         version = make_version()
         set_flow_address(version, receiver.url("/of-flow?key=1"))
         make_ended_run(version, webhook_url=receiver.url("/of-run?key=2"))
-        tally_ended_runs()
+        count_ended_runs()
         send_due()
         assert sorted(one.path for one in receiver.received) == ["/of-flow?key=1", "/of-run?key=2"]
         assert not any(b"key=" in one.body for one in receiver.received)

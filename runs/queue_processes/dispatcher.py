@@ -1,4 +1,4 @@
-"""The pusher: brings messages from the broker to the workers, and has schedules looked at."""
+"""The dispatcher: brings messages from the broker to the workers, and runs schedules."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from django_q.scheduler import scheduler
 from django_q.signing import SignedPackage
 
 from runs.queue_processes.outage import Outage
-from runs.queue_processes.task_channel import TaskChannel
-from runs.stop_flags import stopping
-from runs.worker.slots import Slot
+from runs.queue_processes.worker_process import TaskChannel
+from runs.stop_flags import draining
+from runs.worker.tasks import Slot
 
 logger = logging.getLogger(__name__)
 
-SCHEDULE_LOOK = 30.0
-"""Seconds between looks at the schedules."""
-BUSY_LOOK = 0.05
-"""Seconds between looks whether a worker has taken the task that waits."""
-RETRY = 1.0
+SCHEDULE_INTERVAL = 30.0
+"""Seconds between runs of the schedules that are due."""
+POLL_INTERVAL = 0.05
+"""Seconds between checks whether a worker has taken the task that waits."""
+RETRY_INTERVAL = 1.0
 """Seconds before the broker is asked again after it did not answer."""
 DRAIN_INTERVAL = 1.0
 """Seconds between checks for a free slot: a drain starts there even if no message can be sent."""
 
 
-class Pusher:
+class Dispatcher:
     """``recover`` is called when the broker answers again: messages may have been lost. ``wake_task`` names the task
     that makes sure that a drain is running.
     """
@@ -47,37 +47,37 @@ class Pusher:
         self._database_outage = Outage("The database")
         self._broker_outage = Outage("Redis") if "redis" in settings.Q_CLUSTER else self._database_outage
         now = time.monotonic()
-        self._schedules_at = now + SCHEDULE_LOOK
+        self._schedules_at = now + SCHEDULE_INTERVAL
         self._drain_at = now
 
     def run(self) -> None:
-        """Work until told to stop."""
-        while not stopping.is_set():
+        """Work until the worker stops."""
+        while not draining.is_set():
             if time.monotonic() >= self._schedules_at:
-                self._schedules_at = time.monotonic() + SCHEDULE_LOOK
+                self._schedules_at = time.monotonic() + SCHEDULE_INTERVAL
                 self._run_schedules()
             # None is fetched before a worker is free for it: the broker's clock for a message starts then, or the
             # message is off the broker, and gone if this host is.
             if not self._channel.is_empty():
-                time.sleep(BUSY_LOOK)
+                time.sleep(POLL_INTERVAL)
             elif time.monotonic() >= self._drain_at:
                 self._drain_at = time.monotonic() + DRAIN_INTERVAL
                 self._start_drain()
             else:
-                self._push_next()
+                self._dispatch_next()
 
-    def _push_next(self) -> None:
+    def _dispatch_next(self) -> None:
         try:
             for ack_id, package in self._broker.dequeue() or ():
-                self._push(ack_id, package)
+                self._dispatch(ack_id, package)
         except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
             self._broker_outage.note(error)
-            time.sleep(RETRY)
+            time.sleep(RETRY_INTERVAL)
         else:
             if self._broker_outage.end():
                 self._recover()
 
-    def _push(self, ack_id: object, package: str) -> None:
+    def _dispatch(self, ack_id: object, package: str) -> None:
         try:
             task = SignedPackage.loads(package)
             is_wake_up = task.get("func") == self._wake_task

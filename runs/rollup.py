@@ -1,0 +1,157 @@
+"""What is made of a run once it has ended: statistics, the index for search, deliveries to webhooks.
+
+It is made in batches beside the work itself. A run is marked in the transaction that counts it, so that it counts once,
+however it ended and whichever worker does it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from django.db import InterfaceError, InternalError, OperationalError, transaction
+
+from runs.locks import STATISTICS, hold
+from runs.models import OriginalInput, Run
+from runs.search import index_runs
+from runs.statistics import count_runs
+from runs.webhooks.making import make_deliveries
+from runs.webhooks.messages import DueWatch
+
+logger = logging.getLogger(__name__)
+
+MAX_RUNS = 100
+"""Runs in one transaction: more gain little, and what runs have to store waits for it."""
+MAX_ATTEMPTS = 1_000
+"""Attempts in one transaction; a run with more has one of its own."""
+INTERVAL = 1.0
+"""Seconds between batches."""
+BACKLOG_INTERVAL = 0.2
+"""The same after a full batch while the drain has runs in flight; an idle drain goes on at once."""
+RETRY_INTERVAL = 5.0
+"""Seconds until the next try after the database was away."""
+OUTAGE_ERRORS = (OperationalError, InterfaceError, InternalError)
+"""Errors of a database that is away, full, locked or read-only, whichever run they meet."""
+
+OnRolledUp = Callable[[list[int]], None]
+"""Called with runs once that they are counted is stored. It raises nothing."""
+
+
+def count_ended_runs(*, limit: int = MAX_RUNS, on_rolled_up: OnRolledUp | None = None) -> int:
+    """Count and index up to ``limit`` runs that have ended, the oldest first; gives their number.
+
+    That is 0 also while another process does so, or while statistics are rebuilt.
+    """
+    # Asked often, mostly without result: a query that takes no lock comes first.
+    if not Run.objects.uncounted().exists():
+        return 0
+    with transaction.atomic():
+        run_ids = _lock_batch(limit)
+        _store(run_ids)
+    if on_rolled_up is not None and run_ids:
+        on_rolled_up(run_ids)
+    return len(run_ids)
+
+
+def _lock_batch(limit: int) -> list[int]:
+    """The runs of the next batch, until the end of the transaction."""
+    if not hold(STATISTICS):
+        return []
+    # No other process counts now, and ended runs don't change: the lock keeps them from being deleted meanwhile.
+    rows = Run.objects.uncounted().order_by("pk").select_for_update(skip_locked=True)
+    run_ids: list[int] = []
+    attempts = 0
+    for run_id, attempt_count in rows.values_list("pk", "attempt_count")[:limit]:
+        attempts += attempt_count
+        if run_ids and attempts > MAX_ATTEMPTS:
+            break
+        run_ids.append(run_id)
+    return run_ids
+
+
+def _store(run_ids: Sequence[int]) -> None:
+    if run_ids:
+        count_runs(run_ids)
+        index_runs(run_ids)
+        make_deliveries(run_ids)
+        _mark(run_ids)
+
+
+def _mark(run_ids: Sequence[int]) -> None:
+    OriginalInput.objects.filter(pk__in=run_ids).delete()
+    Run.objects.filter(pk__in=run_ids).update(is_counted=True)
+
+
+class Rollup:
+    """The rollups of one drain, a batch at a time beside its other work."""
+
+    def __init__(self, *, on_rolled_up: OnRolledUp | None = None) -> None:
+        self._on_rolled_up = on_rolled_up
+        self._webhooks = DueWatch()
+        self._is_away = False
+
+    def advance(self, *, is_busy: bool) -> float:
+        """Count the next batch; gives the seconds until the one after it is due. Raises nothing.
+
+        ``is_busy`` says whether the drain has runs in flight.
+        """
+        try:
+            is_full = self._count_batch()
+            self._webhooks.look()
+        except OUTAGE_ERRORS as error:
+            if not self._is_away:
+                logger.error("Runs that have ended can't be counted; retrying every 5 s.", exc_info=error)
+            self._is_away = True
+            return RETRY_INTERVAL
+        except Exception as error:  # whatever it is, runs go on
+            logger.error("Runs that have ended can't be counted now.", exc_info=error)
+            return RETRY_INTERVAL
+        if self._is_away:
+            logger.warning("Runs that have ended can be counted again.")
+        self._is_away = False
+        if not is_full:
+            return INTERVAL
+        return BACKLOG_INTERVAL if is_busy else 0.0
+
+    def _count_batch(self) -> bool:
+        """Whether more may wait."""
+        try:
+            return count_ended_runs(on_rolled_up=self._on_rolled_up) == MAX_RUNS
+        except OUTAGE_ERRORS:
+            raise
+        except Exception:  # noqa: BLE001  # the run that raises it is found below, and logged
+            run_ids = _count_singly()
+            if self._on_rolled_up is not None and run_ids:
+                self._on_rolled_up(run_ids)
+            return len(run_ids) == MAX_RUNS
+
+
+def _count_singly() -> list[int]:
+    """Count the runs of a batch one by one: one of them can't be. Gives all of them.
+
+    That one is logged and marked as counted, so that it is not tried for ever; ``rebuild_statistics`` and
+    ``rebuild_search`` make up for it.
+    """
+    with transaction.atomic():
+        run_ids = _lock_batch(MAX_RUNS)
+        for run_id in run_ids:
+            try:
+                with transaction.atomic():
+                    _store([run_id])
+            except OUTAGE_ERRORS:
+                raise
+            except Exception as error:  # whatever it is, the other runs are counted
+                logger.error("Run %s is left out of statistics and search.", run_id, exc_info=error)
+                _leave_out(run_id)
+    return run_ids
+
+
+def _leave_out(run_id: int) -> None:
+    _mark([run_id])
+    try:
+        with transaction.atomic():
+            make_deliveries([run_id])
+    except OUTAGE_ERRORS:
+        raise
+    except Exception as error:  # the mark stays
+        logger.error("The webhooks of run %s can't be sent.", run_id, exc_info=error)

@@ -1,0 +1,203 @@
+"""What is made of runs once they have ended: by which worker, when, and what if it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from runs import rollup
+from runs.locks import STATISTICS, hold
+from runs.models import DailyRuns, OriginalInput, Run, WebhookDelivery
+from runs.rollup import INTERVAL, RETRY_INTERVAL, Rollup, count_ended_runs
+from runs.stop_flags import draining
+from runs.sweep import sweep
+from runs.worker import event_loop
+from tests.engine.builders import NOON
+from tests.engine.model_server import ModelServer
+from tests.runs.builders import make_run, make_version
+from tests.runs.recounting import read_statistics, recount
+from tests.runs.varied_runs import make_varied_runs
+from tests.waiting import wait_until
+
+
+def make_ended(count: int, **fields: Any) -> list[int]:
+    version = make_version()
+    return [make_run(version, status="succeeded", ended_at=NOON, **fields).pk for _ in range(count)]
+
+
+def count_counted() -> int:
+    return sum(DailyRuns.objects.values_list("runs", flat=True))
+
+
+def fail_for(monkeypatch: pytest.MonkeyPatch, *bad: int, error: Exception | None = None) -> None:
+    """Make the search refuse these runs."""
+
+    def refuse(run_ids: Collection[int]) -> None:
+        if set(bad) & set(run_ids):
+            raise error or ValueError("no text")
+
+    monkeypatch.setattr(rollup, "index_runs", refuse)
+
+
+@pytest.mark.django_db
+class TestBatches:
+    def test_the_oldest_come_first_and_each_run_counts_once(self) -> None:
+        runs = make_ended(5)
+        assert [count_ended_runs(limit=2) for _ in range(4)] == [2, 2, 1, 0]
+        assert count_counted() == len(runs)
+
+    def test_a_batch_has_a_bounded_number_of_attempts_but_any_run_gets_its_turn(self) -> None:
+        make_ended(1, attempt_count=2_000)
+        make_ended(3, attempt_count=400)
+        assert [count_ended_runs() for _ in range(4)] == [1, 2, 1, 0]
+
+    def test_a_run_counts_however_it_ended_and_waits_until_then(self) -> None:
+        make_run()
+        make_run().request_cancel()
+        make_run(deadline_at=NOON)
+        make_run(status="queued", cancel_requested=True)
+        sweep()
+        assert count_ended_runs() == 3
+
+    def test_a_full_batch_is_followed_at_once_in_an_idle_drain_and_soon_in_a_busy_one(self) -> None:
+        make_ended(rollup.MAX_RUNS * 2 + 1)
+        one = Rollup()
+        assert one.advance(is_busy=False) == 0
+        assert 0 < one.advance(is_busy=True) < INTERVAL
+        assert one.advance(is_busy=True) == INTERVAL
+        assert count_counted() == rollup.MAX_RUNS * 2 + 1
+
+    def test_polling_for_runs_reads_none_that_are_counted(self) -> None:
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                # It reads a table as small as this one as a whole.
+                cursor.execute("SET LOCAL enable_seqscan = off")
+            with CaptureQueriesContext(connection) as captured:
+                count_ended_runs()
+            explain = "EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN "
+            cursor.execute(explain + captured[0]["sql"])
+            assert "run_uncounted" in str(cursor.fetchall())
+
+
+@pytest.mark.django_db
+class TestFailures:
+    def test_a_run_that_fails_is_logged_and_marked_and_holds_up_no_other(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runs = make_ended(30, webhook_url="https://hooks.example.com/")
+        OriginalInput.objects.create(run_id=runs[17], input={"secret": "x"})
+        fail_for(monkeypatch, runs[17])
+        one = Rollup()
+        assert [one.advance(is_busy=False) for _ in range(2)] == [INTERVAL, INTERVAL]
+        assert count_counted() == 29
+        (line,) = caplog.records
+        assert line.getMessage() == f"Run {runs[17]} is left out of statistics and search."
+        assert line.exc_info is not None
+        # It is not tried again, keeps no unredacted input, and its webhook is sent all the same.
+        assert not Run.objects.filter(is_counted=False).exists() and not OriginalInput.objects.exists()
+        assert WebhookDelivery.objects.count() == 30
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            OperationalError("database or disk is full"),
+            InterfaceError("connection already closed"),
+            InternalError("cannot execute INSERT in a read-only transaction"),
+        ],
+    )
+    def test_an_outage_is_logged_once_and_no_run_is_the_cause_of_it(
+        self, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runs = make_ended(15)
+        fail_for(monkeypatch, *runs, error=error)
+        one = Rollup()
+        assert {one.advance(is_busy=False) for _ in range(10)} == {RETRY_INTERVAL}
+        fail_for(monkeypatch)
+        one.advance(is_busy=False)
+        assert count_counted() == 15
+        assert [line.levelname for line in caplog.records] == ["ERROR", "WARNING"]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestSeveralAtOnce:
+    def test_each_run_counts_once_and_no_sum_is_lost(self) -> None:
+        runs = make_varied_runs(60)
+        begin = threading.Barrier(3)
+        failures: list[BaseException] = []
+
+        def count_all() -> None:
+            try:
+                begin.wait(timeout=60)
+                while Run.objects.uncounted().exists():
+                    count_ended_runs(limit=3)
+            except BaseException as error:  # the test fails with it
+                failures.append(error)
+                raise
+            finally:
+                connection.close()
+
+        threads = [threading.Thread(target=count_all) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert read_statistics() == recount(runs)
+
+    def test_a_worker_leaves_it_to_another_that_is_at_it(self) -> None:
+        if connection.vendor == "sqlite":
+            pytest.skip("SQLite has one writer at a time: others wait for it.")
+        make_ended(1)
+        assert count_ended_runs() == 1
+        make_ended(1)
+        counts: list[int] = []
+
+        def count_meanwhile() -> None:
+            counts.append(count_ended_runs())
+            connection.close()
+
+        with transaction.atomic():
+            assert hold(STATISTICS)
+            thread = threading.Thread(target=count_meanwhile)
+            thread.start()
+            thread.join()
+        assert counts == [0]
+        assert count_ended_runs() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+class TestInADrain:
+    @pytest.fixture(autouse=True)
+    def _stop(self) -> Iterator[None]:
+        yield
+        draining.clear()
+
+    def test_runs_are_counted_while_it_works_although_one_of_them_fails(
+        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (bad,) = make_ended(1)
+        fail_for(monkeypatch, bad)
+        make_run().request_cancel()
+        run = make_run()
+
+        def wait() -> None:
+            try:
+                counted = Run.objects.filter(is_counted=True)
+                wait_until(lambda: counted.count() == 3, within=60, what="all three runs were counted")
+            finally:
+                connection.close()
+                draining.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        asyncio.run(event_loop.Drain().run())
+        thread.join()
+        run.refresh_from_db()
+        assert run.status == "succeeded"
+        assert read_statistics() == recount(Run.objects.exclude(pk=bad))
