@@ -1,4 +1,4 @@
-"""One host of an installation under test: ``manage.py run_worker`` and all the processes below it."""
+"""One host of an installation under test: ``manage.py run_worker``, or ``up``, and all the processes below it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.faults.processes import Process, find_processes
+from tests.faults.processes import Process, find_descendants, find_processes
 from tests.waiting import wait_until
 from tests.warm_python import Process as StartedProcess
 from tests.warm_python import start_python
@@ -20,7 +20,6 @@ START_PATIENCE = 30.0
 STOP_PATIENCE = 30.0
 """Seconds that a host may take to stop when it is told to, with short calls under way."""
 
-COMMAND = ("manage.py", "run_worker")
 FOREIGN = (
     "unshare",
     "--pid",
@@ -57,15 +56,16 @@ class Host:
         self._prefix = (*FOREIGN, name) if is_foreign else ()
         self._main: StartedProcess | None = None
 
-    def start(self) -> None:
-        """Start the worker; it may still be on its way up afterwards."""
+    def start(self, *command: str) -> None:
+        """Start the worker, or another command; it may still be on its way up afterwards."""
+        arguments = ("manage.py", *(command or ["run_worker"]))
         assert self._main is None or self._main.poll() is not None, f"{self.name} runs already."
         with self.log.open("ab") as log:
             if not self._prefix:
-                self._main = start_python(*COMMAND, cwd=ROOT, environment=self._environment, output=log)
+                self._main = start_python(*arguments, cwd=ROOT, environment=self._environment, output=log)
                 return
             self._main = subprocess.Popen(
-                [*self._prefix, sys.executable, *COMMAND],
+                [*self._prefix, sys.executable, *arguments],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -89,20 +89,23 @@ class Host:
     @property
     def processes(self) -> list[Process]:
         """All processes of the host, those of an earlier start not among them."""
-        # The first of them leads a session, and all others are born into it.
-        return find_processes(self._main.pid) if self._main else []
+        if self._main is None:
+            return []
+        # The first of them leads a session. A worker's are all born into it; those of ``up`` lead others.
+        found = {one.pid: one for one in (*find_processes(self._main.pid), *find_descendants(self._main.pid))}
+        return list(found.values())
 
     def find(self, name: str) -> list[Process]:
         """The host's processes that ``ps`` shows under this name."""
         return [process for process in self.processes if process.name == name]
 
-    def find_guard(self) -> list[Process]:
+    def find_supervisor(self) -> list[Process]:
         """The process that starts all others and puts another in the place of one that dies."""
-        return self.find("toolflow-guard")
+        return self.find("toolflow-superv")
 
-    def find_pusher(self) -> list[Process]:
+    def find_dispatcher(self) -> list[Process]:
         """The process that fetches the queue's messages."""
-        return self.find("toolflow-pusher")
+        return self.find("toolflow-dispat")
 
     def find_drains(self) -> list[Process]:
         """The worker processes that execute runs."""

@@ -191,6 +191,20 @@ class Installation:
         """Hold all that is stored against what must hold."""
         return judge(self.read_runs(), list(self.provider.calls), self.deaths)
 
+    def check_end(self, ends: Mapping[str, int], *, repeated: int | None = None, calls: int | None = None) -> Verdict:
+        """Wait until every run has ended, and check that nothing was lost, stored twice or wrong.
+
+        ``ends`` says how many runs end with each status; ``repeated`` how many calls are made again, and ``calls`` how
+        many are made in all.
+        """
+        self.wait_for_all()
+        verdict = self.judge()
+        assert not verdict.problems, verdict.problems
+        assert dict(verdict.runs) == dict(ends), verdict.runs
+        assert repeated is None or verdict.repeated == repeated, f"{verdict.repeated} calls were repeated."
+        assert calls is None or len(self.provider.calls) == calls, f"{len(self.provider.calls)} calls were made."
+        return verdict
+
     def read_logs(self) -> str:
         """What hosts and observer wrote last, for whoever has to find out what went wrong."""
         observer = (self.folder / "observer.log").read_text(errors="replace")[-2_000:]

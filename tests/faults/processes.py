@@ -55,6 +55,20 @@ class Process:
 
 def find_processes(session: int) -> list[Process]:
     """All processes of that session, the oldest first: orphans stay in it."""
+    return [process for process in _read_all() if process.session == session]
+
+
+def find_descendants(pid: int) -> list[Process]:
+    """All processes below ``pid``, whichever session they are in, the oldest first."""
+    below = {pid}
+    found = []
+    for process in _read_all():
+        if process.parent in below:
+            below.add(process.pid)
+            found.append(process)
+    return found
+
+
+def _read_all() -> list[Process]:
     every = (Process.read(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdecimal())
-    found = [process for process in every if process and process.session == session]
-    return sorted(found, key=lambda process: (process.started, process.pid))
+    return sorted(filter(None, every), key=lambda process: (process.started, process.pid))

@@ -23,7 +23,7 @@ PATIENCE = 180.0
 EXPECTED_ENDS = {"succeeded (all_steps_passed)", "errored (crashed)"}
 """The second is for runs that were under way at five kills."""
 
-VICTIMS = {"drain": 5, "idle worker": 1, "pusher": 1, "guard": 1, "main": 1, "cluster": 1}
+VICTIMS = {"drain": 5, "idle worker": 1, "dispatcher": 1, "supervisor": 1, "main": 1, "cluster": 1}
 """What is killed, and how often in proportion."""
 
 
@@ -84,14 +84,14 @@ class Storm:
             installation.kill(victim, host.wait_for(Host.find_drains, victim))
         elif victim == "idle worker":
             installation.kill_bystanders(victim, host.wait_for(Host.find_idle_workers, victim))
-        elif victim == "pusher":
-            installation.kill_bystanders(victim, host.wait_for(Host.find_pusher, victim))
+        elif victim == "dispatcher":
+            installation.kill_bystanders(victim, host.wait_for(Host.find_dispatcher, victim))
         elif victim == "cluster":
             with installation.death(victim):
                 host.kill()
             host.start()
         else:
-            head = [host.main] if victim == "main" else host.wait_for(Host.find_guard, victim)
+            head = [host.main] if victim == "main" else host.wait_for(Host.find_supervisor, victim)
             with installation.death(victim):
                 installation.kill_bystanders(victim, head)
                 host.wait_for_end()

@@ -17,11 +17,7 @@ def test_runs_whose_messages_were_lost_before_the_worker_started_are_executed(in
     installation.submit(THREE_STEPS, RUNS)
     assert installation.observer.ask("drop_messages") > 0
     installation.start_host()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
-    assert len(installation.provider.calls) == RUNS * CALLS
+    installation.check_end({"succeeded": RUNS}, calls=RUNS * CALLS)
 
 
 def test_runs_go_on_when_the_queue_was_emptied_and_their_worker_killed(installation: Installation) -> None:
@@ -31,10 +27,7 @@ def test_runs_go_on_when_the_queue_was_emptied_and_their_worker_killed(installat
     installation.observer.ask("drop_messages")
     installation.kill("drain", host.find_drains())
     installation.observer.ask("drop_messages")
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
+    installation.check_end({"succeeded": RUNS})
 
 
 @pytest.mark.redis
@@ -54,8 +47,5 @@ def test_runs_start_and_go_on_while_the_broker_is_away(
 
     private_redis.start()
     installation.submit(flow, RUNS)
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": 3 * RUNS}
+    installation.check_end({"succeeded": 3 * RUNS})
     assert host.stop() == 0

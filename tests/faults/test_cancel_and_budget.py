@@ -41,10 +41,7 @@ def test_a_cancel_cuts_the_call_in_flight_and_no_other_is_made(build: Build, bac
     with installation.death("cluster"):
         host.kill()
     host.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"cancelled": 1, "succeeded": len(others)}
+    installation.check_end({"cancelled": 1, "succeeded": len(others)})
     assert installation.provider.calls_of(cancelled) == [call]
 
 
@@ -53,10 +50,7 @@ def test_a_queued_run_is_cancelled_at_once_and_never_makes_a_call(installation: 
     assert installation.observer.ask("cancel", runs=runs[:5]) == 5
     assert installation.count_runs() == {"cancelled": 5, "queued": 5}
     installation.start_host()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"cancelled": 5, "succeeded": 5}
+    installation.check_end({"cancelled": 5, "succeeded": 5})
     assert not any(installation.provider.calls_of(run) for run in runs[:5])
 
 
@@ -69,10 +63,7 @@ def test_a_cancel_outlives_the_worker_that_should_have_heeded_it(build: Build, b
     drains = host.find_drains()
     installation.observer.ask("cancel", runs=runs[:4])
     installation.kill("drain", drains)
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"cancelled": 4, "succeeded": 4}
+    installation.check_end({"cancelled": 4, "succeeded": 4})
     assert all(len(installation.provider.calls_of(run)) == 1 for run in runs[:4])
 
 

@@ -57,11 +57,7 @@ def test_a_restart_of_the_database_loses_nothing_and_repeats_no_call(
     installation.wait_for_calls(15)
     private_postgres.stop(mode="immediate")
     private_postgres.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": RUNS}, 0)
-    assert len(installation.provider.calls) == RUNS * CALLS
+    installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
     assert host.stop() == 0
 
 
@@ -80,11 +76,7 @@ def test_workers_that_live_through_an_outage_longer_than_their_leases_keep_their
     wait_until(lambda: have_passed(AWAY, stopped), within=AWAY + 1, what="the leases are over")
     assert len(installation.provider.calls) == calls, "A call was made before what ended was stored."
     private_postgres.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": RUNS}, 0)
-    assert len(installation.provider.calls) == RUNS * CALLS
+    installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
     assert [host.stop() for host in hosts] == [0, 0]
 
 
@@ -100,12 +92,9 @@ def test_a_worker_that_is_killed_while_the_database_is_away_costs_only_what_it_h
     private_postgres.stop(mode="immediate")
     installation.kill("drain", drains)
     # Whoever takes its place finds no database to learn from what it left behind.
-    wait_until(lambda: "could not be looked for" in host.read_log(), within=30, what="another takes its place")
+    wait_until(lambda: "could not be reclaimed" in host.read_log(), within=30, what="another takes its place")
     private_postgres.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
+    verdict = installation.check_end({"succeeded": RUNS})
     assert verdict.repeated <= verdict.in_flight
     assert host.stop() == 0
 
@@ -129,11 +118,7 @@ def test_runs_wait_while_the_disk_is_full_and_go_on_when_there_is_room(
     calls = len(installation.provider.calls)
     assert calls < RUNS * CALLS
     ballast.unlink()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": RUNS}, 0)
-    assert len(installation.provider.calls) == RUNS * CALLS
+    installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
     assert host.stop() == 0
 
 

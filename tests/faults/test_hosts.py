@@ -47,14 +47,10 @@ def test_two_hosts_share_the_runs_and_each_run_is_executed_once(build: Build, ba
     installation = build(backend, latency=(0.4, 0.6), TOOLFLOW_LEASE=str(2 * LEASE))
     hosts = [installation.start_host(name) for name in ("host-a", "host-b")]
     for host in hosts:
-        host.wait_for(Host.find_pusher, "pusher")
+        host.wait_for(Host.find_dispatcher, "dispatcher")
     installation.submit(THREE_STEPS, 2 * RUNS)
     wait_until(lambda: len(find_owners(installation)) == 2, within=30, what="both hosts have runs")
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": 2 * RUNS}, 0)
-    assert len(installation.provider.calls) == 2 * RUNS * CALLS
+    installation.check_end({"succeeded": 2 * RUNS}, repeated=0, calls=2 * RUNS * CALLS)
     assert [host.stop() for host in hosts] == [0, 0]
 
 
@@ -70,10 +66,7 @@ def test_another_host_takes_over_when_one_is_gone_with_all_that_ran_on_it(build:
     with installation.death("host"):
         lost.kill()
     installation.start_host("host-b", is_foreign=True)
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
+    verdict = installation.check_end({"succeeded": RUNS})
     assert 0 < verdict.repeated <= verdict.in_flight
 
 

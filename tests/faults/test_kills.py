@@ -34,11 +34,7 @@ def test_runs_go_on_from_their_last_attempt_when_their_worker_process_was_killed
     host = installation.start_host()
     installation.wait_for_calls(15)
     installation.kill("drain", host.find_drains())
-    installation.wait_for_all()
-
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
+    verdict = installation.check_end({"succeeded": RUNS})
     assert 0 < verdict.repeated <= verdict.in_flight
     assert host.stop() == 0
 
@@ -61,11 +57,7 @@ def test_all_runs_that_were_in_flight_at_a_kill_go_on_together(build: Build, sql
     wait_for_in_flight(0)
     wait_for_in_flight(200)
     installation.provider.latency = 0.05
-    installation.wait_for_all()
-
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": 200}, 200)
+    installation.check_end({"succeeded": 200}, repeated=200)
     assert host.stop() == 0
 
 
@@ -83,16 +75,14 @@ def test_a_worker_process_that_hangs_while_it_judges_is_killed_and_no_call_is_re
     # Only the first call takes so long.
     installation.provider.latency = 0.1
     wait_until(lambda: "its event loop hung" in host.read_log(), within=40, what="the process is killed")
-    installation.wait_for_all()
-
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": 1}, 0)
+    installation.check_end({"succeeded": 1}, repeated=0)
     assert host.stop() == 0
 
 
 @pytest.mark.parametrize(
-    ("victim", "role"), [("idle worker", Host.find_idle_workers), ("pusher", Host.find_pusher)], ids=["idle", "pusher"]
+    ("victim", "role"),
+    [("idle worker", Host.find_idle_workers), ("dispatcher", Host.find_dispatcher)],
+    ids=["idle", "dispatcher"],
 )
 def test_a_killed_helper_costs_no_call_and_the_host_takes_new_runs(
     installation: Installation, victim: str, role: Role
@@ -108,17 +98,14 @@ def test_a_killed_helper_costs_no_call_and_the_host_takes_new_runs(
     host.wait_for(lambda host: [one for one in role(host) if one not in before], f"new {victim}")
     installation.kill_bystanders("drain", host.find_drains())
     installation.submit(flow, RUNS)
-    installation.wait_for_all()
-
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": 2 * RUNS}
-    assert len(installation.provider.calls) == 2 * RUNS * CALLS
+    installation.check_end({"succeeded": 2 * RUNS}, calls=2 * RUNS * CALLS)
     assert host.stop() == 0
 
 
 @pytest.mark.parametrize(
-    ("victim", "role", "status"), [("main", list_main, -9), ("guard", Host.find_guard, 1)], ids=["main", "guard"]
+    ("victim", "role", "status"),
+    [("main", list_main, -9), ("supervisor", Host.find_supervisor, 1)],
+    ids=["main", "supervisor"],
 )
 def test_nothing_is_left_of_a_host_whose_head_was_killed_and_it_goes_on_once_it_is_started_again(
     installation: Installation, victim: str, role: Role, status: int
@@ -129,12 +116,9 @@ def test_nothing_is_left_of_a_host_whose_head_was_killed_and_it_goes_on_once_it_
     with installation.death(victim):
         installation.kill_bystanders(victim, role(host))
         assert host.wait_for_end() == status
+    assert ("The supervisor process was killed (signal 9)" in host.read_log()) == (victim == "supervisor")
     host.start()
-    installation.wait_for_all()
-
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
+    installation.check_end({"succeeded": RUNS})
     assert host.stop() == 0
 
 
@@ -145,9 +129,5 @@ def test_runs_go_on_when_the_whole_host_was_killed_and_started_again(installatio
     with installation.death("cluster"):
         host.kill()
     host.start()
-    installation.wait_for_all()
-
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert verdict.runs == {"succeeded": RUNS}
+    installation.check_end({"succeeded": RUNS})
     assert host.stop() == 0

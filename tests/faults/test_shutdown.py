@@ -15,36 +15,20 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.faults
 
 
-def test_a_worker_that_is_told_to_stop_lets_its_calls_end_and_hands_its_runs_back(installation: Installation) -> None:
+@pytest.mark.parametrize("receivers", ["main process", "process group"])
+def test_a_stop_lets_calls_end_and_hands_runs_back(installation: Installation, receivers: str) -> None:
     installation.submit(THREE_STEPS, RUNS)
     host = installation.start_host()
     installation.wait_for_calls(15)
-    assert host.stop() == 0
+    for process in host.processes if receivers == "process group" else [host.main]:
+        process.send(signal.SIGTERM)
+    assert host.wait_for_end() == 0
     assert installation.provider.in_flight == 0
     assert installation.count_runs().keys() <= {"queued", "succeeded"}
     assert installation.judge().problems == []
 
     host.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": RUNS}, 0)
-    assert len(installation.provider.calls) == RUNS * CALLS
-    assert host.stop() == 0
-
-
-def test_a_stop_of_the_whole_process_group_is_as_orderly(installation: Installation) -> None:
-    installation.submit(THREE_STEPS, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
-    for process in host.processes:
-        process.send(signal.SIGTERM)
-    assert host.wait_for_end() == 0
-    host.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert len(installation.provider.calls) == RUNS * CALLS
+    installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
     assert host.stop() == 0
 
 
@@ -60,10 +44,7 @@ def test_a_second_signal_breaks_long_calls_off_and_only_those_are_made_again(bui
     with installation.death("hurried stop"):
         assert host.stop() == 0
     host.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": 5}, 5)
+    installation.check_end({"succeeded": 5}, repeated=5)
     assert host.stop() == 0
 
 
@@ -79,8 +60,5 @@ def test_calls_that_outlast_the_time_of_a_stop_are_interrupted_and_only_those_ar
     assert installation.count_runs() == {"queued": 5}
     installation.provider.latency = 0.1
     host.start()
-    installation.wait_for_all()
-    verdict = installation.judge()
-    assert verdict.problems == []
-    assert (verdict.runs, verdict.repeated) == ({"succeeded": 5}, 5)
+    installation.check_end({"succeeded": 5}, repeated=5)
     assert host.stop() == 0
