@@ -30,12 +30,12 @@ from flows.engine import plugins as plugin_module
 from flows.engine.evaluation import step_variables
 from flows.engine.execution import Execution
 from flows.engine.history import History
-from flows.engine.judgement import judge_output
-from flows.engine.model_client import ModelReply
+from flows.engine.judging import judge_output
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import next_action
 from flows.engine.pricing import leave_free
 from flows.engine.prompt import build_request
+from flows.engine.providers import ModelReply
 from flows.engine.running import run_flow
 from flows.engine.simulated_model import SimulatedModel
 from flows.engine.spec import FlowSpec, ModelSettings
@@ -58,7 +58,7 @@ class MemoryClient:
         self.requests: list[Mapping[str, Any]] = []
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
-        return ModelReply(self.bodies[idempotency_key.partition("-")[0]])
+        return ModelReply(self.bodies[idempotency_key.split("-", 2)[2]])
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -73,7 +73,7 @@ class RecordingClient:
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
         reply = await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
-        self._memory.bodies[idempotency_key.partition("-")[0]] = reply.body
+        self._memory.bodies[idempotency_key.split("-", 2)[2]] = reply.body
         self._memory.requests.append(request)
         return reply
 

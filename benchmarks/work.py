@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.model_server import make_script
-from flows.engine import plugins
-from flows.engine.model_client import ModelReply
+from flows.engine import ModelReply, plugins
 from flows.engine.openai_client import simulated_client
 from flows.engine.running import run_flow
 from flows.engine.simulated_model import SimulatedModel

@@ -17,15 +17,15 @@ from django.core.validators import BaseValidator, MaxValueValidator, MinValueVal
 from django.db import models, transaction
 from django.db.models.functions import Now
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.engine.model_families import ReasoningEffort
 from flows.engine.spec import (
     COST_PLACES,
-    LEAST_COST_BUDGET,
     MAX_COST_BUDGET,
     MAX_EXPRESSION_LENGTH,
     MAX_TIME_LIMIT,
     MAX_TOKEN_BUDGET,
+    MIN_COST_BUDGET,
     NAME_PATTERN,
     TOOL_NAME_PATTERN,
     FailAt,
@@ -118,7 +118,7 @@ class Flow(ModelSettingsFields):
         blank=True,
         max_digits=16,
         decimal_places=COST_PLACES,
-        validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
+        validators=_between(MIN_COST_BUDGET, MAX_COST_BUDGET),
     )
     time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
 
@@ -132,7 +132,7 @@ class Flow(ModelSettingsFields):
         blank=True,
         max_digits=16,
         decimal_places=COST_PLACES,
-        validators=_between(LEAST_COST_BUDGET, MAX_COST_BUDGET),
+        validators=_between(MIN_COST_BUDGET, MAX_COST_BUDGET),
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
     webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])

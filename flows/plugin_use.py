@@ -102,7 +102,7 @@ def find_missing_names(
     return [use for use in uses if use.is_missing(registry)]
 
 
-def find_flow_uses() -> list[FlowUse]:
+def fetch_flow_uses() -> list[FlowUse]:
     """What all flows use now, by their titles. Three queries, and a fourth if there is anything; however many flows."""
     states: dict[tuple[int, PluginUse], set[str]] = {}
     for version in find_naming_versions(Flow.objects.all()):

@@ -15,8 +15,8 @@ from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import dump_json, parse_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_check import freeze_schemas, leave_out_surplus
-from flows.flow_file import read_flow
+from flows.engine.spec_check import freeze_schemas, truncate_audits
+from flows.flow_file import parse_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.providers import check_flow
 from flows.publishing import build_type_schema, publish_flow, raise_revision
@@ -61,14 +61,14 @@ def announce_export(versions: Sequence[FlowVersion]) -> None:
         flows_exported.send(sender=FlowVersion, versions=versions)
 
 
-def read_flow_file(source: str | bytes) -> FlowSpec:
+def parse_flow_file(source: str | bytes) -> FlowSpec:
     """The flow in a file, if it could be loaded here. Raises ``FlowFileError`` with all that is wrong, line by line."""
-    return read_flow(source, check=find_problems)
+    return parse_flow(source, check=find_problems)
 
 
 def find_problems(spec: FlowSpec) -> list[Problem]:
     """What keeps a flow from being loaded here, by JSON pointers into its document."""
-    return [*check_flow(freeze_schemas(spec, registry)), *_find_misfits(leave_out_surplus(spec))]
+    return [*check_flow(freeze_schemas(spec, registry)), *_find_misfits(truncate_audits(spec))]
 
 
 def plan_load(spec: FlowSpec) -> LoadPlan:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from django.db import connection
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from runs.models import FacetKind
 
 Facet = tuple[FacetKind, str]

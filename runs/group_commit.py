@@ -18,7 +18,6 @@ from django.db import transaction
 from django.db.models import F
 
 from flows.engine import history as engine
-from flows.engine import usage as engine_usage
 from flows.engine.execution import Received, Start
 from flows.engine.planner import Finish
 from flows.engine.reply import ToolReply
@@ -52,7 +51,7 @@ class RunWrite:
     received: Received | None = None
     running_row: int | None = None
     """The row of the attempt that ended or received its reply: it was made when that began."""
-    usage: engine_usage.TokenUsage | None = None
+    usage: engine.TokenUsage | None = None
     """What the attempt used, in the write that brings it first."""
     begun: Start | None = None
     begun_step: int | None = None
@@ -181,7 +180,7 @@ def _make_steps(begun: list[RunWrite]) -> dict[int, int]:
 _BEGIN_STEP = PreparedInsert(Step, "run", "index", "name")
 _BEGIN_ATTEMPT = PreparedInsert(Attempt, "step", "number", "input", "plugins", "started_at")
 _STORE_REQUEST = PreparedInsert(AttemptRequest, "attempt", "body")
-_STORE_USAGE = PreparedInsert(TokenUsage, "attempt", *engine_usage.TokenUsage.model_fields)
+_STORE_USAGE = PreparedInsert(TokenUsage, "attempt", *engine.TokenUsage.model_fields)
 _STORE_ISSUE = PreparedInsert(
     Issue,
     "attempt",

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from flows.providers import build_providers, list_providers
 
 if TYPE_CHECKING:
-    from flows.engine.model_client import ModelClient
-    from flows.engine.providers import Provider
+    from flows.engine.history import TokenUsage
+    from flows.engine.providers import ModelClient, Provider
     from flows.engine.spec import FlowSpec
-    from flows.engine.usage import TokenUsage
 
 SIMULATED_LATENCY = (0.4, 1.6)
 """Seconds that the simulated model takes, so that its runs can be watched."""

@@ -13,9 +13,8 @@ from django.db import transaction
 
 from flows.engine import history as engine
 from flows.engine.execution import Progress, Start
-from flows.engine.history import History
+from flows.engine.history import History, TokenUsage
 from flows.engine.spec import FlowSpec
-from flows.engine.usage import TokenUsage
 from runs.facets import Facet, list_facets
 from runs.group_commit import TOTALS, LeaseLostError, RunWrite, Written, commit_writes
 from runs.models import Attempt, EndReason, Run, RunStatus, Step

@@ -12,7 +12,7 @@ from typing import Any
 
 from flows.engine.errors import Problem
 from flows.engine.json_values import clean_value, describe_type, dump_json
-from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET
+from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
 from flows.webhook_address import find_obstacle
 from runs.models import Priority
 
@@ -22,10 +22,10 @@ _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE
 _OF_BULK_ACTION = re.compile(r"bulk-[0-9]+")
 """The label by which the runs are found that a bulk action started."""
 
-MOST_LABELS = 10
-LONGEST_LABEL = 50
+MAX_LABELS = 10
+MAX_LABEL_LENGTH = 50
 """Characters."""
-MOST_METADATA = 16_384
+MAX_METADATA_BYTES = 16_384
 """Bytes, as compact JSON."""
 
 PRIORITIES = {priority.name.lower(): priority for priority in Priority}
@@ -56,9 +56,9 @@ def parse_cost_budget(text: str) -> Decimal | None:
         return None
     amount = text.strip().removeprefix("$").strip()
     pattern = rf"[0-9]{{1,12}}(\.[0-9]{{1,{COST_PLACES}}})?"
-    if not re.fullmatch(pattern, amount) or not LEAST_COST_BUDGET <= Decimal(amount) <= MAX_COST_BUDGET:
+    if not re.fullmatch(pattern, amount) or not MIN_COST_BUDGET <= Decimal(amount) <= MAX_COST_BUDGET:
         raise ValueError(
-            f"“{text[:40]}” is not a cost budget; write USD from {LEAST_COST_BUDGET} to {MAX_COST_BUDGET:,}, like 0.50."
+            f"“{text[:40]}” is not a cost budget; write USD from {MIN_COST_BUDGET} to {MAX_COST_BUDGET:,}, like 0.50."
         )
     return Decimal(amount)
 
@@ -110,8 +110,8 @@ def find_label_problems(labels: Sequence[str]) -> list[Problem]:
 
     One that stands there twice counts once.
     """
-    if (count := len(set(labels))) > MOST_LABELS:
-        return [Problem("", f"A run has at most {MOST_LABELS} labels; these are {count}.")]
+    if (count := len(set(labels))) > MAX_LABELS:
+        return [Problem("", f"A run has at most {MAX_LABELS} labels; these are {count}.")]
     problems = []
     for index, label in enumerate(labels):
         if sentence := _find_label_problem(label):
@@ -125,8 +125,8 @@ def _find_label_problem(label: str) -> str:
         return "A label must not be empty."
     if not label.isprintable():
         return f"The label “{shown}” has characters that can’t be seen; write it with letters and digits."
-    if len(label) > LONGEST_LABEL:
-        return f"The label “{shown}…” is longer than {LONGEST_LABEL} characters."
+    if len(label) > MAX_LABEL_LENGTH:
+        return f"The label “{shown}…” is longer than {MAX_LABEL_LENGTH} characters."
     if "," in label:
         return f"The label “{shown}” has a comma in it; commas stand between labels."
     if _OF_BULK_ACTION.fullmatch(label):
@@ -139,8 +139,8 @@ def check_metadata(metadata: Any) -> None:
     if not isinstance(metadata, dict):
         raise ValueError(f"Metadata must be a JSON object, got {describe_type(metadata)}.")
     # The size comes first: to clean and search ten megabytes takes seconds.
-    if (size := measure_metadata(metadata)) > MOST_METADATA:
-        raise ValueError(f"Metadata may have {MOST_METADATA:,} bytes as JSON; this has {size:,}.")
+    if (size := measure_metadata(metadata)) > MAX_METADATA_BYTES:
+        raise ValueError(f"Metadata may have {MAX_METADATA_BYTES:,} bytes as JSON; this has {size:,}.")
     cleaned = clean_value(metadata)
     if cleaned.value is not metadata:
         raise ValueError(cleaned.notes[0] if cleaned.notes else "Metadata must hold JSON values only.")

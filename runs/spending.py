@@ -14,8 +14,8 @@ from decimal import Decimal
 from django.db import transaction
 from django.db.models import F, Q, Sum
 
+from flows.engine.history import TokenUsage
 from flows.engine.planner import EndReason, EndStatus, Finish, describe_used_cost, describe_used_tokens
-from flows.engine.usage import TokenUsage
 from flows.models import BudgetPeriod, Flow
 from runs.models import FlowSpending, Run
 

@@ -11,10 +11,8 @@ from django.utils.crypto import salted_hmac
 
 from flows.engine import history as engine
 from flows.engine.execution import Received, Start
-from flows.engine.history import AttemptError, History, Outcome
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import NO_USAGE, AttemptError, History, Issue, Outcome, Severity, TokenUsage
 from flows.engine.reply import ToolReply
-from flows.engine.usage import NO_USAGE, TokenUsage
 from runs import models
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from django.db import transaction
 
 from flows.engine.errors import InputError, Problem, ProblemsError
-from flows.engine.model_calls import check_model_calls
+from flows.engine.model_calls import check_model_calls, resolve_spec
 from flows.engine.redaction import find_marks, redact_input
 from flows.engine.running import check_input
 from flows.engine.spec import FlowSpec, ModelSettings
@@ -206,7 +206,8 @@ class _SharedValues:
             token_budget=options.get("token_budget"),
             cost_budget=options.get("cost_budget"),
             time_limit=options.get("time_limit"),
-        ).resolve(defaults, providers)
+        )
+        spec = resolve_spec(spec, defaults, providers)
         own = {name: value for name in ModelSettings.model_fields if (value := getattr(spec, name)) is not None}
         started_by = options.get("started_by")
         values = {

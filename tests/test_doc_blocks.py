@@ -17,7 +17,7 @@ import pytest
 import yaml
 from standardwebhooks import Webhook
 
-from flows.flow_file import read_flow
+from flows.flow_file import parse_flow
 from tests.doc_shell import find_parser
 from tests.site.test_settings import make_environment
 from tests.test_docs import PAGES, ROOT, find_blocks
@@ -148,7 +148,7 @@ def test_json_can_be_read(block: Block) -> None:
 
 def test_rules_of_redaction_are_part_of_a_flow() -> None:
     ((_, code),) = find_blocks("docs/redaction.md", "yaml")
-    spec = read_flow(f"name: letter\n{code}steps:\n  - name: Copy\n    compute: input\n")
+    spec = parse_flow(f"name: letter\n{code}steps:\n  - name: Copy\n    compute: input\n")
     assert list(spec.redact) == yaml.safe_load(code)["redact"]
 
 

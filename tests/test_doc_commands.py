@@ -23,7 +23,7 @@ from django.db import connection
 
 from benchmarks.__main__ import _build_parser
 from flows.examples import load_examples, load_sample_input
-from flows.flow_file import read_flow
+from flows.flow_file import parse_flow
 from flows.models import Flow
 from flows.portability import load_flow
 from runs import backup
@@ -112,11 +112,11 @@ def test_make_can_make_what_the_page_asks_for(shell: Shell, guide: str) -> None:
 def test_flow_files_come_out_and_go_in_again(shell: Shell) -> None:
     ((_, example),) = find_blocks("docs/flow-files.md", "yaml")
     for note in ("", "A sentence more."):
-        spec = read_flow(example)
+        spec = parse_flow(example)
         load_flow(document={**spec.to_document(), "description": spec.description + note})
     flow = Flow.objects.get(name="letter-answers")
     printed = shell.run(read_code("docs/flow-files.md"))
-    written = read_flow((shell.folder / "letter-answers.yaml").read_text(encoding="utf-8"))
+    written = parse_flow((shell.folder / "letter-answers.yaml").read_text(encoding="utf-8"))
     assert written.digest == flow.versions.get(number=1).digest
     assert f"name: {flow.name}\n" in printed and "unchanged, version" in printed
     assert sorted(path.stem for path in shell.folder.glob("company-flows/*.yaml")) == sorted(

@@ -29,11 +29,11 @@ from flows.engine import (
     simulated_client,
     strict_schema,
 )
-from flows.engine.audits import MOST_ISSUES
+from flows.engine.cel_evaluation import Scope
 from flows.engine.expression_functions import MAX_PRODUCED, MAX_RANGE
 from flows.engine.expression_process import TIMEOUT
-from flows.engine.expression_scope import Scope
 from flows.engine.expressions import FIELD_VARIABLES, MAX_LENGTH, list_functions, parse_expression
+from flows.engine.judging import MAX_ISSUES
 from flows.engine.plugins import load_plugins
 from flows.engine.spec import MAX_EXPRESSION_LENGTH, MAX_SCHEMA_BYTES, MAX_STEPS
 from flows.examples import load_documents, load_sample_input
@@ -163,7 +163,7 @@ def test_the_reference_has_every_field_with_its_default(heading: str, model: typ
         f"{strict_schema.MAX_PROPERTIES:,} properties",
         f"{strict_schema.MAX_ENUM_VALUES:,} values",
         f"{strict_schema.MAX_NAME_CHARACTERS:,} characters",
-        f"at most {MOST_ISSUES} issues",
+        f"at most {MAX_ISSUES} issues",
         *(f"`{name}`" for name in sorted({*strict_schema.TYPES, *strict_schema.FORMATS})),
     ],
 )
@@ -260,10 +260,10 @@ def read_sample_variables() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("field", "code"), find_blocks("docs/expressions.md", "cel"))
-async def test_an_expression_gives_what_the_page_says(field: str, code: str) -> None:
+def test_an_expression_gives_what_the_page_says(field: str, code: str) -> None:
     text, _, expected = code.rstrip().rpartition("\n// ")
     expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-    value = await Scope(read_sample_variables()).evaluate(expression)
+    value = Scope(read_sample_variables()).evaluate(expression)
     assert (value, type(value)) == (json.loads(expected), type(json.loads(expected)))
 
 

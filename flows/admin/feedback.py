@@ -20,7 +20,7 @@ from flows.admin.field_checks import (
     KnownSchema,
     check_expression_text,
     check_schema_text,
-    mend_schema_text,
+    make_strict_text,
 )
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
 from flows.engine.expressions import FIELD_VARIABLES, list_functions
@@ -143,5 +143,5 @@ def _answer_mending(posted: dict[str, Any], field: str, text: str) -> HttpRespon
         raise PostedError("Output schemas can be made strict, with “optional” as “null” or “given”.")
     if not text.strip():
         raise PostedError("There is no schema yet that could be made strict.")
-    mending, feedback = mend_schema_text(text, optional=optional)
+    mending, feedback = make_strict_text(text, optional=optional)
     return JsonResponse({"mending": asdict(mending) if mending else None, **asdict(feedback)})

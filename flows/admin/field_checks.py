@@ -69,7 +69,7 @@ class KnownSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class StrictSchema:
     """A schema made strict: its text, and the changed lines. Or the names of properties that one must decide on."""
 
     text: str = ""
@@ -96,7 +96,7 @@ def check_schema_text(field: str, text: str) -> Feedback:
     return Feedback(summary=f"{kind}: {count} {'property' if count == 1 else 'properties'}")
 
 
-def mend_schema_text(text: str, *, optional: str) -> tuple[Mending | None, Feedback]:
+def make_strict_text(text: str, *, optional: str) -> tuple[StrictSchema | None, Feedback]:
     """Make the schema in a text strict; None if the text holds none. Beside it stands what is left to say.
 
     ``optional`` says what properties become that may be left out: ``null`` or ``given``. If it is empty and there are
@@ -107,12 +107,12 @@ def mend_schema_text(text: str, *, optional: str) -> tuple[Mending | None, Feedb
         return None, feedback
     mended = make_strict(schema, optional_becomes_null=optional != "given")
     if not optional and mended != make_strict(schema, optional_becomes_null=False):
-        return Mending(undecided=_find_optional(schema)), Feedback()
+        return StrictSchema(undecided=_find_optional(schema)), Feedback()
     written = dump_json(mended, indent=2)
     # References that are written out can make it larger than a field may be.
     if dump_json(mended) == dump_json(schema) or len(written) > MAX_WRITTEN:
-        return Mending(text), check_schema_text("output_schema", text)
-    return Mending(written, _list_changed_lines(schema, mended)), check_schema_text("output_schema", written)
+        return StrictSchema(text), check_schema_text("output_schema", text)
+    return StrictSchema(written, _list_changed_lines(schema, mended)), check_schema_text("output_schema", written)
 
 
 def _list_changed_lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

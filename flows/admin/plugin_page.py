@@ -25,7 +25,7 @@ from flows.engine.json_values import dump_json
 from flows.engine.plugins import OutputType, PythonFunction, registry
 from flows.engine.typed_output import schema_of_type
 from flows.models import Flow
-from flows.plugin_use import AUDIT, FUNCTION, KINDS, OUTPUT_TYPE, FlowUse, find_flow_uses, find_missing_names
+from flows.plugin_use import AUDIT, FUNCTION, KINDS, OUTPUT_TYPE, FlowUse, fetch_flow_uses, find_missing_names
 
 USES_SHOWN = 30
 """Of one plug-in; of more the number is told."""
@@ -77,7 +77,7 @@ def list_urls(site: AdminSite) -> list[URLPattern]:
 def describe_plugins() -> dict[str, Any]:
     """What the page shows. At most four queries, however much flows use."""
     uses: dict[tuple[str, str], list[FlowUse]] = {}
-    for use in find_flow_uses():
+    for use in fetch_flow_uses():
         uses.setdefault((use.use.kind, use.use.name), []).append(use)
     missing = [Plugin(kind, name, found) for (kind, name), found in uses.items() if found[0].use.is_missing()]
     types = [_describe_type(known, uses) for known in _sort(registry.output_types)]

@@ -23,7 +23,7 @@ from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
 from flows.engine.plugins import registry
 from flows.engine.schema_builder import MAX_FIELDS, build_schema_from_example, list_rows
-from flows.engine.spec_check import parse_document
+from flows.engine.spec import validate_document
 from flows.engine.typed_output import schema_of_type
 from flows.throttle import limit_rate
 
@@ -71,7 +71,7 @@ def answer_question(request: HttpRequest) -> HttpResponse:
 def _read_question(request: HttpRequest) -> Question:
     """Raises ``ValueError`` with a sentence for what is none."""
     try:
-        return parse_document(Question, read_posted_json(request))
+        return validate_document(Question, read_posted_json(request))
     except SpecError as error:
         raise ValueError(f"The request can't be read. {error.problems[0]}") from None
 

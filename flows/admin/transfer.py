@@ -20,7 +20,7 @@ from flows.admin.access import require_permission
 from flows.admin.uploads import Upload, find_obstacle, tell_imported
 from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences import compare_specs
-from flows.flow_file import SCHEMA_PATH, write_flow
+from flows.flow_file import SCHEMA_PATH, render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import NOTE_LENGTH, LoadPlan, announce_export, load_flow, plan_load
 from flows.providers import find_flow_warnings
@@ -58,7 +58,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     if request.method != "HEAD":
         announce_export([version])
     name = f"{spec.name}-v{version.number}.yaml" if number else f"{spec.name}.yaml"
-    return FileResponse(io.BytesIO(write_flow(spec).encode()), as_attachment=True, filename=name, content_type=_YAML)
+    return FileResponse(io.BytesIO(render_flow(spec).encode()), as_attachment=True, filename=name, content_type=_YAML)
 
 
 def _find_version(flow: Flow, number: str) -> tuple[FlowVersion | None, str]:
@@ -83,7 +83,7 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
             if spec is None:
                 skipped.append(UNREADABLE.format(f"{version.number} of “{version.flow}”"))
                 continue
-            files.writestr(f"{spec.name}.yaml", write_flow(spec))
+            files.writestr(f"{spec.name}.yaml", render_flow(spec))
             written.append(version)
         if SCHEMA_PATH.exists():
             files.writestr(SCHEMA_PATH.name, SCHEMA_PATH.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from flows.admin.access import has_permission
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FileProblem, FlowFileError, decode_text
 from flows.models import FlowVersion
-from flows.portability import NOTE_LENGTH, LoadPlan, read_flow_file
+from flows.portability import NOTE_LENGTH, LoadPlan, parse_flow_file
 
 _SHOWN = 160
 """Characters of a line that are shown beside what is wrong with it."""
@@ -56,7 +56,7 @@ class Upload:
                 upload.text = decode_text(file.read(MAX_FILE_BYTES + 1)).replace("\r\n", "\n")
             elif not upload.text.strip():
                 raise FlowFileError([FileProblem("", "Choose a file, or paste the text of one.")])
-            upload.spec = read_flow_file(upload.text)
+            upload.spec = parse_flow_file(upload.text)
         except FlowFileError as error:
             lines = upload.text.split("\n")
             upload.problems = [PlacedProblem(problem, _find_line(lines, problem)) for problem in error.problems]

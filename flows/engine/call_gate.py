@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from flows.engine.usage import TokenUsage
+from flows.engine.history import TokenUsage
 
 
 class Permit(Protocol):

@@ -271,7 +271,7 @@ class FieldChange:
     @cached_property
     def difference(self) -> TextDifference:
         """Both values line by line, JSON laid out."""
-        return compare_texts(_write_text(self.old), _write_text(self.new))
+        return compare_texts(_render_text(self.old), _render_text(self.new))
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,7 @@ def _needs_lines(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and len(_describe_value(value)) > MAX_WORDS_LENGTH)
 
 
-def _write_text(value: Any) -> str:
+def _render_text(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(map(str, value))
     if isinstance(value, dict):

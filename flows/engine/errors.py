@@ -62,7 +62,7 @@ class OutputError(ToolFlowError):
 class ExpressionError(ToolFlowError):
     """An expression can't be parsed, names something unknown, or failed while it was evaluated.
 
-    ``line`` and ``column`` count from 1 and say where in its text; None where no one place is to blame. ``found`` is
+    ``line`` and ``column`` count from 1 and say where in its text; None where it has no one place. ``found`` is
     what a Python generator gave before it raised.
     """
 

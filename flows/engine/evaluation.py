@@ -1,58 +1,32 @@
-"""The fields of a flow that hold an expression: CEL text or ``python:name``, evaluated over one set of variables."""
+"""The fields of a step that hold an expression, CEL text or ``python:name``: their variables, values and the input."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
-from functools import partial
-from itertools import islice
-from types import FunctionType
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
-from flows.engine.clock import describe_seconds
-from flows.engine.errors import ExpressionError, ExpressionTimeout
-from flows.engine.expression_scope import NEEDS_PROCESS, Scope
+from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
+from flows.engine.errors import ExpressionError
+from flows.engine.expression_process import evaluate_in_process
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
 from flows.engine.history import History
-from flows.engine.json_values import MOST_VALUES, clean_value
-from flows.engine.plugins import PREFIX, DaemonThreads, PluginName, PythonFunction, Registry, copy_json
+from flows.engine.json_values import clean_value, describe_type
+from flows.engine.plugin_calls import call_function
+from flows.engine.plugins import PREFIX, PythonFunction, Registry
 from flows.engine.spec import FlowSpec
-from flows.engine.time_limits import Patience
+from flows.engine.time_limits import TimeBudget
 
-MAX_MESSAGE_LENGTH = 1_000
-"""Characters that are kept of what a Python function raised."""
-
-plugin_threads = DaemonThreads()
-"""Where synchronous plug-ins of this process are called."""
+BeforeSlow = Callable[[], Awaitable[None]]
 
 
-class Variables(dict[str, Any]):
-    """Variables by name. A function stands for what it gives, and is called when the variable is first read."""
-
-    def extend(self, **values: Any) -> Variables:
-        """These variables and more, or others of the same name."""
-        return Variables(self.copy() | values)
-
-    def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        if type(value) is FunctionType:
-            value = self[name] = value()
-        return value
-
-
-def step_variables(spec: FlowSpec, history: History, index: int) -> Variables:
+def step_variables(spec: FlowSpec, history: History, index: int) -> dict[str, Any]:
     """``input``, ``steps`` and ``previous`` as step ``index`` sees them: final attempts of the steps before it."""
-
-    def build_steps() -> list[dict[str, Any]]:
-        return [_describe_step(spec, history, position) for position in range(index)]
-
     final = history.final(index - 1)
-    previous = final.usable_output if final else None
-    # Few expressions need all steps, and building them takes long.
-    return Variables({"input": history.initial_input, "steps": build_steps, "previous": previous})
+    return {
+        "input": history.initial_input,
+        "steps": [_describe_step(spec, history, position) for position in range(index)],
+        "previous": final.usable_output if final else None,
+    }
 
 
 def _describe_step(spec: FlowSpec, history: History, index: int) -> dict[str, Any]:
@@ -66,19 +40,22 @@ def _describe_step(spec: FlowSpec, history: History, index: int) -> dict[str, An
 
 
 class Evaluator:
-    """Evaluates the fields of one attempt over the same variables and notes which plug-ins they used."""
+    """Evaluates the fields of one attempt over the same variables and notes which plug-ins they used.
+
+    ``budget`` says how long that may take; ``before_slow`` is awaited before anything that may take long.
+    """
 
     def __init__(
         self,
-        variables: Variables,
+        variables: Mapping[str, Any],
         registry: Registry,
-        patience: Patience | None = None,
+        budget: TimeBudget | None = None,
         *,
-        before_slow: Callable[[], Awaitable[None]] | None = None,
+        before_slow: BeforeSlow | None = None,
     ) -> None:
         self.variables = variables
         self.registry = registry
-        self.patience = patience or Patience()
+        self.budget = budget or TimeBudget()
         self.plugins: dict[str, str] = {}
         """Fingerprints of the plug-ins used so far, by name with their prefix."""
         self._before_slow = before_slow
@@ -89,118 +66,80 @@ class Evaluator:
 
         Raises ``ExpressionError`` whatever goes wrong in it.
         """
-        if not text.startswith(PREFIX):
-            expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-            value = self._scope.evaluate_here(expression, extra)
-            if value is NEEDS_PROCESS:
-                await self._prepare_slow()
-                async with self.patience.until_deadline():
-                    value = await self._scope.evaluate_in_process(expression)
-            return value
-        await self._prepare_slow()
-        return await self.call(text, find_function(text, field, self.registry), self.variables.extend(**extra))
-
-    async def _prepare_slow(self) -> None:
-        if self._before_slow is not None:
-            await self._before_slow()
-
-    async def call(self, text: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
-        """Call the registered function that ``text`` names, and note its fingerprint; see ``call_function``."""
-        self.plugins[text] = function.fingerprint
-        return await call_function(text, function, variables, self.patience)
-
-
-async def call_function(name: str, function: PythonFunction, variables: Mapping[str, Any], patience: Patience) -> Any:
-    """Call a Python function, off the event loop unless it is a coroutine function; a generator becomes a list.
-
-    Raises ``ExpressionError`` for whatever it raises, and if it does not return in time.
-    """
-    async with patience.until_deadline():
-        if function.is_async:
-            return await _finish_call(name, partial(function.call, variables), patience.plugin_timeout)
-        call = partial(_call_in_thread, name, function, variables)
-        value = await plugin_threads.run(name, call, timeout=patience.plugin_timeout)
-        if isinstance(value, Awaitable | AsyncIterator):
-            return await _finish_call(name, lambda: value, patience.plugin_timeout)
+        if text.startswith(PREFIX):
+            function = self.registry.find_function(text, field)
+            self.plugins[text] = function.fingerprint
+            return await self.call(text, function, {**self.variables, **extra})
+        expression = parse_expression(text, variables=FIELD_VARIABLES[field])
+        value = self._scope.evaluate(expression, extra)
+        if value is NEEDS_PROCESS:
+            if self._before_slow is not None:
+                await self._before_slow()
+            async with self.budget.limit():
+                return await evaluate_in_process(expression, {**self.variables, **extra})
         return value
 
-
-async def _finish_call(name: str, call: Callable[[], Any], seconds: float) -> Any:
-    """What an asynchronous call gives in the end."""
-    found: list[Any] = []
-    try:
-        async with asyncio.timeout(seconds):
-            try:
-                value = call()
-                if isinstance(value, Awaitable):
-                    value = await value
-                if isinstance(value, AsyncIterator):
-                    async for element in value:
-                        found.append(element)  # noqa: PERF401  # what came before an error is kept
-                    value = found
-                return _take(value, found)
-            except (Exception, SystemExit) as error:
-                raise _wrap_error(name, error, found) from error
-    except TimeoutError:
-        # One that the function raised itself has become its fault already.
-        raise ExpressionTimeout(f"“{name}” did not return within {describe_seconds(seconds)}.") from None
+    async def call(self, name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
+        """Call a function of a plug-in; see ``call_function``."""
+        if self._before_slow is not None:
+            await self._before_slow()
+        async with self.budget.limit():
+            return await call_function(name, function, variables, timeout=self.budget.plugin_timeout)
 
 
-def _call_in_thread(name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
-    found: list[Any] = []
-    try:
-        return _take(function.call(variables), found)
-    except BaseException as error:
-        # Whatever left the thread as it is might mean something else there: a StopIteration would never reach the task.
-        raise _wrap_error(name, error, found) from error
+class MissingInputError(ExpressionError):
+    """A step without an ``input_expression`` follows a step that left no usable output."""
 
 
-def _take(value: Any, found: list[Any]) -> Any:
-    """What a function gave; generators and the like run here, where what they raise is expected, and become lists.
+async def prepare_input(
+    spec: FlowSpec,
+    history: History,
+    index: int,
+    registry: Registry,
+    budget: TimeBudget | None = None,
+    *,
+    before_slow: BeforeSlow | None = None,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The input of step ``index``: its ``input_expression``, else the previous output; then its ``input_sanitizer``.
 
-    A copy: the function may keep what it gave, and change it later. ``found`` collects the elements of a generator.
+    Beside it stand the fingerprints of the plug-ins that it used, by name. Raises ``ExpressionError`` with a sentence
+    that names step and field, ``MissingInputError`` where nothing is there, and what ``before_slow`` raises.
     """
-    if type(value) in _JSON_TYPES or isinstance(value, _WHOLE) or not isinstance(value, Iterable):
-        return copy_json(value)
-    found.extend(islice(value, MOST_VALUES + 1))
-    if len(found) > MOST_VALUES:
-        raise ValueError(f"it gave more than {MOST_VALUES:,} elements")
-    return copy_json(found)
+    step = spec.step(index)
+    earlier = history.attempts(index)
+    if earlier and earlier[-1].input is not None and not spec.redact:
+        # All tries of a step work on the same input. A redacting flow keeps none that a request can be built from.
+        used = (step.input_expression, step.input_sanitizer)
+        return earlier[-1].input, {name: mark for name, mark in earlier[-1].plugins.items() if name in used}
+    where = f"Step {index} “{step.name}”"
+    before = history.final(index - 1)
+    value, plugins = before.usable_output if before else None, {}
+    if step.input_expression is not None:
+        evaluator = Evaluator(step_variables(spec, history, index), registry, budget, before_slow=before_slow)
+        value = await _evaluate_map(evaluator, "input_expression", step.input_expression, where)
+        plugins = evaluator.plugins
+    elif value is None:
+        raise MissingInputError(
+            f"{where} has no input: the step before it left no usable output. "
+            "Give it an input_expression, or let the step before it stop the flow on failure."
+        )
+    if step.input_sanitizer is not None:
+        evaluator = Evaluator({"value": value}, registry, budget, before_slow=before_slow)
+        value = await _evaluate_map(evaluator, "input_sanitizer", step.input_sanitizer, where)
+        plugins = {**plugins, **evaluator.plugins}
+    return value, plugins
 
 
-_JSON_TYPES = frozenset({bool, dict, list, str, type(None)})
-"""What functions give as a rule: to know these by their type is far cheaper than to ask what they can do."""
-_WHOLE = (str, bytes, Mapping, BaseModel)
-"""What can be gone through and is one thing all the same."""
-
-
-def _wrap_error(name: str, error: BaseException, found: list[Any]) -> ExpressionError:
-    """What a function raised as an error that says who raised it, with what it ``found`` before."""
-    kept: list[Any] = []
-    with suppress(ValueError):  # too many parts to be copied
-        kept = copy_json(found)
-    return ExpressionError(f"“{name}” raised {describe_exception(error)}", found=kept)
-
-
-def describe_exception(error: BaseException) -> str:
-    """The class and the message of what foreign code raised, in a form that can be stored."""
-    words = type(error).__name__
-    with suppress(Exception):  # an error may be unable to say what it is
-        words = f"{words}: {str(error)[:MAX_MESSAGE_LENGTH]}" if str(error) else words
-    return str(clean_value(words).value)
-
-
-def find_function(text: str, field: str, registry: Registry) -> PythonFunction:
-    """The audit (field ``rule``) or function that ``python:name`` carries or that is registered under it.
-
-    Raises ``ExpressionError`` that lists the registered names if there is none.
-    """
-    if isinstance(text, PluginName) and isinstance(text.entry, PythonFunction):
-        return text.entry
-    known = registry.audits if field == "rule" else registry.functions
-    name = text.removeprefix(PREFIX)
-    if name not in known:
-        kind = "audit" if field == "rule" else "function"
-        names = ", ".join(sorted(known)) or "none"
-        raise ExpressionError(f"No {kind} is registered as “{name}”. Registered: {names}.")
-    return known[name]
+async def _evaluate_map(evaluator: Evaluator, field: str, text: str, where: str) -> dict[str, Any]:
+    # Errors of ``before_slow`` go on as they are, whatever their class: a recorder may raise ``ValueError``.
+    try:
+        found = await evaluator.evaluate(field, text)
+    except ExpressionError as error:
+        raise ExpressionError(f"{where}, {field}: {error}") from error
+    try:
+        value = clean_value(found).value
+    except ValueError as error:
+        raise ExpressionError(f"{where}, {field}: {error}") from error
+    if not isinstance(value, dict):
+        raise ExpressionError(f"{where}, {field}: it gave {describe_type(value)}; a map is needed.")
+    return value

@@ -5,41 +5,47 @@ All I/O goes through what the shell is given: model client, clock, recorder, reg
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from flows.engine.call_gate import CallGate, OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
-from flows.engine.errors import ExpressionError, ModelError, ModelErrorCode
-from flows.engine.evaluation import Evaluator, describe_exception, step_variables
-from flows.engine.history import Attempt, AttemptError, History, Outcome
-from flows.engine.issues import Issue, Severity
+from flows.engine.errors import ExpressionError, ModelErrorCode
+from flows.engine.evaluation import Evaluator, MissingInputError, prepare_input, step_variables
+from flows.engine.history import (
+    NO_USAGE,
+    UNREPORTED_USAGE,
+    Attempt,
+    AttemptError,
+    History,
+    Issue,
+    Outcome,
+    Severity,
+    TokenUsage,
+)
 from flows.engine.json_values import clean_value
-from flows.engine.judgement import clean_output, is_judged_in_python, judge_output
-from flows.engine.model_client import ModelClient, find_providers, make_idempotency_key
-from flows.engine.model_request import find_api
+from flows.engine.judging import clean_output, is_judged_in_python, judge_output
+from flows.engine.model_calls import send_request
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
 from flows.engine.prompt import build_request
-from flows.engine.providers import Provider, Providers
+from flows.engine.providers import ModelClient, Provider, Providers, build_idempotency_key, find_providers
 from flows.engine.redaction import Redactor
-from flows.engine.reply import ToolReply, read_reply
+from flows.engine.reply import ToolReply
 from flows.engine.spec import FlowSpec, ServiceTier
-from flows.engine.step_input import MissingInputError, prepare_input
-from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, Deadline, Patience, find_deadline
-from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage
+from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, Deadline, TimeBudget, find_deadline
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_CALL_TIMEOUT = 120.0
 """Seconds that one model call may take."""
-FLEX_CALL_TIMEOUT = 900.0
+MIN_FLEX_CALL_TIMEOUT = 900.0
 """Seconds that a call of the tier flex may take at least, as OpenAI advises."""
 
 
@@ -106,49 +112,50 @@ class ExecutionEnd:
     waits_for: str = ""
 
 
-class Pricing(Protocol):
-    """Puts a cost to what a call used."""
-
-    def __call__(
-        self, model: str, usage: TokenUsage, *, provider: Provider, service_tier: str | None
-    ) -> TokenUsage:  # fmt: skip
-        """``usage`` with its cost, given the model and the tier that answered."""
+Pricing = Callable[..., TokenUsage]
+"""Puts a cost to what a call used: ``price(model, usage, provider=…, service_tier=…)``, given what answered."""
 
 
-def never() -> bool:
-    """The answer of a shell that nobody asks to stop."""
-    return False
+class _Course:
+    """The history of one execution, and its last attempt, which is stored together with what follows it.
 
+    No attempt that is paid for waits for a plug-in or for time to pass: ``flush`` comes before all that may take long,
+    ``receive`` before Python judges a reply.
+    """
 
-def no_veto() -> None:
-    """The answer of a shell in which every call may be made."""
-
-
-class _Journal:
-    """What ended and is not recorded yet: it is stored together with what follows, or alone if nothing does."""
-
-    def __init__(self, recorder: Recorder, redactor: Redactor) -> None:
+    def __init__(self, history: History, recorder: Recorder, redactor: Redactor) -> None:
+        self.history = history
+        # What is taken out never joins the history, so that the stored one is the same. Only the input is in there as
+        # it is, for the steps that are still to come.
+        self.redactor = redactor
         self._recorder = recorder
-        self._redactor = redactor
-        self.ended: Attempt | None = None
+        self._ended: Attempt | None = None
+
+    def end(self, attempt: Attempt) -> Attempt:
+        """Append an attempt to the history, redacted."""
+        self._ended = attempt = self.redactor.redact_attempt(attempt)
+        self.history = self.history.append(attempt)
+        return attempt
 
     async def record(self, *, begun: Start | None = None, finish: Finish | None = None) -> None:
-        ended, self.ended = self.ended, None
+        """Store what ended together with what begins or ends the run now."""
+        ended, self._ended = self._ended, None
         await self._recorder.record(Progress(ended, begun and self._redact(begun), finish))
 
-    def _redact(self, begun: Start) -> Start:
-        if self._redactor.is_idle:
-            return begun
-        request = self._redactor.redact_request(begun.request, begun.input)
-        return replace(begun, input=self._redactor.redact_value(begun.input), request=request)
-
     async def flush(self) -> None:
-        if self.ended is not None:
+        """Store what ended, if that is not done yet."""
+        if self._ended is not None:
             await self.record()
 
     async def receive(self, received: Received) -> None:
-        """Keep a reply before it is judged. What ended before was recorded with the start of its attempt."""
+        """Store a reply before it is judged. What ended before was recorded with the start of its attempt."""
         await self._recorder.record(Progress(received=replace(received, start=self._redact(received.start))))
+
+    def _redact(self, begun: Start) -> Start:
+        if self.redactor.is_idle:
+            return begun
+        request = self.redactor.redact_request(begun.request, begun.input)
+        return replace(begun, input=self.redactor.redact_value(begun.input), request=request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,7 @@ class _Ready:
 
     start: Start
     permit: Permit | None
-    patience: Patience
+    budget: TimeBudget
     reply: ToolReply | None = None
 
 
@@ -169,10 +176,10 @@ class Execution:
     """Runs one spec, which is frozen and resolved, from wherever a history stands to its end.
 
     ``client`` makes the calls at the default provider, ``clients`` those at others, by the provider's name.
-    ``call_timeout``, ``plugin_timeout`` and ``longest_wait`` are in seconds; a wait longer than ``longest_wait`` pauses
+    ``call_timeout``, ``plugin_timeout`` and ``max_wait`` are in seconds; a wait longer than ``max_wait`` pauses
     the execution instead. ``deadline`` is when the run's time is up; steps may have limits of their own.
-    ``should_stop`` is asked at each boundary between attempts, ``veto`` before each attempt that calls the model: what
-    it gives ends the run. Calls go through ``gate``. ``price`` puts a cost to what a call used.
+    ``should_stop`` is asked at each boundary between attempts, ``before_call`` before each attempt that calls the
+    model: what it gives ends the run. Calls go through ``gate``. ``price`` puts a cost to what a call used.
     """
 
     spec: FlowSpec
@@ -182,12 +189,12 @@ class Execution:
     recorder: Recorder = field(default_factory=NullRecorder)
     clock: Clock = field(default_factory=SystemClock)
     gate: CallGate = field(default_factory=OpenGate)
-    veto: Callable[[], Finish | None] = no_veto
+    before_call: Callable[[], Finish | None] = lambda: None
     deadline: datetime | None = None
     call_timeout: float = DEFAULT_CALL_TIMEOUT
     plugin_timeout: float = DEFAULT_PLUGIN_TIMEOUT
-    longest_wait: float | None = None
-    should_stop: Callable[[], bool] = never
+    max_wait: float | None = None
+    should_stop: Callable[[], bool] = lambda: False
     track_usage: bool = True
     price: Pricing = price_usage
 
@@ -201,59 +208,49 @@ class Execution:
 
         ``received`` is a recorded reply whose attempt has not ended: it is judged first, and not asked for again.
         """
-        # What is taken out never joins the history, so that the stored one is the same. Only the input is in there as
-        # it is, for the steps that are still to come.
-        redactor = Redactor.of(self.spec.redact, history.initial_input)
-        journal = _Journal(self.recorder, redactor)
+        course = _Course(history, self.recorder, Redactor.of(self.spec.redact, history.initial_input))
         following: _Ready | Finish | ExecutionEnd
         if received is not None:
-            following = self._take_up(received, history)
+            start = received.start
+            budget = self._allot(history, start.step, start.started_at)
+            following = _Ready(start, None, budget, received.reply)
         else:
-            following = await self._find_next(history, journal)
-        while not isinstance(following, ExecutionEnd):
-            if isinstance(following, _Ready):
-                journal.ended = redactor.redact_attempt(await self._perform(following, history, journal))
-                history = history.append(journal.ended)
-                finish = self._find_overrun(following, journal.ended)
-            else:
-                finish = following
-            if finish is not None:
-                finish = redactor.redact_finish(finish)
-                await journal.record(finish=finish)
-                return ExecutionEnd(history, finish)
-            following = await self._find_next(history, journal)
-        return following
+            following = await self._find_next(course)
+        while isinstance(following, _Ready):
+            ended = course.end(await self._perform(following, course))
+            following = _find_overrun(following.budget, ended) or await self._find_next(course)
+        if isinstance(following, ExecutionEnd):
+            return following
+        finish = course.redactor.redact_finish(following)
+        await course.record(finish=finish)
+        return ExecutionEnd(course.history, finish)
 
-    def _take_up(self, received: Received, history: History) -> _Ready:
-        start = received.start
-        deadline = self._find_deadline(history, start.step, start.started_at)
-        return _Ready(start, None, Patience(self.plugin_timeout, deadline, self.clock), received.reply)
+    # Before an attempt
 
-    async def _find_next(self, history: History, journal: _Journal) -> _Ready | Finish | ExecutionEnd:
+    async def _find_next(self, course: _Course) -> _Ready | Finish | ExecutionEnd:
         """The next attempt, with all that it waits for behind it, or where the execution stops instead."""
+        history = course.history
         action = self._check_time(next_action(self.spec, history), history)
         if isinstance(action, Finish):
             return action
-        pause = ExecutionEnd(history, None)
+        is_stopped = self.should_stop()
+        if is_stopped or isinstance(action, Wait):
+            await course.flush()
         if isinstance(action, Wait):
-            pause = ExecutionEnd(history, None, action.until, action.sentence)
-        if self.should_stop():
-            await journal.flush()
-            return pause
-        if isinstance(action, Wait):
-            await journal.flush()
-            if self._is_too_long(action):
-                return pause
-            await self.clock.sleep_until(action.until)
-            if self.should_stop():
-                return pause
+            if is_stopped or self._is_too_long(action) or await self._is_stopped_before(action.until):
+                return ExecutionEnd(history, None, action.until, action.sentence)
             action = self._check_time(action.then, history)
+        elif is_stopped:
+            return ExecutionEnd(history, None)
         if isinstance(action, Call):
-            action = self.veto() or action
-        following = await self._prepare(action, history, journal)
-        if isinstance(following, _Ready) and following.start.request is not None:
-            return await self._enter_gate(following, history, journal)
-        return following
+            action = self.before_call() or action
+        if isinstance(action, Finish):
+            return action
+        assert not isinstance(action, Wait)  # one wait leads to an attempt
+        ready = await self._prepare(action, course)
+        if isinstance(ready, _Ready) and ready.start.request is not None:
+            return await self._enter_gate(ready, course)
+        return ready
 
     def _check_time(self, action: Action, history: History) -> Action:
         """The action, or the end of the run if its time is up before that."""
@@ -270,88 +267,122 @@ class Execution:
     def _find_deadline(self, history: History, step: int, now: datetime) -> Deadline | None:
         return find_deadline(self.spec, history, step, run_deadline=self.deadline, now=now)
 
-    def _is_too_long(self, wait: Wait) -> bool:
-        if self.longest_wait is None:
-            return False
-        return (wait.until - self.clock.now()).total_seconds() > self.longest_wait
+    def _allot(self, history: History, step: int, now: datetime) -> TimeBudget:
+        return TimeBudget(self.plugin_timeout, self._find_deadline(history, step, now), self.clock)
 
-    async def _prepare(self, action: Action, history: History, journal: _Journal) -> _Ready | Finish:
+    def _is_too_long(self, wait: Wait) -> bool:
+        if self.max_wait is None:
+            return False
+        return (wait.until - self.clock.now()).total_seconds() > self.max_wait
+
+    async def _is_stopped_before(self, moment: datetime) -> bool:
+        await self.clock.sleep_until(moment)
+        return self.should_stop()
+
+    async def _prepare(self, action: Call | Compute, course: _Course) -> _Ready | Finish:
         """The attempt that an action means, or the end of the run if it can't start."""
-        if isinstance(action, Finish):
-            return action
-        assert isinstance(action, (Call, Compute))
-        now = self.clock.now()
-        patience = Patience(self.plugin_timeout, self._find_deadline(history, action.step, now), self.clock)
+        now, history = self.clock.now(), course.history
+        budget = self._allot(history, action.step, now)
         try:
-            # No attempt that is paid for waits for a plug-in: it is stored first.
             step_input, plugins = await prepare_input(
-                self.spec, history, action.step, self.registry, patience, before_slow=journal.flush
+                self.spec, history, action.step, self.registry, budget, before_slow=course.flush
             )
         except ExpressionError as error:
-            if patience.deadline is not None and patience.was_lost:
-                return patience.deadline.end(now=patience.deadline.moment)
-            missing = isinstance(error, MissingInputError)
-            reason = EndReason.MISSING_INPUT if missing else EndReason.EXPRESSION_ERROR
-            # No attempt began, so none is to blame: the sentence names the step.
+            if budget.deadline is not None and budget.expired:
+                return budget.deadline.end(now=budget.deadline.moment)
+            is_missing = isinstance(error, MissingInputError)
+            reason = EndReason.MISSING_INPUT if is_missing else EndReason.EXPRESSION_ERROR
+            # No attempt began that could be named: the sentence names the step.
             return Finish(EndStatus.ERRORED, reason, str(error))
         request = None
         if isinstance(action, Call):
             request = build_request(self.spec, history, action.step, step_input, providers=self.providers)
-        start = Start(action.step, action.number, step_input, request, now, plugins)
-        return _Ready(start, None, patience)
+        return _Ready(Start(action.step, action.number, step_input, request, now, plugins), None, budget)
 
-    async def _enter_gate(self, ready: _Ready, history: History, journal: _Journal) -> _Ready | Finish | ExecutionEnd:
+    async def _enter_gate(self, ready: _Ready, course: _Course) -> _Ready | Finish | ExecutionEnd:
         """The attempt with the permit of its call. What waits at the gate has not begun."""
-        start = ready.start
+        start, history = ready.start, course.history
         assert start.request is not None
         # Limits go by the name that flows use, with that of the provider.
         request = {**start.request, "model": self.spec.step(start.step).model}
         permit = self.gate.try_enter(request)
         if permit is not None:
-            return _Ready(start, permit, ready.patience)
-        await journal.flush()
+            return _Ready(start, permit, ready.budget)
+        await course.flush()
         entered = await self.gate.enter(request)
         now = self.clock.now()
-        deadline = self._find_deadline(history, start.step, now)
-        until = entered.until if isinstance(entered, Throttled) else now
-        if deadline is not None and max(now, until) >= deadline.moment:
-            stop: Finish | ExecutionEnd | None = deadline.end(now=now)
-        elif isinstance(entered, Throttled):
-            stop = ExecutionEnd(history, None, entered.until, entered.sentence)
-        else:
-            stop = ExecutionEnd(history, None) if self.should_stop() else self.veto()
+        budget = self._allot(history, start.step, now)
+        until = max(now, entered.until) if isinstance(entered, Throttled) else now
+        is_late = budget.deadline is not None and until >= budget.deadline.moment
+        stop: Finish | ExecutionEnd | None = budget.deadline.end(now=now) if budget.deadline and is_late else None
         if isinstance(entered, Throttled):
-            assert stop is not None
-            return stop
+            return stop or ExecutionEnd(history, None, entered.until, entered.sentence)
+        stop = stop or (ExecutionEnd(history, None) if self.should_stop() else self.before_call())
         if stop is not None:
             entered.release(NO_USAGE)
             return stop
-        patience = Patience(self.plugin_timeout, deadline, self.clock)
-        return _Ready(replace(start, started_at=now), entered, patience)
+        return _Ready(replace(start, started_at=now), entered, budget)
 
-    async def _perform(self, ready: _Ready, history: History, journal: _Journal) -> Attempt:
-        start = ready.start
+    # The attempt
+
+    async def _perform(self, ready: _Ready, course: _Course) -> Attempt:
+        start, history = ready.start, course.history
         if ready.reply is not None:
-            return await self._judge_reply(start, ready.reply, history, ready.patience)
+            return await self._judge_reply(start, ready.reply, history, ready.budget)
         if ready.permit is None:
-            await journal.record(begun=start)
-            return await self._compute(start, history, ready.patience)
-        answer = await self._call(ready, ready.permit, history.run_id, journal)
+            await course.record(begun=start)
+            return await self._compute(start, history, ready.budget)
+        answer = await self._call(ready, ready.permit, course)
         if isinstance(answer, AttemptError):
             usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
             return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
-        assert start.request is not None
         provider = self._find_provider(start.step)
         reply = replace(
-            answer,
-            usage=self._price(answer, start, provider),
-            model=answer.model and provider.qualify(answer.model),
+            answer, usage=self._price(answer, start, provider), model=answer.model and provider.qualify(answer.model)
         )
         if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
-            await journal.receive(Received(start, reply))
-        return await self._judge_reply(start, reply, history, ready.patience)
+            await course.receive(Received(start, reply))
+        return await self._judge_reply(start, reply, history, ready.budget)
 
-    async def _judge_reply(self, start: Start, reply: ToolReply, history: History, patience: Patience) -> Attempt:
+    async def _call(self, ready: _Ready, permit: Permit, course: _Course) -> ToolReply | AttemptError:
+        """Make the call of an attempt, and give the permit back whatever becomes of it."""
+        start, budget = ready.start, ready.budget
+        timeout = self.call_timeout
+        if self.spec.step(start.step).service_tier is ServiceTier.FLEX:
+            timeout = max(timeout, MIN_FLEX_CALL_TIMEOUT)
+        used: TokenUsage | None = NO_USAGE
+        try:
+            await course.record(begun=start)
+            remaining = budget.remaining
+            if remaining is not None and remaining <= 0:
+                return _break_off(budget)
+            used = None
+            is_cut = remaining is not None and remaining <= timeout
+            answer = await self._send(
+                start, course.history.run_id, timeout if remaining is None else min(timeout, remaining)
+            )
+            if isinstance(answer, ToolReply):
+                used = answer.usage if answer.usage.reported else None
+            elif is_cut and answer.code is ModelErrorCode.TIMEOUT and answer.status is None:
+                return _break_off(budget)
+            return answer
+        finally:
+            permit.release(used)
+
+    async def _send(self, start: Start, run_id: str, timeout: float) -> ToolReply | AttemptError:
+        assert start.request is not None
+        return await send_request(
+            self.clients.get(self._find_provider(start.step).name, self.client),
+            start.request,
+            tool_name=self.spec.step(start.step).tool_name or "",
+            idempotency_key=build_idempotency_key(
+                run_id=run_id, step=start.step, number=start.number, started_at=start.started_at
+            ),
+            timeout=timeout,
+            logs_errors=not self.spec.redact,
+        )
+
+    async def _judge_reply(self, start: Start, reply: ToolReply, history: History, budget: TimeBudget) -> Attempt:
         meta: dict[str, Any] = {
             "usage": reply.usage,
             "model": reply.model,
@@ -359,108 +390,35 @@ class Execution:
             "finish_reason": reply.finish_reason,
         }
         if reply.arguments is None:
-            return self._end(
-                start, outcome=Outcome.INVALID, raw_output=clean_value(reply.raw).value, issues=reply.issues, **meta
-            )
-        return await self._judge(start, history, *clean_output(reply.arguments), patience=patience, **meta)
+            raw = clean_value(reply.raw).value
+            return self._end(start, outcome=Outcome.INVALID, raw_output=raw, issues=reply.issues, **meta)
+        return await self._judge(start, history, budget, *clean_output(reply.arguments), **meta)
 
-    async def _call(self, ready: _Ready, permit: Permit, run_id: str, journal: _Journal) -> ToolReply | AttemptError:
-        """Make the call of an attempt, and leave the gate whatever becomes of it."""
-        start, patience = ready.start, ready.patience
-        step = self.spec.step(start.step)
-        call_timeout = self.call_timeout
-        if step.service_tier is ServiceTier.FLEX:
-            call_timeout = max(call_timeout, FLEX_CALL_TIMEOUT)
-        used: TokenUsage | None = NO_USAGE
+    async def _compute(self, start: Start, history: History, budget: TimeBudget) -> Attempt:
+        compute = self.spec.step(start.step).compute or ""
+        variables = {**step_variables(self.spec, history, start.step), "previous": start.input}
+        evaluator = Evaluator(variables, self.registry, budget)
         try:
-            await journal.record(begun=start)
-            left = patience.seconds_left
-            if left is not None and left <= 0:
-                return _break_off(patience)
-            used = None
-            answer = await self._send(start, run_id, call_timeout if left is None else min(call_timeout, left))
-            if isinstance(answer, AttemptError):
-                is_ours = answer.code is ModelErrorCode.TIMEOUT and answer.status is None
-                if is_ours and left is not None and left <= call_timeout:
-                    return _break_off(patience)
-                return answer
-            used = answer.usage if answer.usage.reported else None
-            return answer
-        finally:
-            permit.release(used)
-
-    async def _send(self, start: Start, run_id: str, timeout: float) -> ToolReply | AttemptError:
-        """The reply of the model, or why there is none, whatever the client raises."""
-        assert start.request is not None
-        key = make_idempotency_key(run_id=run_id, step=start.step, number=start.number, started_at=start.started_at)
-        client = self.clients.get(self._find_provider(start.step).name, self.client)
-        tool_name = self.spec.step(start.step).tool_name or ""
-        try:
-            reply = await client.complete(start.request, idempotency_key=key, timeout=timeout)
-            return read_reply(reply.body, tool_name=tool_name, api=find_api(start.request))
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return self._describe_client_error(error)
-        except Exception as error:  # noqa: BLE001  # Clients are user code; paid attempts must be kept.
-            return self._describe_client_error(error)
-
-    def _describe_client_error(self, error: BaseException) -> AttemptError:
-        """Why a call brought no reply, given what its client raised."""
-        code, words = ModelErrorCode.CLIENT_ERROR, describe_exception(error)
-        if isinstance(error, ModelError):
-            try:
-                return AttemptError(
-                    code=error.code,
-                    message=clean_value(error.message).value,
-                    status=error.status,
-                    retry_after=error.retry_after,
-                )
-            except Exception as fault:  # noqa: BLE001  # its attributes may be anything
-                error, words = fault, f"a malformed {words}"
-        elif isinstance(error, TimeoutError):
-            code = ModelErrorCode.TIMEOUT
-        elif isinstance(error, ConnectionError):
-            code = ModelErrorCode.CONNECTION
-        # The error may quote the request, which is redacted in the attempt only.
-        logger.error("The model client failed.", exc_info=None if self.spec.redact else error)
-        return AttemptError(code=code, message=f"The model client raised {words}")
-
-    def _find_overrun(self, ready: _Ready, ended: Attempt) -> Finish | None:
-        """The end of a run whose attempt was broken off at a deadline; what passed all the same goes on."""
-        deadline = ready.patience.deadline
-        if deadline is None or not ready.patience.was_lost or ended.passed:
-            return None
-        return deadline.blame(ended.step, ended.number).end(now=deadline.moment)
-
-    async def _compute(self, start: Start, history: History, patience: Patience) -> Attempt:
-        step = self.spec.step(start.step)
-        variables = step_variables(self.spec, history, start.step).extend(previous=start.input)
-        evaluator = Evaluator(variables, self.registry, patience)
-        try:
-            output, notes = clean_output(await evaluator.evaluate("compute", step.compute or ""))
+            output, notes = clean_output(await evaluator.evaluate("compute", compute))
         except (ExpressionError, ValueError) as error:
-            issue = Issue(
-                code="compute_error", severity=Severity.CRITICAL, description=f"The step could not be computed: {error}"
-            )
+            sentence = f"The step could not be computed: {error}"
+            issue = Issue(code="compute_error", severity=Severity.CRITICAL, description=sentence)
             return self._end(start, outcome=Outcome.INVALID, issues=(issue,), plugins=evaluator.plugins)
-        return await self._judge(start, history, output, notes, patience=patience, plugins=evaluator.plugins)
+        return await self._judge(start, history, budget, output, notes, plugins=evaluator.plugins)
 
     async def _judge(
         self,
         start: Start,
         history: History,
+        budget: TimeBudget,
         output: dict[str, Any],
         notes: tuple[Issue, ...],
         *,
-        patience: Patience,
-        plugins: dict[str, str] | None = None,
+        plugins: Mapping[str, str] = MappingProxyType({}),
         **meta: Any,
     ) -> Attempt:
-        step = self.spec.step(start.step)
         variables = step_variables(self.spec, history, start.step)
-        judgement = await judge_output(step, output, variables, self.registry, patience)
+        judgement = await judge_output(self.spec.step(start.step), output, variables, self.registry, budget)
         return self._end(
             start,
             outcome=judgement.outcome,
@@ -468,17 +426,17 @@ class Execution:
             raw_output=judgement.raw_output,
             issues=(*notes, *judgement.issues),
             failure_reason=judgement.failure_reason,
-            plugins={**(plugins or {}), **judgement.plugins},
+            plugins={**plugins, **judgement.plugins},
             **meta,
         )
 
-    def _end(self, start: Start, *, plugins: dict[str, str] | None = None, **fields: Any) -> Attempt:
+    def _end(self, start: Start, *, plugins: Mapping[str, str] = MappingProxyType({}), **fields: Any) -> Attempt:
         return Attempt(
             step=start.step,
             number=start.number,
             input=start.input,
             request=start.request,
-            plugins={**start.plugins, **(plugins or {})},
+            plugins={**start.plugins, **plugins},
             started_at=start.started_at,
             ended_at=self.clock.now(),
             **fields,
@@ -502,8 +460,15 @@ class Execution:
             return leave_unpriced(model, usage)
 
 
-def _break_off(patience: Patience) -> AttemptError:
-    patience.was_lost = True
-    assert patience.deadline is not None
-    sentence = f"The call was broken off. {patience.deadline.subject} took longer than {patience.deadline.limit}."
+def _break_off(budget: TimeBudget) -> AttemptError:
+    budget.expired = True
+    assert budget.deadline is not None
+    sentence = f"The call was broken off. {budget.deadline.subject} took longer than {budget.deadline.limit}."
     return AttemptError(code=ModelErrorCode.TIMEOUT, message=sentence)
+
+
+def _find_overrun(budget: TimeBudget, ended: Attempt) -> Finish | None:
+    """The end of a run whose attempt was broken off at a deadline; what passed all the same goes on."""
+    if budget.deadline is None or not budget.expired or ended.passed:
+        return None
+    return budget.deadline.end(now=budget.deadline.moment, blocking=(ended.step, ended.number))

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 from cel.stdlib import STDLIB_FUNCTIONS
 
+from flows.engine.history import Severity
+
 MAX_PRODUCED = 1_000_000
 """Characters and list elements that the functions may produce in one evaluation, all in all."""
 MAX_RANGE = 10_000
@@ -31,7 +33,7 @@ LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 NAMESPACES = frozenset({"base64", "lists", "math", "optional", "sets", "strings"})
 """Names before a dot that are no variables but the first part of a function's name."""
 
-_WEIGHTS = {"low": 1, "medium": 2, "high": 4, "critical": 8}
+_WEIGHTS = {severity.value: severity.weight for severity in Severity}
 
 
 class NeedsProcessError(Exception):

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flows.engine.cel_evaluation import Scope, select_variables
 from flows.engine.errors import ExpressionError, ExpressionTimeout
+from flows.engine.expressions import CompiledExpression, parse_expression
 
 TIMEOUT = 2.0
 """Seconds that an expression may compute in a process of its own."""
@@ -34,14 +36,17 @@ _STARTED = b"\n"
 _slots = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
-async def evaluate_in_process(text: str, variables: Mapping[str, Any], *, timeout: float) -> Any:
-    """Evaluate ``text`` over JSON values, with at most ``timeout`` seconds of computing.
+async def evaluate_in_process(
+    expression: CompiledExpression, variables: Mapping[str, Any], *, timeout: float = TIMEOUT
+) -> Any:
+    """Evaluate an expression over JSON values, with at most ``timeout`` seconds of computing.
 
     The process is killed if the caller is cancelled. Raises ``ExpressionTimeout`` if it takes longer,
     ``ExpressionError`` if it fails or takes too much memory.
     """
     try:
-        request = json.dumps({"text": text, "variables": dict(variables), "seconds": timeout}).encode()
+        named = select_variables(expression, variables)
+        request = json.dumps({"text": expression.text, "variables": named, "seconds": timeout}).encode()
     except (RecursionError, TypeError, ValueError):
         raise ExpressionError("A variable of the expression holds something that is not JSON.") from None
     while not _slots.acquire(blocking=False):  # noqa: ASYNC110  # no event can be shared by several event loops
@@ -106,9 +111,6 @@ def _serve() -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    from flows.engine.expression_scope import Scope
-    from flows.engine.expressions import parse_expression
-
     os.write(sys.stdout.fileno(), _STARTED)
     request = json.load(sys.stdin)
     # Ends this process also where the parent has died and nothing else would.
@@ -116,7 +118,7 @@ def _serve() -> None:
     variables = request["variables"]
     try:
         expression = parse_expression(request["text"], variables=frozenset(variables))
-        answer = {"result": Scope(variables).evaluate_here(expression, {}, is_limited=False)}
+        answer = {"result": Scope(variables).evaluate(expression, is_limited=False)}
     except ExpressionError as error:
         answer = {"error": str(error)}
     text = json.dumps(answer)

@@ -1,6 +1,6 @@
 """The expression language of flows: CEL, the Common Expression Language, by the package ``cel``.
 
-``parse_expression`` checks an expression when its flow is saved; ``expression_scope`` evaluates it. A text that begins
+``parse_expression`` checks an expression when its flow is saved; ``cel_evaluation`` evaluates it. A text that begins
 with ``python:`` names a registered function and is no expression: callers tell the two apart before they come here.
 """
 
@@ -55,43 +55,21 @@ _LIST_FUNCTIONS = frozenset(
 )
 """Functions that are handed whole lists, which go to Python and back: four times as slow as to copy them."""
 
-# What people write who come from another language, and what it is here.
-_SYNTAX_HINTS = {
+_HINTS = {
     "and": "“&&”",
     "or": "“||”",
     "not": "“!”",
-    "is": "“==”",
     "=": "“==”",
-    "&": "“&&”",
-    "|": "“||”",
-    **dict.fromkeys(("if", "else", "then"), "“condition ? a : b”"),
+    "if": "“condition ? a : b”",
     "for": "list.map(x, …), list.filter(x, …), list.all(x, …) or list.exists(x, …)",
-    **dict.fromkeys((".?", "?.", "??", "[?"), "“has(x.key) ? x.key : other”"),
     **dict.fromkeys("“”‘’`", "straight quotes, ' or \""),
     **dict.fromkeys("'\"", "a closing quote, and \\\\ for a backslash"),
-    "#": "// before a comment",
-}
-_NAME_HINTS = {
     "None": "null",
-    "undefined": "null",
     "True": "true",
     "False": "false",
     "len": "size(x)",
-    "length": "size(x)",
-    "count": "list.filter(x, condition).size()",
-    "any": "list.exists(x, condition)",
-    "every": "list.all(x, condition)",
-    "includes": "list.contains(x)",
-    "keys": "map.map(key, key)",
-    "toLowerCase": "text.lowerAscii()",
-    "toUpperCase": "text.upperAscii()",
-    "strip": "text.trim()",
-    "str": "string(x)",
-    "float": "double(x)",
-    "unique": "list.distinct()",
-    "abs": "math.abs(x)",
-    "round": "math.round(x)",
 }
+"""What people write who come from another language, and what it is here."""
 
 NAME = r"[A-Za-z_]\w*"
 _RAW_TEXT = r"""(?:[rR][bB]?|[bB][rR])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n\r]*"|'[^'\n\r]*')"""
@@ -115,8 +93,6 @@ _REWRITTEN = re.compile(
 )
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
 _PLACE = re.compile(r"ERROR: <input>:([0-9]+):([0-9]+): (?:Syntax error: )?(.*)")
-# Words and the signs of sentences, or a JSON pointer: nothing that computes.
-_PROSE = re.compile(r"\s*(?!//)[\w\s'’,;:!?….~/-]*[^\W\d][\w\s'’,;:!?….~/-]*")
 
 
 class Token(NamedTuple):
@@ -187,7 +163,7 @@ def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpress
     try:
         cel.compile(text)
     except ValueError as error:
-        _fail_syntax(text, tokens, str(error), variables)
+        _fail_syntax(text, tokens, str(error))
     scan = _Scan(text, tokens, variables)
     rewritten = _REWRITTEN.sub(_rewrite, text)
     try:
@@ -335,12 +311,8 @@ class _Scan:
             self._copy(2, len(bound))
         elif token.text not in _TYPE_NAMES:
             names = [*sorted(self._variables), *(bracket.bound for bracket in bound)]
-            hint = _suggest(token.text, names)
-            if not hint and _PROSE.fullmatch(self._text):
-                hint = f". {_ask_for_quotes(self._text)}"
-            fail_at(
-                self._text, token.start, f"Unknown variable “{token.text}”. Available here: {', '.join(names)}{hint}"
-            )
+            known = f"Available here: {', '.join(names)}{_suggest(token.text, names)}"
+            fail_at(self._text, token.start, f"Unknown variable “{token.text}”. {known}")
 
     def _read_call(self, position: int, token: Token, is_member: bool) -> None:
         name = token.text
@@ -369,7 +341,7 @@ class _Scan:
 
 def _suggest(name: str, names: Iterable[str]) -> str:
     closest = difflib.get_close_matches(name, names, n=1)
-    hint = _NAME_HINTS.get(name.rpartition(".")[2]) or (closest[0] if closest else "")
+    hint = _HINTS.get(name) or (closest[0] if closest else "")
     return f". Did you mean “{hint}”?" if hint else ""
 
 
@@ -377,36 +349,15 @@ def _suggest(name: str, names: Iterable[str]) -> str:
 # Syntax
 
 
-def _fail_syntax(text: str, tokens: Sequence[Token], message: str, variables: frozenset[str]) -> NoReturn:
+def _fail_syntax(text: str, tokens: Sequence[Token], message: str) -> NoReturn:
     """Raise ``ExpressionError`` for a text that ``cel`` refuses with ``message``."""
-    is_prose = _PROSE.fullmatch(text) and re.search(r"\S[\s/]\S|^\s*/", text)
-    if is_prose and not any(token.text in variables for token in tokens):
-        fail_at(text, len(text) - len(text.lstrip()), f"this is no expression. {_ask_for_quotes(text)}")
     for token in tokens:
-        foreign = token.text
-        if token.kind == "symbol" and text[token.start : token.start + 2] in _SYNTAX_HINTS:
-            foreign = text[token.start : token.start + 2]
-        if foreign in _SYNTAX_HINTS and text[: token.start].rstrip()[-1:] != ".":
-            fail_at(text, token.start, f"“{foreign}” can't stand here; write {_SYNTAX_HINTS[foreign]}")
+        if token.text in _HINTS and text[: token.start].rstrip()[-1:] != ".":
+            fail_at(text, token.start, f"“{token.text}” can't stand here; write {_HINTS[token.text]}")
     place = _PLACE.search(message.removeprefix(f"Failed to parse expression '{text}': "))
     if place is None:
         raise ExpressionError("The expression can't be read.")
-    opened = _find_unclosed(tokens)
-    if opened is not None and "<EOF>" in place[3]:
-        fail_at(text, opened.start, f"the “{opened.text}” that opens here is never closed")
-    line, column = int(place[1]), int(place[2])
-    fail_at(text, _find_offset(text, line, column), _describe_syntax(place[3]))
-
-
-def _find_unclosed(tokens: Sequence[Token]) -> Token | None:
-    """The last bracket that is still open at the end."""
-    opened: list[Token] = []
-    for token in tokens:
-        if token.kind == "symbol" and token.text in "([{":
-            opened.append(token)
-        elif token.kind == "symbol" and token.text in ")]}" and opened:
-            opened.pop()
-    return opened[-1] if opened else None
+    fail_at(text, _find_offset(text, int(place[1]), int(place[2])), _describe_syntax(place[3]))
 
 
 def _find_offset(text: str, line: int, column: int) -> int:
@@ -415,18 +366,9 @@ def _find_offset(text: str, line: int, column: int) -> int:
 
 
 def _describe_syntax(reason: str) -> str:
-    if "Incomplete" in reason:
-        return "a choice needs two values: condition ? a : b"
     if "Recursion" in reason:
         return "the expression is nested too deeply"
     if "<EOF>' expecting" in reason:
         return "the expression ends too early"
     reason = reason.partition(" expecting ")[0]
     return re.sub("^(mismatched input|extraneous input|token recognition error at:)", "unexpected", reason)
-
-
-def _ask_for_quotes(text: str) -> str:
-    text = " ".join(text.split())
-    shown = text if len(text) <= 60 else text[:59] + "…"
-    quote = '"' if "'" in shown else "'"
-    return f"If it is meant as text, put it in quotes: {quote}{shown}{quote}"

@@ -1,4 +1,4 @@
-"""History: the only state of a run.
+"""History: the only state of a run, with the issues and the usage of each attempt.
 
 A ``History`` is a list of steps, each a list of attempts; step 0 is the initial input. Everything else that can be
 said about the course of a run is derived from it.
@@ -7,14 +7,156 @@ said about the course of a run is derived from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
 
 from flows.engine.errors import ModelErrorCode
-from flows.engine.issues import Issue
-from flows.engine.usage import NO_USAGE, TokenUsage
+
+MAX_CODE_LENGTH = 200
+"""Characters."""
+
+
+class Severity(StrEnum):
+    """How much an issue matters: low < medium < high < critical.
+
+    The members are strings, but compare by rank, and only with one another.
+    """
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+    @property
+    def weight(self) -> int:
+        """1, 2, 4, 8 for low to critical: the unit of weighted thresholds."""
+        return _WEIGHTS[self]
+
+    def __lt__(self, other: str) -> bool:
+        return self.weight < _weigh(other)
+
+    def __le__(self, other: str) -> bool:
+        return self.weight <= _weigh(other)
+
+    def __gt__(self, other: str) -> bool:
+        return self.weight > _weigh(other)
+
+    def __ge__(self, other: str) -> bool:
+        return self.weight >= _weigh(other)
+
+
+_WEIGHTS = {severity: 1 << rank for rank, severity in enumerate(Severity)}
+
+
+def _weigh(other: str) -> int:
+    if not isinstance(other, Severity):
+        raise TypeError(f"A Severity can only be compared with another Severity, not with {other!r}.")
+    return other.weight
+
+
+class Issue(BaseModel):
+    """One finding in one attempt's output.
+
+    Fields that an audit adds beyond those below are kept as they are, in ``added_fields``,
+    and travel with the issue into rows and JSON.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    code: str = Field(min_length=1, max_length=MAX_CODE_LENGTH)
+    """Stable and machine-readable: what kind of finding this is (``hex_format``)."""
+    severity: Severity
+    description: str
+    """One or two sentences for people and for the model that tries again."""
+    audit: str = Field(default="", max_length=200)
+    """The name of the audit that raised it; empty where the engine itself did."""
+    path: str | None = None
+    """JSON pointer (RFC 6901) into the output, where one place is the cause."""
+    context: dict[str, Any] = Field(default_factory=dict)
+    suggestions: tuple[str, ...] = ()
+
+    @property
+    def added_fields(self) -> dict[str, Any]:
+        """The fields that an audit added to the standard ones."""
+        return dict(self.model_extra or {})
+
+    @property
+    def fingerprint(self) -> tuple[str, str, str | None]:
+        """What makes this the same finding in another attempt: audit, code and path."""
+        return (self.audit, self.code, self.path)
+
+
+def filter_issues(issues: Iterable[Issue], minimum: Severity) -> tuple[Issue, ...]:
+    """The issues whose severity is ``minimum`` or above, in their order."""
+    return tuple(issue for issue in issues if issue.severity >= minimum)
+
+
+def count_by_severity(issues: Iterable[Issue]) -> dict[Severity, int]:
+    """How many issues there are of each severity; every severity is a key."""
+    counts = dict.fromkeys(Severity, 0)
+    for issue in issues:
+        counts[issue.severity] += 1
+    return counts
+
+
+class TokenUsage(BaseModel):
+    """Tokens that one attempt, or a sum of attempts, was billed for.
+
+    ``cached`` is the part of ``prompt`` that the provider had cached; ``reasoning`` the part of ``completion``
+    that was thought and not shown. ``cost`` is in USD and None, never 0, where it is unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: int = Field(default=0, ge=0)
+    completion: int = Field(default=0, ge=0)
+    total: int = Field(default=0, ge=0)
+    cached: int = Field(default=0, ge=0)
+    reasoning: int = Field(default=0, ge=0)
+    reported: bool = True
+    """False where a call was made and the provider reported no usage; of a sum: where that holds for any part."""
+    cost: Decimal | None = None
+    """USD. Of a sum: the known costs added up, None where none is known."""
+    unpriced: int = Field(default=0, ge=0)
+    """How many attempts used tokens at an unknown price, so that ``cost`` is only a lower bound."""
+
+
+NO_USAGE = TokenUsage()
+"""A local step, or step 0: nothing was called, nothing is billed."""
+
+UNREPORTED_USAGE = TokenUsage(reported=False)
+"""A call that brought no usage report."""
+
+
+def sum_usage(usages: Iterable[TokenUsage]) -> TokenUsage:
+    """Add up usages; unknown costs stay out of the sum and are counted in ``unpriced``."""
+    prompt = completion = total = cached = reasoning = unpriced = 0
+    reported = True
+    cost: Decimal | None = None
+    for usage in usages:
+        prompt += usage.prompt
+        completion += usage.completion
+        total += usage.total
+        cached += usage.cached
+        reasoning += usage.reasoning
+        unpriced += usage.unpriced
+        reported = reported and usage.reported
+        if usage.cost is not None:
+            cost = usage.cost if cost is None else cost + usage.cost
+    return TokenUsage(
+        prompt=prompt,
+        completion=completion,
+        total=total,
+        cached=cached,
+        reasoning=reasoning,
+        reported=reported,
+        cost=cost,
+        unpriced=unpriced,
+    )
 
 
 class Outcome(StrEnum):
@@ -94,13 +236,12 @@ class Attempt(BaseModel):
         return self.outcome in COUNTED
 
 
-class History(BaseModel):
+@dataclass(frozen=True, slots=True)
+class History:
     """All attempts of a run. Immutable: ``append`` gives a new one.
 
     ``run_id`` seeds what must be random and yet the same when asked twice (the jitter of waits).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
     steps: tuple[tuple[Attempt, ...], ...]
@@ -130,8 +271,7 @@ class History(BaseModel):
             steps = (*self.steps[:-1], (*self.steps[-1], attempt))
         else:
             steps = (*self.steps, (attempt,))
-        # The parts are valid already: validating all attempts again would make a run quadratic.
-        return History.model_construct(run_id=self.run_id, steps=steps)
+        return History(self.run_id, steps)
 
     def attempts(self, step: int) -> tuple[Attempt, ...]:
         """The attempts of a step, none if it has not begun."""
@@ -141,7 +281,7 @@ class History(BaseModel):
         """The attempt that decides about a step: its last one that was not cut off."""
         return find_final(self.attempts(step))
 
-    def __iter__(self) -> Iterator[Attempt]:  # type: ignore[override]  # pydantic iterates over fields; nobody wants that here
+    def __iter__(self) -> Iterator[Attempt]:
         """All attempts, in order."""
         for attempts in self.steps:
             yield from attempts
@@ -153,7 +293,10 @@ class History(BaseModel):
 
 def find_final(attempts: Sequence[Attempt]) -> Attempt | None:
     """The last of a step's attempts that was not interrupted or cancelled: it decides about the step."""
-    return next((attempt for attempt in reversed(attempts) if attempt.outcome not in UNDECIDED), None)
+    for attempt in reversed(attempts):
+        if attempt.outcome not in UNDECIDED:
+            return attempt
+    return None
 
 
 def initial_attempt(input: Any) -> Attempt:

@@ -22,6 +22,14 @@ _MADE_BY_HTTPX = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _LARGE_BODY = 2**20
 """Bytes; aiohttp writes what is larger in one piece only under protest."""
 
+_ERRORS: dict[type[aiohttp.ClientError], type[httpx2.TransportError]] = {
+    aiohttp.ClientProxyConnectionError: httpx2.ProxyError,
+    aiohttp.ConnectionTimeoutError: httpx2.ConnectTimeout,
+    aiohttp.ClientConnectorError: httpx2.ConnectError,
+    aiohttp.ClientOSError: httpx2.ReadError,
+}
+"""What errors of connections are in httpx2; the first that fits counts."""
+
 
 class UnsupportedProxyError(ValueError):
     """The environment names a proxy that calls can't go through. The message says which kind."""
@@ -30,7 +38,7 @@ class UnsupportedProxyError(ValueError):
 class HttpTransport(httpx2.AsyncBaseTransport):
     """Carries the requests of an ``httpx2.AsyncClient`` over aiohttp, on the event loop of its first request.
 
-    There is no limit to the connections: whoever calls bounds the calls in flight. The whole body of a response is
+    There is no limit to the connections: the caller bounds the calls in flight. The whole body of a response is
     read before it is handed on. Errors come out as those of httpx2.
     """
 
@@ -51,7 +59,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
                 data=io.BytesIO(content) if len(content) > _LARGE_BODY else content,
                 allow_redirects=False,
                 proxy=self._proxy,
-                timeout=_make_timeout(request.extensions.get("timeout", {}).get("connect")),
+                timeout=_build_timeout(request.extensions.get("timeout", {}).get("connect")),
             ) as response:
                 body = await response.read()
         return httpx2.Response(response.status, headers=response.raw_headers, content=body, request=request)
@@ -67,7 +75,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
                 connector=aiohttp.TCPConnector(
                     limit=0,
                     socket_factory=_open_socket,
-                    ssl=_make_ssl_context(),
+                    ssl=_build_ssl_context(),
                     keepalive_timeout=_KEEP_ALIVE,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -121,18 +129,11 @@ def _translated_errors() -> Iterator[None]:
     except aiohttp.ClientHttpProxyError as error:
         # Not chained, since its own text repeats the proxy's address with user name and password.
         raise httpx2.ProxyError(f"the proxy answered {error.status} {error.message}") from None
-    except aiohttp.ClientProxyConnectionError as error:
-        raise httpx2.ProxyError(str(error)) from error
-    except aiohttp.ConnectionTimeoutError as error:
-        raise httpx2.ConnectTimeout(str(error)) from error
-    except aiohttp.ClientConnectorError as error:
-        raise httpx2.ConnectError(str(error)) from error
-    except aiohttp.ClientOSError as error:
-        raise httpx2.ReadError(str(error)) from error
     except aiohttp.ClientResponseError as error:
         raise httpx2.RemoteProtocolError(error.message) from None
     except aiohttp.ClientError as error:
-        raise httpx2.RemoteProtocolError(str(error)) from error
+        kind = next((kind for known, kind in _ERRORS.items() if isinstance(error, known)), httpx2.RemoteProtocolError)
+        raise kind(str(error)) from error
 
 
 @lru_cache(maxsize=16)
@@ -142,12 +143,12 @@ def _parse_address(url: str) -> URL:
 
 
 @cache
-def _make_timeout(connect: float | None) -> aiohttp.ClientTimeout:
+def _build_timeout(connect: float | None) -> aiohttp.ClientTimeout:
     # The caller bounds the whole call.
     return aiohttp.ClientTimeout(total=None, connect=connect)
 
 
 @cache
-def _make_ssl_context() -> ssl.SSLContext:
+def _build_ssl_context() -> ssl.SSLContext:
     # Loading the certificates takes long; one context serves all event loops.
     return httpx2.create_ssl_context()

@@ -24,7 +24,7 @@ from flows.engine.errors import Problem
 MAX_DEPTH = 100
 """How many levels of objects and lists a value may have."""
 
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """How many values a value may hold that must be copied, each counted wherever it stands."""
 
 MAX_PROBLEMS = 100
@@ -181,7 +181,7 @@ def clean_value(value: Any) -> Cleaned:
     NUL and lone surrogates become U+FFFD, NaN, infinities and integers beyond the range of a double become null; the
     problems say where. Tuples, pydantic models, dataclasses, dates, decimals, enums and the like become their JSON
     form without a problem. Raises ``ValueError``, one sentence, for what has no JSON form, nests deeper than
-    ``MAX_DEPTH``, or holds more than ``MOST_VALUES``.
+    ``MAX_DEPTH``, or holds more than ``MAX_VALUES``.
     """
     if _is_json_value(value):
         return Cleaned(value)
@@ -216,7 +216,7 @@ def _is_json_value(value: Any) -> bool:
                     return False
             elif item is not None and kind is not bool:
                 return False
-        if len(below) > MOST_VALUES:
+        if len(below) > MAX_VALUES:
             return False
         if not below:
             # What is too deep may be empty.
@@ -251,8 +251,8 @@ class _Cleaner:
 
     def clean(self, value: Any, path: Path) -> Any:
         self._count += 1
-        if self._count > MOST_VALUES:  # what refers to its parts many times over may have no end
-            raise ValueError(f"The value can't be stored: it holds more than {MOST_VALUES:,} values.")
+        if self._count > MAX_VALUES:  # what refers to its parts many times over may have no end
+            raise ValueError(f"The value can't be stored: it holds more than {MAX_VALUES:,} values.")
         if isinstance(value, Enum):
             value = value.value
         match value:

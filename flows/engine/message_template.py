@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from flows.engine.expressions import FIELD_VARIABLES, fail_at
-from flows.engine.json_values import dump_json
+from flows.engine.json_values import dump_json, shorten
 
 MAX_VALUE_LENGTH = 500
 """Characters of one value in a message; a longer one is cut."""
@@ -49,8 +49,7 @@ class TemplatePath:
                 value = value[step]
             else:
                 return MISSING
-        text = _render_value(value)
-        return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
+        return shorten(_render_value(value), MAX_VALUE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import string
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Self
 
@@ -13,24 +14,25 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
-from flows.engine.model_client import ModelReply
-from flows.engine.model_request import find_api
-from flows.engine.provider_errors import explain_status, quote_provider, strike_key
-from flows.engine.providers import OPENAI_BASE_URL, SIMULATED_BASE_URL, Api, Provider
+from flows.engine.model_api import find_api
+from flows.engine.provider_errors import explain_status, mask_key, mask_key_within, quote_provider
+from flows.engine.providers import OPENAI_BASE_URL, SIMULATED_BASE_URL, Api, ModelReply, Provider
 
 _PATHS = {Api.CHAT: "/chat/completions", Api.RESPONSES: "/responses"}
 _NO_KEY = "none"
 """Sent to compatible servers that want no key: the ``openai`` client insists on one."""
 _SIMULATED_KEY = "key-of-the-simulated-model"
 _CONNECT_TIMEOUT = 10.0
-_LEAST_SECRET = 12
-"""Characters of a key that is struck from answers: compatible servers are given keys such as “ollama”, no secrets, and
+_MIN_SECRET_LENGTH = 12
+"""Characters of a key that is masked in answers: compatible servers are given keys such as “ollama”, no secrets, and
 their models may well write that."""
 
+_PLAIN_KEY = frozenset(string.ascii_letters + string.digits + string.punctuation) - {'"', "\\"}
+"""What JSON writes as it is, or with one of two escapes."""
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 _LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
-"""What the ``openai`` client tells of itself and of this machine. No provider needs it, and it takes time."""
-_LONGEST_PAGE = 16_000
+"""What the ``openai`` client sends about itself and this machine. No provider needs it, and it takes time."""
+_MAX_PAGE_BYTES = 16_000
 """Bytes of a page that is no JSON that are looked at."""
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "invalid_prompt": 400}
@@ -167,7 +169,7 @@ class OpenAIClient:
             base_url=self.provider.base_url,
             default_headers=self.provider.headers,
             max_retries=0,
-            http_client=self._http_client or self._make_http_client(),
+            http_client=self._http_client or self._build_http_client(),
         )
         try:
             yield client
@@ -176,22 +178,26 @@ class OpenAIClient:
             if self._http_client is None:
                 await client.close()
 
-    def _make_http_client(self) -> httpx2.AsyncClient:
+    def _build_http_client(self) -> httpx2.AsyncClient:
         try:
             proxy = find_proxy(httpx2.URL(self.provider.base_url))
         except UnsupportedProxyError as error:
             raise ModelError(ModelErrorCode.NOT_CONFIGURED, str(error)) from None
-        # A redirected POST comes out as a GET or takes the key elsewhere: the operator is told instead.
+        # A redirected POST comes out as a GET or takes the key elsewhere: an error says so instead.
         return httpx2.AsyncClient(transport=HttpTransport(proxy=proxy), trust_env=False, follow_redirects=False)
 
     def _read_reply(self, response: httpx2.Response, request: Mapping[str, Any]) -> ModelReply:
         # Whatever repeats the key, a tool call too, goes without it into the history.
-        key = self.provider.api_key if len(self.provider.api_key) >= _LEAST_SECRET else ""
+        key = self.provider.api_key if len(self.provider.api_key) >= _MIN_SECRET_LENGTH else ""
         request_id = response.headers.get("x-request-id")
         if request_id is not None:
-            request_id = strike_key(request_id, key)
+            request_id = mask_key(request_id, key)
         try:
-            body = json.loads(strike_key(response.content.decode("utf-8-sig", errors="surrogatepass"), key))
+            text = response.content.decode("utf-8-sig", errors="surrogatepass")
+            body = json.loads(text)
+            # Most answers hold no key, and neither of the signs by which JSON may write one in another way.
+            if key and (key in text or "\\/" in text or "\\u00" in text or not _PLAIN_KEY.issuperset(key)):
+                body = mask_key_within(body, key)
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
@@ -278,4 +284,4 @@ def _find_wrapped_status(error: Any) -> int:
 
 def _read_page(response: httpx2.Response) -> str:
     # Not as its charset says: that may name one that decodes to no text at all.
-    return response.content[:_LONGEST_PAGE].decode(errors="replace")
+    return response.content[:_MAX_PAGE_BYTES].decode(errors="replace")

@@ -16,15 +16,14 @@ from enum import StrEnum
 from itertools import pairwise
 
 from flows.engine.clock import describe_seconds
-from flows.engine.history import Attempt, History, Outcome
-from flows.engine.issues import Severity, count_by_severity
+from flows.engine.history import Attempt, History, Outcome, Severity, count_by_severity
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, FlowSpec, StepSpec
 
 FIRST_BACKOFF = 1.0
 """Seconds before a call is repeated after a transport error; doubled with each further one."""
 MAX_BACKOFF = 60.0
 """Seconds; the doubling ends here."""
-NAMED_AUDITS = 3
+MAX_NAMED_AUDITS = 3
 """Audits that a run's last sentence names."""
 
 
@@ -192,7 +191,7 @@ def _finish_unanswered(step: StepSpec, last: Attempt, reason: str) -> Finish:
 
 
 def _finish_over_budget(spec: FlowSpec, history: History, call: Call) -> Finish | None:
-    """The end of a run whose budget is used up; None if something is left. To blame is the attempt that used it up."""
+    """The end of a run whose budget is used up, with the attempt that used it up; None if something is left."""
     tokens, cost, blocking = 0, Decimal(0), None
     for attempt in history:
         tokens += attempt.usage.total
@@ -238,11 +237,11 @@ def describe_verdict(attempt: Attempt) -> str:
     if not found:
         return "its pass rule said no."
     last = next(count for count in counts.values() if count)
-    gravest = max((severity for severity in Severity if counts[severity]), key=list(Severity).index)
-    names = list(dict.fromkeys(issue.audit or issue.code for issue in attempt.issues if issue.severity is gravest))
-    more = f" and {len(names) - NAMED_AUDITS} more" if len(names) > NAMED_AUDITS else ""
-    named = f"{', '.join(names[:NAMED_AUDITS])}{more}"
-    return f"the last output has {' and '.join(found)} {_plural('issue', last)}; {gravest.value}: {named}."
+    worst = max((severity for severity in Severity if counts[severity]), key=list(Severity).index)
+    names = list(dict.fromkeys(issue.audit or issue.code for issue in attempt.issues if issue.severity is worst))
+    more = f" and {len(names) - MAX_NAMED_AUDITS} more" if len(names) > MAX_NAMED_AUDITS else ""
+    named = f"{', '.join(names[:MAX_NAMED_AUDITS])}{more}"
+    return f"the last output has {' and '.join(found)} {_plural('issue', last)}; {worst.value}: {named}."
 
 
 def _plural(noun: str, count: int) -> str:

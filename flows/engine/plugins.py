@@ -7,29 +7,21 @@ takes the class or function itself.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
 import re
-import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic.alias_generators import to_snake
 from pydantic_core import PydanticCustomError
 
-from flows.engine.clock import describe_seconds
-from flows.engine.errors import ExpressionError, ExpressionTimeout, PluginError
-from flows.engine.json_values import MAX_DEPTH, MOST_VALUES
+from flows.engine.errors import ExpressionError, PluginError
 
 PREFIX = "python:"
 """Marks a field of a flow as the name of a registered function or audit instead of a CEL expression."""
@@ -40,10 +32,6 @@ MAX_NAME_LENGTH = 100
 """Characters of the name of a plug-in: issues carry it as the name of their audit."""
 MAX_DERIVED_LENGTH = 64
 """Characters of a name that is made from that of a class: tools are named so too, and theirs have no more."""
-MAX_THREADS = 32
-"""Calls in threads at one time, without the abandoned ones."""
-MAX_ABANDONED = 8
-"""Abandoned calls of one function that still run, before it is not called any more."""
 
 _Type = TypeVar("_Type", bound=type[BaseModel])
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -95,14 +83,10 @@ class PythonFunction:
         named, _ = self._parameters
         return [name for name, one in named.items() if name not in available and one.default is one.empty]
 
-    def call(self, variables: Mapping[str, Any]) -> Any:
-        """Call the function with copies of the variables that it names. A coroutine comes back not awaited.
-
-        What it changes reaches neither history nor another function; only a typed output may be beyond copying.
-        """
+    def select(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the ``variables`` that the function names, or all if it takes ``**kwargs``."""
         named, takes_all = self._parameters
-        wanted = variables if takes_all else [name for name in named if name in variables]
-        return self.function(**{name: copy_value(variables[name]) for name in wanted})
+        return {name: variables[name] for name in (variables if takes_all else named) if name in variables}
 
 
 class PluginName(str):
@@ -131,6 +115,20 @@ class Registry:
         if isinstance(name, PluginName) and isinstance(name.entry, OutputType):
             return name.entry
         return self.output_types.get(name or "")
+
+    def find_function(self, text: str, field: str) -> PythonFunction:
+        """The audit (field ``rule``) or function that ``python:name`` carries or that is registered under it.
+
+        Raises ``ExpressionError`` that lists the registered names if there is none.
+        """
+        if isinstance(text, PluginName) and isinstance(text.entry, PythonFunction):
+            return text.entry
+        kind, known = ("audit", self.audits) if field == "rule" else ("function", self.functions)
+        name = text.removeprefix(PREFIX)
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise ExpressionError(f"No {kind} is registered as “{name}”. Registered: {names}.")
+        return known[name]
 
     def output_type(self, name: str) -> Callable[[_Type], _Type]:
         """Register the decorated pydantic model as an output type.
@@ -312,106 +310,3 @@ def number_name(name: PluginName, taken: dict[str, OutputType | PythonFunction])
         number += 1
         name = PluginName.of(entry, f"{entry.name}_{number}")
     return name
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Calls
-
-
-def copy_value(value: Any) -> Any:
-    """A copy of a JSON value or typed output, or the typed output itself if it can't be copied: it may hold a lock."""
-    if not isinstance(value, BaseModel):
-        return copy_json(value)
-    try:
-        return value.model_copy(deep=True)
-    except Exception:  # noqa: BLE001  # copying runs code of the plug-in, which may raise anything
-        return value
-
-
-def copy_json(value: Any) -> Any:
-    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object.
-
-    What stands in several places is copied for each. Raises ``ValueError`` if that gives more than ``MOST_VALUES``.
-    """
-    left = MOST_VALUES
-
-    def copy(value: Any, depth: int) -> Any:
-        nonlocal left
-        kind = type(value)
-        if (kind is not dict and kind is not list) or depth >= MAX_DEPTH:
-            return value
-        left -= len(value)
-        if left < 0:
-            raise ValueError(f"the value has more than {MOST_VALUES:,} parts")
-        if kind is dict:
-            return {key: copy(item, depth + 1) for key, item in value.items()}
-        return [copy(item, depth + 1) for item in value]
-
-    return copy(value, 0)
-
-
-class DaemonThreads:
-    """Calls that may never return, each in a thread of its own, at most ``most`` at a time for each event loop.
-
-    No thread can be stopped from outside: a call that takes too long is abandoned and its place goes to another one.
-    The threads are daemons, so that a process with stuck ones can still exit.
-    """
-
-    def __init__(self, most: int = MAX_THREADS) -> None:
-        self._most = most
-        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._abandoned: Counter[str] = Counter()
-
-    @property
-    def abandoned(self) -> int:
-        """How many abandoned calls still run."""
-        return self._abandoned.total()
-
-    async def run(self, name: str, call: Callable[[], Any], *, timeout: float) -> Any:
-        """What ``call`` gives, called in a thread with the context of the caller.
-
-        ``timeout`` is in seconds from when the call begins. ``name`` says whose call it is. Raises what the call
-        raises, ``ExpressionTimeout`` if it does not return in time, and ``ExpressionError`` without a call if
-        ``MAX_ABANDONED`` earlier ones of that name still run.
-        """
-        if self._abandoned[name] >= MAX_ABANDONED:
-            raise ExpressionError(
-                f"“{name}” is not called: {self._abandoned[name]} earlier calls of it on this worker did not return "
-                "in time and are still running."
-            )
-        async with self._find_slots():
-            result: Future[Any] = Future()
-            result.set_running_or_notify_cancel()
-            waiting = asyncio.wrap_future(result)
-            threading.Thread(target=copy_context().run, args=(_call, call, result), name="call", daemon=True).start()
-            try:
-                await asyncio.wait({waiting}, timeout=timeout)
-                if waiting.done():
-                    return waiting.result()
-                raise ExpressionTimeout(f"“{name}” did not return within {describe_seconds(timeout)}.")
-            finally:
-                if not waiting.done():
-                    waiting.cancel()
-                    self._abandon(name, result)
-
-    def _find_slots(self) -> asyncio.Semaphore:
-        with self._lock:
-            return self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most))
-
-    def _abandon(self, name: str, result: Future[Any]) -> None:
-        self._count_abandoned(name, 1)
-        result.add_done_callback(lambda _: self._count_abandoned(name, -1))
-
-    def _count_abandoned(self, name: str, change: int) -> None:
-        with self._lock:
-            self._abandoned[name] += change
-
-
-def _call(call: Callable[[], Any], result: Future[Any]) -> None:
-    try:
-        value = call()
-    except BaseException as error:  # noqa: BLE001  # whatever it is belongs to the caller
-        result.set_exception(error)
-    else:
-        result.set_result(value)

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from flows.engine.history import Attempt, History, Outcome
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import Attempt, History, Issue, Outcome, Severity
 from flows.engine.json_values import dump_line
+from flows.engine.model_api import ModelRequest
 from flows.engine.model_calls import plan_call
-from flows.engine.model_request import ModelRequest
 from flows.engine.providers import Providers
 from flows.engine.spec import FlowSpec, StepSpec
 
@@ -33,12 +32,12 @@ STEP_ATTEMPT_HEADING = "### Step {step} “{name}”, attempt {number}"
 
 ISSUES_LABEL = "Issues:"
 
-LONGEST_RAW_TEXT = 4_000
+MAX_RAW_TEXT = 4_000
 """Characters of an unusable answer that are shown to the model again."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToldAttempt:
+class FeedbackAttempt:
     """An earlier attempt as a call shows it, with those of its issues that ``select_issues`` gives: at least one."""
 
     attempt: Attempt
@@ -53,15 +52,15 @@ class ToldAttempt:
 
 @dataclass(frozen=True, slots=True)
 class PromptSection:
-    """A section of the system message that tells of earlier attempts: at least one."""
+    """A section of the system message that shows earlier attempts: at least one."""
 
     heading: str
     note: str
-    attempts: tuple[ToldAttempt, ...]
+    attempts: tuple[FeedbackAttempt, ...]
 
     @property
     def text(self) -> str:
-        return join_parts([self.heading, self.note, *(told.text for told in self.attempts)])
+        return join_parts([self.heading, self.note, *(shown.text for shown in self.attempts)])
 
 
 def build_request(
@@ -102,13 +101,13 @@ def build_sections(spec: FlowSpec, history: History, index: int) -> list[PromptS
     step = spec.step(index)
     minimum = step.issue_severity_filter
     earlier = [
-        _tell(_step_heading(spec, position, number), attempt, issues)
+        _show(_step_heading(spec, position, number), attempt, issues)
         for position in step.include_results
         if position  # the input has no issues
         for number, attempt, issues in select_attempts(spec.step(position), history.attempts(position), minimum)
     ]
     current = [
-        _tell(ATTEMPT_HEADING.format(number=number), attempt, issues)
+        _show(ATTEMPT_HEADING.format(number=number), attempt, issues)
         for number, attempt, issues in select_attempts(step, history.attempts(index), minimum)
     ]
     sections = [
@@ -183,8 +182,8 @@ def _step_heading(spec: FlowSpec, step: int, number: int) -> str:
     return STEP_ATTEMPT_HEADING.format(step=step, name=_one_line(spec.step(step).name), number=number)
 
 
-def _tell(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> ToldAttempt:
-    return ToldAttempt(attempt, heading, _render_output(attempt), issues)
+def _show(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> FeedbackAttempt:
+    return FeedbackAttempt(attempt, heading, _render_output(attempt), issues)
 
 
 def _render_output(attempt: Attempt) -> str:
@@ -194,11 +193,11 @@ def _render_output(attempt: Attempt) -> str:
     if attempt.raw_output is None:
         return "Output: none"
     raw = attempt.raw_output if isinstance(attempt.raw_output, str) else dump_visible(attempt.raw_output)
-    return f"Unusable output: {dump_line(raw[:LONGEST_RAW_TEXT])}"
+    return f"Unusable output: {dump_line(raw[:MAX_RAW_TEXT])}"
 
 
 def render_issue(issue: Issue) -> str:
-    """What a model is told of an issue: one line, and a second one for suggestions."""
+    """What a model is shown of an issue: one line, and a second one for suggestions."""
     # A pointer holds keys as the model wrote them, line breaks and all.
     place = f" (at {_one_line(issue.path)})" if issue.path else ""
     line = f"- {issue.severity}{place}: {_one_line(issue.description)}"

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any
 
 from flows.engine.errors import ModelError, ModelErrorCode
-from flows.engine.model_request import find_api
+from flows.engine.json_values import shorten
+from flows.engine.model_api import find_api
 from flows.engine.providers import Api, Provider
 
-LONGEST_QUOTE = 500
+MAX_QUOTE_LENGTH = 500
 """Characters of the provider's own message that are passed on."""
-LONGEST_RETRY_AFTER = 24 * 3600.0
+MAX_RETRY_AFTER = 24 * 3600.0
 """Seconds. A provider that asks for more is taken to mean a day."""
 
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
@@ -47,9 +48,6 @@ _REFUSES = re.compile(r"support|not allowed|unknown parameter|unrecognized|unexp
 _TOOLS = re.compile(r"tool_choice|parallel_tool_calls|forced tool|tool use")
 _WANTS_RESPONSES = re.compile(r"v1/responses|responses api|not a chat model")
 _SECRET = re.compile(r"(?i)\bsk-[\w*.…-]+|\bbearer\s+\S+")
-_WORD = re.compile(r"[A-Za-z0-9]+")
-_ESCAPE = re.compile(r"\\u00[2-7]")
-"""How JSON may write any sign that a key has."""
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 _TAG = re.compile(r"(?s)<[a-z!/][^>]*>")
 
@@ -62,7 +60,7 @@ def explain_status(
     ``body`` is parsed JSON, or text where it was none. The error's message never contains the provider's key nor
     anything that looks like one.
     """
-    found = _read_error(body)
+    found = _parse_error(body)
     code, sentence = _find_meaning(status, found, headers, request, provider)
     if quote := quote_provider(found.message, provider.api_key):
         sentence = f"{sentence} It said: “{quote}”"
@@ -70,8 +68,8 @@ def explain_status(
         code,
         sentence,
         status=status,
-        retry_after=read_retry_after(headers) if code.is_retryable else None,
-        request_id=strike_key(headers["x-request-id"], provider.api_key) if "x-request-id" in headers else None,
+        retry_after=parse_retry_after(headers) if code.is_retryable else None,
+        request_id=mask_key(headers["x-request-id"], provider.api_key) if "x-request-id" in headers else None,
     )
 
 
@@ -171,7 +169,7 @@ def _find_class_meaning(status: int) -> tuple[ModelErrorCode, str]:
     return ModelErrorCode.SERVER_ERROR, f"The provider had an error of its own ({status})."
 
 
-def _read_error(body: Any) -> _ProviderError:
+def _parse_error(body: Any) -> _ProviderError:
     if isinstance(body, str):
         return _ProviderError(message=body)
     error = body.get("error", body) if isinstance(body, Mapping) else None
@@ -190,45 +188,45 @@ def _read_error(body: Any) -> _ProviderError:
 def quote_provider(text: str, api_key: str) -> str:
     """What a provider wrote, fit to be quoted in a sentence: one line, no markup, no keys, at most 500 characters."""
     # Before it is cut, or loses what looks like markup: half a key is a secret too.
-    text = strike_key(text, api_key)
-    if found := _TITLE.search(text[:20_000]):
+    text = mask_key(text, api_key)[:20_000]
+    if found := _TITLE.search(text):
         text = found[1]
-    text = " ".join(_TAG.sub(" ", text[:20_000]).split())
-    return _cut(_SECRET.sub("[key]", text))
+    return shorten(_SECRET.sub("[key]", " ".join(_TAG.sub(" ", text).split())), MAX_QUOTE_LENGTH)
 
 
-def strike_key(text: str, api_key: str) -> str:
-    """The text with ``[key]`` in place of the key, also where JSON escapes it, in JSON within JSON too."""
+def mask_key(text: str, api_key: str) -> str:
+    """The text with ``[key]`` in place of the key, also as JSON writes it."""
     if not api_key:
         return text
-    word, expression = _compile_key(api_key)
-    # That one stands in the text as it is unless something is escaped, and most texts hold no key.
-    return expression.sub("[key]", text) if word in text or _ESCAPE.search(text) else text
+    for form in (api_key, json.dumps(api_key)[1:-1], api_key.replace("/", "\\/")):
+        text = text.replace(form, "[key]")
+    return text
 
 
-@lru_cache(maxsize=8)
-def _compile_key(api_key: str) -> tuple[str, re.Pattern[str]]:
-    """The longest word of a key, and what finds the key: any of its signs may be escaped."""
-    plain = [sign if _WORD.match(sign) else rf"\\*{re.escape(sign)}" for sign in api_key]
-    escaped = [rf"\\+u00(?i:{ord(sign):02x})" for sign in api_key]
-    # From the first of many backslashes only: from each of them would take a time that grows with their square.
-    first = r"(?<!\\)"
-    if not _WORD.match(api_key):
-        plain[0] = first + plain[0]
-    escaped[0] = first + escaped[0]
-    expression = "".join(f"(?:{one}|{other})" for one, other in zip(plain, escaped, strict=True))
-    return max(_WORD.findall(api_key), key=len, default=""), re.compile(expression)
+def mask_key_within(value: Any, api_key: str) -> Any:
+    """A JSON value with the key masked in all its texts and names, in JSON that is a text in it too."""
+    if isinstance(value, list):
+        return [mask_key_within(item, api_key) for item in value]
+    if isinstance(value, dict):
+        return {mask_key(name, api_key): mask_key_within(item, api_key) for name, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    text = mask_key(value, api_key)
+    if "\\" not in text:
+        return text
+    try:
+        inner = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    masked = mask_key_within(inner, api_key)
+    return text if masked == inner else json.dumps(masked, ensure_ascii=False)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
-
-
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds that a response asks to wait, from ``retry-after-ms`` or ``Retry-After`` (seconds or a date).
 
     A date is counted from the response's own ``Date`` where it has one, so that clocks need not agree. None where
-    nothing that makes sense was asked for.
+    no valid time is given.
     """
     for value, unit in ((headers.get("retry-after-ms"), 0.001), (headers.get("retry-after"), 1.0)):
         try:
@@ -236,15 +234,15 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             continue
         if math.isfinite(seconds) and seconds >= 0:
-            return min(seconds, LONGEST_RETRY_AFTER)
-    moment = _read_date(headers.get("retry-after"))
+            return min(seconds, MAX_RETRY_AFTER)
+    moment = _parse_date(headers.get("retry-after"))
     if moment is None:
         return None
-    now = _read_date(headers.get("date"))
-    return min(max(0.0, moment - (time.time() if now is None else now)), LONGEST_RETRY_AFTER)
+    now = _parse_date(headers.get("date"))
+    return min(max(0.0, moment - (time.time() if now is None else now)), MAX_RETRY_AFTER)
 
 
-def _read_date(text: str | None) -> float | None:
+def _parse_date(text: str | None) -> float | None:
     try:
         return parsedate_to_datetime(text or "").timestamp()
     except (TypeError, ValueError, OverflowError):

@@ -1,10 +1,12 @@
-"""Providers: the servers that models are asked at, each under a name, with its address, key and API."""
+"""Providers, the servers that models are asked at, and the protocol of the clients that ask them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
+from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from flows.engine.model_families import (
@@ -12,7 +14,6 @@ from flows.engine.model_families import (
     NEWER_FAMILY,
     ForcedTools,
     ModelFamily,
-    ReasoningEffort,
     find_family,
 )
 
@@ -170,34 +171,53 @@ class Providers:
         )
 
 
-def choose_api(
-    provider: Provider, family: ModelFamily, effort: ReasoningEffort | None
-) -> tuple[Api, ReasoningEffort | None]:
-    """The API for a forced tool call with this effort, chat completions or Responses, and the effort to send.
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a provider answered with HTTP 200: the response body as parsed JSON, and its request id."""
 
-    Raises ``UnsupportedCallError`` if the call needs an API that the provider is not asked by.
+    body: Mapping[str, Any]
+    request_id: str | None = None
+
+
+class ModelClient(Protocol):
+    """Sends one request and returns what came back.
+
+    A client with an attribute ``provider`` (a ``Provider``) is sent what models take there, chat completions or
+    Responses as the provider's ``api`` says; one without is sent chat completions.
     """
-    if provider.api is Api.RESPONSES:
-        return Api.RESPONSES, effort
-    has_responses = provider.api is Api.AUTO and provider.is_openai
-    match family.chat_tools:
-        case ForcedTools.ALWAYS:
-            return Api.CHAT, effort
-        case ForcedTools.WITHOUT_EFFORT if effort in (None, ReasoningEffort.NONE):
-            # Unset means “none” here.
-            return Api.CHAT, None
-        case ForcedTools.WITH_EFFORT_NONE if effort == ReasoningEffort.NONE or (effort is None and not has_responses):
-            return Api.CHAT, ReasoningEffort.NONE
-    if has_responses:
-        return Api.RESPONSES, effort
-    remedy = f"Set {provider.name_setting('API')} to “responses” if {provider.place} has that API"
-    if family.chat_tools is ForcedTools.NEVER:
-        raise UnsupportedCallError(
-            f"Models of the family {family.name} take tool calls only on the Responses API. "
-            f"{remedy}, or name another model."
-        )
-    raise UnsupportedCallError(
-        f"Models of the family {family.name} take tool calls with the reasoning effort “{effort}” only on the "
-        f"Responses API. {remedy}, or set the effort to “none”.",
-        is_about_effort=True,
-    )
+
+    async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
+        """Send ``request`` (the exact JSON body) once, without retries of its own.
+
+        ``idempotency_key`` is the same whenever the same attempt is sent again; ``timeout`` is in seconds and
+        covers the whole call. Raises ``ModelError`` for everything that is no readable answer; its code says whether
+        the call is repeated. So it is after ``TimeoutError`` and ``ConnectionError``. Anything else that it raises
+        ends the run as errored, with all attempts kept.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back connections. The client can't be used afterwards."""
+        ...
+
+
+CUSTOM_PROVIDER = Provider(api=Api.CHAT, api_key="its-own")
+"""What is known of a client that names no provider."""
+
+
+def find_providers(client: ModelClient, clients: Mapping[str, ModelClient]) -> Providers:
+    """The providers that these clients ask: the default one, and others by name."""
+
+    def find(client: ModelClient) -> Provider:
+        return getattr(client, "provider", None) or CUSTOM_PROVIDER
+
+    return Providers(find(client), {name: replace(find(other), name=name) for name, other in clients.items()})
+
+
+def build_idempotency_key(*, run_id: str, step: int, number: int, started_at: datetime) -> str:
+    """Return what names one attempt to a provider, so that a request that arrives twice is answered once.
+
+    It ends with run, step and number of the attempt. The time is part of it: after an older copy of a database was put
+    back, another run has the number of one that the provider may remember.
+    """
+    return f"{int(started_at.timestamp() * 1000):x}-{run_id}-{step}-{number}"

@@ -20,10 +20,9 @@ from stdnum import luhn, numdb
 from stdnum.iso7064 import mod_97_10
 
 from flows.engine.errors import Problem
-from flows.engine.history import Attempt, History, initial_attempt
-from flows.engine.issues import LONGEST_CODE, Issue
+from flows.engine.history import MAX_CODE_LENGTH, Attempt, History, Issue, initial_attempt
 from flows.engine.json_values import format_pointer, parse_pointer
-from flows.engine.model_request import replace_texts
+from flows.engine.model_api import replace_texts
 from flows.engine.planner import Finish
 from flows.engine.prompt import dump_visible
 
@@ -360,12 +359,12 @@ class Redactor:
         if self.is_idle:
             return history
         first = initial_attempt(self.redact_value(history.initial_input))
-        return History.model_construct(run_id=history.run_id, steps=((first,), *history.steps[1:]))
+        return History(history.run_id, ((first,), *history.steps[1:]))
 
     def _redact_issue(self, issue: Issue) -> Issue:
         # A rule may have made the code of what it found.
         texts = self._redact(issue.model_dump(mode="json", exclude={"code", "severity"}), ())
-        code = self._scrub(issue.code)[:LONGEST_CODE]
+        code = self._scrub(issue.code)[:MAX_CODE_LENGTH]
         return issue.model_copy(update={**texts, "code": code, "suggestions": tuple(texts["suggestions"])})
 
     def _redact(self, value: Any, paths: Collection[_Path]) -> Any:

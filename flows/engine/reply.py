@@ -8,19 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.engine.chat_api import read_completion
-from flows.engine.issues import Issue, Severity
-from flows.engine.json_values import clean_value, describe_type, parse_object
-from flows.engine.model_answer import ModelAnswer
+from flows.engine.history import Issue, Severity, TokenUsage
+from flows.engine.json_values import clean_value, describe_type, parse_object, shorten
+from flows.engine.model_api import ModelAnswer, parse_completion, parse_response
 from flows.engine.providers import Api
-from flows.engine.responses_api import read_response
-from flows.engine.usage import TokenUsage
 
-LONGEST_RAW = 64 * 1024
+MAX_RAW_LENGTH = 64 * 1024
 """Characters of an unusable answer that are kept."""
 
-_LONGEST_NAME = 200
-_LONGEST_QUOTE = 300
+_MAX_NAME_LENGTH = 200
+_MAX_QUOTE_LENGTH = 300
 _NEAR = 30
 """Characters shown before and after the place where JSON is broken."""
 _PLACE = re.compile(r"^Line (\d+), column (\d+): ")
@@ -53,12 +50,12 @@ class _Unusable:
     raw: str | None = None
 
 
-def read_reply(body: Any, *, tool_name: str, api: Api = Api.CHAT) -> ToolReply:
+def parse_reply(body: Any, *, tool_name: str, api: Api = Api.CHAT) -> ToolReply:
     """Read the response ``body`` to a request by ``api`` that forced a call of the tool ``tool_name``.
 
     Never raises, whatever ``body`` is: what can't be used becomes a critical issue.
     """
-    answer = read_response(body) if api is Api.RESPONSES else read_completion(body)
+    answer = parse_response(body) if api is Api.RESPONSES else parse_completion(body)
     outcome = _judge_answer(answer, tool_name)
     arguments: dict[str, Any] | None = None
     raw: str | None = None
@@ -73,10 +70,10 @@ def read_reply(body: Any, *, tool_name: str, api: Api = Api.CHAT) -> ToolReply:
         raw=raw,
         issues=issues,
         usage=answer.usage,
-        model=_read_name(answer.model),
-        response_id=_read_name(answer.response_id),
-        finish_reason=_read_name(answer.finish_reason),
-        service_tier=_read_name(answer.service_tier),
+        model=_parse_name(answer.model),
+        response_id=_parse_name(answer.response_id),
+        finish_reason=_parse_name(answer.finish_reason),
+        service_tier=_parse_name(answer.service_tier),
     )
 
 
@@ -96,15 +93,15 @@ def _judge_answer(answer: ModelAnswer, tool_name: str) -> dict[str, Any] | _Unus
         return _Unusable("refusal", f"The model refused to answer: “{_quote(answer.refusal)}”", answer.refusal)
     if answer.fault is not None:
         return _Unusable(*answer.fault, raw)
-    return _read_calls(answer, raw, tool_name)
+    return _parse_calls(answer, raw, tool_name)
 
 
-def _read_calls(answer: ModelAnswer, raw: str | None, tool_name: str) -> dict[str, Any] | _Unusable:
+def _parse_calls(answer: ModelAnswer, raw: str | None, tool_name: str) -> dict[str, Any] | _Unusable:
     functions, content = answer.functions, answer.content
     if not functions:
         said = f", got text: “{_quote(content)}”" if isinstance(content, str) and content.strip() else ", got nothing."
         return _Unusable("no_tool_call", f"Expected a call of the tool `{tool_name}`{said}", raw)
-    names = [_read_name(function.get("name")) for function in functions]
+    names = [_parse_name(function.get("name")) for function in functions]
     if len(functions) > 1:
         return _Unusable(
             "several_tool_calls",
@@ -115,14 +112,14 @@ def _read_calls(answer: ModelAnswer, raw: str | None, tool_name: str) -> dict[st
     if names[0] != tool_name:
         got = f"a call of `{names[0]}`" if names[0] else "a call that names no tool"
         return _Unusable("wrong_tool", f"Expected a call of the tool `{tool_name}`, got {got}.", raw)
-    return _read_arguments(functions[0].get("arguments"), tool_name)
+    return _parse_arguments(functions[0].get("arguments"), tool_name)
 
 
-def _read_arguments(arguments: Any, tool_name: str) -> dict[str, Any] | _Unusable:
+def _parse_arguments(arguments: Any, tool_name: str) -> dict[str, Any] | _Unusable:
     whose = f"The arguments of `{tool_name}`"
     if isinstance(arguments, Mapping):
         # Some compatible servers send the object itself; as text it passes the same checks.
-        arguments = _write_json(arguments)
+        arguments = _render_json(arguments)
     elif not isinstance(arguments, str):
         return _Unusable("arguments_not_object", f"{whose} must be a JSON object, got {describe_type(arguments)}.")
     try:
@@ -143,7 +140,7 @@ def _parse_anything(text: str) -> tuple[Any] | None:
         return None
 
 
-def _write_json(value: Any) -> str:
+def _render_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -174,25 +171,24 @@ def _find_text(answer: ModelAnswer) -> str | None:
     if len(answer.functions) == 1 and isinstance(arguments := answer.functions[0].get("arguments"), str):
         return arguments
     if answer.calls:
-        return _write_json(answer.calls)
+        return _render_json(answer.calls)
     return answer.content if isinstance(answer.content, str) and answer.content else None
 
 
 def _cut_raw(raw: str | None) -> str | None:
-    if raw is None or len(raw) <= LONGEST_RAW:
+    if raw is None or len(raw) <= MAX_RAW_LENGTH:
         return raw
     mark = f"… (cut here; {len(raw):,} characters came)"
-    return raw[: LONGEST_RAW - len(mark)] + mark
+    return raw[: MAX_RAW_LENGTH - len(mark)] + mark
 
 
 def _quote(text: str) -> str:
     """``text`` on one line, short, and safe to store, for use inside a sentence."""
-    if len(text) <= _LONGEST_QUOTE and text.isascii() and text.isprintable():
+    if len(text) <= _MAX_QUOTE_LENGTH and text.isascii() and text.isprintable():
         return text
-    line = " ".join(text[: 4 * _LONGEST_QUOTE].split())
-    line = line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"
-    return str(clean_value(line).value)
+    line = " ".join(text[: 4 * _MAX_QUOTE_LENGTH].split())
+    return str(clean_value(shorten(line, _MAX_QUOTE_LENGTH)).value)
 
 
-def _read_name(value: Any) -> str | None:
-    return _quote(value)[:_LONGEST_NAME] if isinstance(value, str) and value.strip() else None
+def _parse_name(value: Any) -> str | None:
+    return _quote(value)[:_MAX_NAME_LENGTH] if isinstance(value, str) and value.strip() else None

@@ -8,11 +8,9 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from flows.engine.errors import OutputError
-from flows.engine.history import Attempt, History, find_final
-from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.history import Attempt, History, Issue, Severity, TokenUsage, filter_issues, find_final, sum_usage
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.typed_output import build_type
-from flows.engine.usage import TokenUsage, sum_usage
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -15,10 +15,11 @@ from flows.engine.errors import FlowWarning, InputError, Problem
 from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
 from flows.engine.history import History
 from flows.engine.json_values import clean_value, describe_type
-from flows.engine.model_client import ModelClient, find_providers
-from flows.engine.plugins import Registry, copy_json
+from flows.engine.plugin_calls import copy_json
+from flows.engine.plugins import Registry
 from flows.engine.plugins import registry as default_registry
 from flows.engine.pricing import price_usage
+from flows.engine.providers import ModelClient, find_providers
 from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
 from flows.engine.schemas import compile_schema
@@ -78,13 +79,13 @@ async def run_flow(
         call_timeout=call_timeout,
         plugin_timeout=plugin_timeout,
         price=price,
-        # A budget is kept whether or not anybody looks at the figures.
+        # A budget is kept whether or not the figures are shown.
         track_usage=include_token_usage or has_budget,
     )
     # A copy: what the caller does with its own input changes no history.
     history = History.begin(copy_json(check_input(input, spec.input_schema)), run_id=uuid.uuid4().hex)
     end = await execution.execute(history)
-    assert end.finish is not None, "an execution that nobody stops ends with a finish"
+    assert end.finish is not None, "an execution without should_stop ends with a finish"
     return RunResult.of(
         Redactor.of(spec.redact, end.history.initial_input).redact_history(end.history),
         end.finish,

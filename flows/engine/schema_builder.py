@@ -11,7 +11,7 @@ from genson import SchemaBuilder
 
 from flows.engine.errors import SpecError
 from flows.engine.json_values import dump_json, follow_ref, shorten
-from flows.engine.schema_violations import list_types, name_place
+from flows.engine.schema_violations import format_place, list_types
 from flows.engine.schemas import check_input_schema, refuse_document
 from flows.engine.strict_schema import allow_null, check_strict
 
@@ -121,7 +121,7 @@ class _Closer:
         return {**node, "properties": properties, "required": names, "additionalProperties": False}
 
     def _note(self, path: tuple[str, ...], sentence: str) -> None:
-        self.notes.append(f"{name_place(path)} {sentence}")
+        self.notes.append(f"{format_place(path)} {sentence}")
 
 
 # ---------------------------------------------------------------------------------------------------------------

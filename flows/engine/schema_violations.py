@@ -75,7 +75,7 @@ def fits_schema(schema: Any, value: Any) -> bool:
     return _Walk(schema).fits(schema, value)
 
 
-def name_place(path: Sequence[str | int]) -> str:
+def format_place(path: Sequence[str | int]) -> str:
     """How a place is called in a sentence: ``colors[2].hex`` in backquotes, or “The value” for the whole."""
     text = ""
     for part in path:
@@ -83,7 +83,7 @@ def name_place(path: Sequence[str | int]) -> str:
     return f"`{text}`" if text else "The value"
 
 
-def show_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value for use in a sentence: “text”, 12, or what it is where it is too large to be shown."""
     if isinstance(value, str):
         return f"“{shorten(value)}”"
@@ -133,7 +133,7 @@ class _Walk:
 
     def describe(self, schema: Any, value: Any, path: Path) -> Iterator[Problem]:
         """Describe what a schema itself demands of a value, and not the schemas inside it."""
-        place, pointer = name_place(path), format_pointer(path)
+        place, pointer = format_place(path), format_pointer(path)
         if schema is False:
             yield Problem(pointer, f"{place} is not expected; leave it out.")
             return
@@ -142,7 +142,7 @@ class _Walk:
             if keyword == "required":
                 for name in rule:
                     if name not in value:
-                        yield Problem(pointer, f"{name_place([*path, name])} is missing.")
+                        yield Problem(pointer, f"{format_place([*path, name])} is missing.")
             elif keyword not in ("anyOf", "oneOf"):
                 yield Problem(pointer, f"{place} {_describe_rule(keyword, rule, value)}.")
             elif any(map(self.fits, rule, repeat(value))):
@@ -218,18 +218,22 @@ class _Walk:
         return all(_holds(_select(self._resolve(part), "const", "enum"), item) for part, item in parts)
 
     def _resolve(self, branch: Any) -> dict[str, Any]:
-        """A schema with its reference followed, also where it leads to others."""
-        for _ in range(10):
-            if not isinstance(branch, dict) or "$ref" not in branch:
-                break
-            branch = follow_ref(self._root, branch["$ref"])
-        return branch if isinstance(branch, dict) else {}
+        return resolve_refs(branch, self._root)
 
     def _describe_forms(self, branches: Sequence[Any], value: Any) -> str:
         types: set[str] = set()
         if not any(map(self._has_kind, branches, repeat(value))):
             types = {name for branch in branches for name in list_types(self._resolve(branch))}
         return f"must be {_join_types(types)}" if types else f"fits none of the {len(branches)} forms it may have"
+
+
+def resolve_refs(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """A schema with its reference followed, also where it leads to others; an empty one for what is no object."""
+    for _ in range(10):
+        if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
+            break
+        schema = follow_ref(root, schema["$ref"])
+    return schema if isinstance(schema, dict) else {}
 
 
 def list_types(schema: dict[str, Any]) -> list[str]:
@@ -248,14 +252,14 @@ def _holds(rules: dict[str, Any], value: Any) -> bool:
 
 
 def _describe_rule(keyword: str, rule: Any, value: Any) -> str:
-    got = show_value(value)
+    got = format_value(value)
     if keyword == "type":
         return f"must be {_join_types(list_types({'type': rule}))}, got {_show_with_type(value)}"
     if keyword == "enum":
-        listed = ", ".join(show_value(option) for option in rule[:_MAX_OPTIONS])
+        listed = ", ".join(format_value(option) for option in rule[:_MAX_OPTIONS])
         return f"must be one of {listed}{' …' if len(rule) > _MAX_OPTIONS else ''}, got {got}"
     if keyword == "const":
-        return f"must be {show_value(rule)}, got {got}"
+        return f"must be {format_value(rule)}, got {got}"
     if keyword == "uniqueItems":
         return "must not hold the same element twice"
     if keyword not in _LIMITS:
@@ -271,8 +275,8 @@ def _join_types(names: Sequence[str] | set[str]) -> str:
 
 def _show_with_type(value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return show_value(value)
-    shown, kind = show_value(value), describe_type(value)
+        return format_value(value)
+    shown, kind = format_value(value), describe_type(value)
     if isinstance(value, str):
         return f"the text {shown}"
     return shown if shown.startswith(kind) else f"{kind}: {shown}"

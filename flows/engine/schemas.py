@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from operator import is_
-from typing import Any, TypeAlias
+from typing import Any
 
 import jsonschema_rs
 
 from flows.engine.errors import InputError, Problem, SpecError
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import Issue, Severity
 from flows.engine.json_values import (
     MAX_DEPTH,
     Path,
@@ -28,7 +28,7 @@ from flows.engine.json_values import (
     format_pointer,
     shorten,
 )
-from flows.engine.schema_violations import find_violations, fits_schema, list_types
+from flows.engine.schema_violations import find_violations, fits_schema, list_types, resolve_refs
 from flows.engine.spec import MAX_SCHEMA_BYTES
 
 SCHEMA_MISMATCH = "schema_mismatch"
@@ -56,14 +56,12 @@ _MAX_PROBLEMS = 50
 _MAX_EXPANSION = 5_000
 _MAX_REF_CHAIN = 50
 _MAX_EXACT_INTEGER = 2**53
+_CHANGING = frozenset({dict, float, int, list})
+"""The types of values that numbers are coerced in."""
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Values
-
-
-Coercer: TypeAlias = Callable[[Any], Any]
-"""Gives the value with other numbers, or the same object if none has to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,13 @@ class CompiledSchema:
 
     schema: dict[str, Any]
     is_valid: Callable[[Any], bool]
-    coerce: Coercer | None
+    has_numbers: bool
 
     def coerce_numbers(self, value: Any) -> Any:
         """``value`` with the numbers that the schema names: a ``number`` becomes a float, an ``integer`` an int where
         it is whole. The same object comes back when nothing has to change.
         """
-        return value if self.coerce is None else self.coerce(value)
+        return _coerce(value, self.schema, self.schema) if self.has_numbers and type(value) in _CHANGING else value
 
     def validate_output(self, value: Any) -> tuple[Issue, ...]:
         """One critical issue for each place where a value breaks the schema; nothing for a value that fits.
@@ -129,118 +127,70 @@ def _compile(data: bytes) -> CompiledSchema:
     is_valid: Callable[[Any], bool] = partial(fits_schema, schema)
     if is_small_expanded(schema):
         is_valid = jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True).is_valid
-    try:
-        return CompiledSchema(schema, is_valid, _CoercerBuilder(schema).build(schema))
-    except RecursionError:
-        raise SpecError([Problem("", "The references of the schema lead to each other too many times.")]) from None
+    return CompiledSchema(schema, is_valid, has_numbers=b"number" in data or b"integer" in data)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # Numbers
 
 
-def _to_float(value: Any) -> Any:
-    # An int that a float can't hold exactly stays what it is.
-    if type(value) is int and -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER:
-        return float(value)
-    return value
+def _coerce(value: Any, node: Any, root: dict[str, Any]) -> Any:
+    """``value``, a container or a number, with the numbers that the schema ``node`` names.
 
-
-def _to_int(value: Any) -> Any:
-    return int(value) if type(value) is float and value.is_integer() else value
-
-
-class _CoercerBuilder:
-    """Builds the function that coerces the numbers of values; None where no value can hold one that has to change."""
-
-    def __init__(self, root: dict[str, Any]) -> None:
-        self._root = root
-        self._refs: dict[str, Coercer | None] = {}
-
-    def build(self, node: Any) -> Coercer | None:
-        if not isinstance(node, dict):
-            return None
-        ref, branches, types = node.get("$ref"), node.get("anyOf") or node.get("oneOf"), list_types(node)
-        if isinstance(ref, str):
-            return self._build_ref(ref)
+    The same object comes back if none has to change.
+    """
+    if not isinstance(node, dict):
+        return value
+    if "$ref" in node:
+        node = resolve_refs(node, root)
+    branches = node.get("anyOf") or node.get("oneOf")
+    if isinstance(value, dict | list):
         if isinstance(branches, list):
-            return self._build_choice(branches)
-        if "number" in types:
-            return None if "integer" in types else _to_float
-        if "integer" in types:
-            return _to_int
-        if isinstance(node.get("properties"), dict):
-            return self._build_object(node["properties"])
-        return self._build_list(node.get("items"))
+            # A branch that is a choice again leads nowhere: it has no properties and no items.
+            meant = (branch for branch in branches if _is_meant(branch, value, root))
+            return next((after for branch in meant if (after := _coerce(value, branch, root)) is not value), value)
+        return _coerce_object(value, node, root) if isinstance(value, dict) else _coerce_list(value, node, root)
+    types = node.get("type", ())
+    if isinstance(branches, list):
+        types = [name for branch in branches for name in list_types(resolve_refs(branch, root))]
+    # Where both are allowed, the value says what it is. An int that a float can't hold exactly stays what it is.
+    if type(value) is float:
+        return int(value) if "integer" in types and "number" not in types and value.is_integer() else value
+    is_float = "number" in types and "integer" not in types and abs(value) <= _MAX_EXACT_INTEGER
+    return float(value) if is_float else value
 
-    def _build_ref(self, ref: str) -> Coercer | None:
-        if ref not in self._refs:
-            # A recursive schema meets this stand-in while its function is being built.
-            self._refs[ref] = lambda value: coerce(value) if (coerce := self._refs[ref]) is not None else value
-            self._refs[ref] = self.build(follow_ref(self._root, ref))
-        return self._refs[ref]
 
-    def _build_object(self, properties: dict[str, Any]) -> Coercer | None:
-        coercers = {name: coerce for name, part in properties.items() if (coerce := self.build(part)) is not None}
+def _coerce_object(value: dict[str, Any], node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    properties = node.get("properties")
+    for name, part in properties.items() if isinstance(properties, dict) else ():
+        item = value.get(name)
+        if type(item) in _CHANGING and (after := _coerce(item, part, root)) is not item:
+            changed[name] = after
+    # Updating a copy keeps the order of the keys.
+    return {**value, **changed} if changed else value
 
-        def coerce_object(value: Any) -> Any:
-            if not isinstance(value, dict):
-                return value
-            changed: dict[str, Any] = {}
-            for name, coerce in coercers.items():
-                if name in value and (after := coerce(value[name])) is not value[name]:
-                    changed[name] = after
-            # Updating a copy keeps the order of the keys.
-            return {**value, **changed} if changed else value
 
-        return coerce_object if coercers else None
+def _coerce_list(value: list[Any], node: dict[str, Any], root: dict[str, Any]) -> list[Any]:
+    items = node.get("items")
+    after = [_coerce(item, items, root) if type(item) in _CHANGING else item for item in value]
+    return value if all(map(is_, after, value)) else after
 
-    def _build_list(self, items: Any) -> Coercer | None:
-        coerce = self.build(items)
 
-        def coerce_list(value: Any) -> Any:
-            if not isinstance(value, list):
-                return value
-            after = [coerce(item) for item in value] if coerce is not None else value
-            return value if all(map(is_, after, value)) else after
-
-        return coerce_list if coerce is not None else None
-
-    def _build_choice(self, branches: list[Any]) -> Coercer | None:
-        built = [(branch, coerce) for branch in branches if (coerce := self.build(branch)) is not None]
-        containers = [(branch, coerce) for branch, coerce in built if coerce not in (_to_float, _to_int)]
-        scalars = {coerce for _, coerce in built} & {_to_float, _to_int}
-        # Where both are allowed, the value says what it is.
-        is_open = any(
-            isinstance(branch, dict) and {"number", "integer"} <= {*list_types(branch)} for branch in branches
-        )
-        scalar = scalars.pop() if len(scalars) == 1 and not is_open else None
-
-        def coerce_choice(value: Any) -> Any:
-            if isinstance(value, dict | list):
-                return next((coerce(value) for branch, coerce in containers if self._is_meant(branch, value)), value)
-            return value if scalar is None else scalar(value)
-
-        return coerce_choice if containers or scalar is not None else None
-
-    def _is_meant(self, branch: Any, value: Any) -> bool:
-        """Whether a value is meant by a branch: the same keys, and the constants that tell branches apart."""
-        for _ in range(10):
-            if isinstance(branch, dict) and "$ref" in branch:
-                branch = follow_ref(self._root, branch["$ref"])
-        if not isinstance(branch, dict):
-            return False
-        if isinstance(value, list):
-            return "items" in branch
-        properties = branch.get("properties")
-        if not isinstance(properties, dict) or not value.keys() <= properties.keys():
-            return False
-        for name, part in properties.items():
-            if isinstance(part, dict) and name in value:
-                allowed = [part["const"]] if "const" in part else part.get("enum")
-                if isinstance(allowed, list) and value[name] not in allowed:
-                    return False
-        return all(name in value for name in branch.get("required", ()))
+def _is_meant(branch: Any, value: Any, root: dict[str, Any]) -> bool:
+    """Whether a value is meant by a branch: the same keys, and the constants that tell branches apart."""
+    branch = resolve_refs(branch, root)
+    if isinstance(value, list):
+        return "items" in branch
+    properties = branch.get("properties")
+    if not isinstance(properties, dict) or not value.keys() <= properties.keys():
+        return False
+    for name, part in properties.items():
+        if isinstance(part, dict) and name in value:
+            allowed = [part["const"]] if "const" in part else part.get("enum")
+            if isinstance(allowed, list) and value[name] not in allowed:
+                return False
+    return all(name in value for name in branch.get("required", ()))
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -307,7 +257,7 @@ def walk_schema(schema: Any, path: Path = ()) -> Iterator[tuple[Path, dict[str, 
 def is_small_expanded(root: Any) -> bool:
     """Whether a schema stays small when its references are written out, up to where they repeat themselves.
 
-    Only then does ``jsonschema_rs`` take time in proportion to the value: it follows most references anew each time.
+    Only then does ``jsonschema_rs`` take time in proportion to the value: it follows most references again each time.
     """
     count = 0
     left: list[tuple[Any, frozenset[str]]] = [(root, frozenset())]

@@ -1,6 +1,6 @@
 """The definition of a flow as one JSON document: what a run is pinned to.
 
-The classes here say what a field *is*; ``spec_check`` says whether a whole flow makes sense.
+The classes here say what a field *is*; ``spec_check`` says whether a whole flow can run.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from pydantic import (
     PlainSerializer,
     StrictBool,
     StrictInt,
+    ValidationError,
     WrapValidator,
     field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from flows.engine.errors import PluginError
-from flows.engine.issues import Issue, Severity
+from flows.engine.errors import PluginError, Problem, SpecError
+from flows.engine.history import Issue, Severity
+from flows.engine.json_values import describe_type, format_pointer
 from flows.engine.model_families import ReasoningEffort
 from flows.engine.plugins import PluginName, derive_name, name_function, name_type, number_name
-from flows.engine.providers import Providers
 
 TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 """What the chat completions API accepts as the name of a function."""
@@ -90,7 +91,7 @@ Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False, strict=Tru
 MaxTokens = Annotated[StrictInt, Field(ge=1)]
 
 MAX_TOKEN_BUDGET = 10**15
-LEAST_COST_BUDGET = Decimal("0.0001")
+MIN_COST_BUDGET = Decimal("0.0001")
 MAX_COST_BUDGET = Decimal(1_000_000)
 COST_PLACES = 8
 """Decimal places of amounts of money."""
@@ -106,7 +107,7 @@ def _refuse_bool(value: Any) -> Any:
 TokenBudget = Annotated[StrictInt, Field(ge=1, le=MAX_TOKEN_BUDGET)]
 CostBudget = Annotated[
     Decimal,
-    Field(ge=LEAST_COST_BUDGET, le=MAX_COST_BUDGET, decimal_places=COST_PLACES, allow_inf_nan=False),
+    Field(ge=MIN_COST_BUDGET, le=MAX_COST_BUDGET, decimal_places=COST_PLACES, allow_inf_nan=False),
     BeforeValidator(_refuse_bool),
     # At most 15 digits, which a JSON number carries exactly; trailing zeros of a database column are gone with it.
     PlainSerializer(float, return_type=float, when_used="json"),
@@ -285,12 +286,10 @@ class FlowSpec(_Document):
     def from_document(cls, document: Any) -> Self:
         """Read a document that ``to_document`` made.
 
-        Raises ``SpecError`` that lists every field that is wrong. Whether the flow makes sense as a whole is
-        for ``spec_check.check_spec`` to say.
+        Raises ``SpecError`` that lists every field that is wrong; ``spec_check.check_spec`` says whether the flow can
+        run.
         """
-        from flows.engine.spec_check import parse_document
-
-        return parse_document(cls, document)
+        return validate_document(cls, document)
 
     @property
     def digest(self) -> str:
@@ -321,15 +320,36 @@ class FlowSpec(_Document):
         )
         return self.model_copy(update={"steps": tuple(steps)})
 
-    def resolve(self, defaults: ModelSettings, providers: Providers | None = None) -> FlowSpec:
-        """This flow with its model settings filled in on every model step: step, flow, defaults.
 
-        A default temperature or effort that a model does not take at its provider is left out.
-        """
-        from flows.engine.model_calls import resolve_step
+_Model = TypeVar("_Model", bound=BaseModel)
 
-        steps = tuple(
-            step if step.is_local else resolve_step(step, self, defaults, providers or Providers())
-            for step in self.steps
-        )
-        return self.model_copy(update={"steps": steps})
+
+def validate_document(kind: type[_Model], document: Any) -> _Model:
+    """Build a spec from JSON types. Raises ``SpecError`` that lists every field that is wrong."""
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        problems = [
+            Problem(format_pointer(details["loc"]), _describe_error(dict(details)))
+            for details in error.errors()
+            # Entries that are wrong themselves are no missing entries.
+            if not (details["type"] == "too_short" and details["input"])
+        ]
+        raise SpecError(problems) from error
+
+
+def _describe_error(details: dict[str, Any]) -> str:
+    name = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "document")
+    match details["type"]:
+        case "model_type":
+            return f"“{name}” must be an object, got {describe_type(details['input'])}."
+        case "tuple_type":
+            return f"“{name}” must be a list, got {describe_type(details['input'])}."
+        case "extra_forbidden":
+            return f"Unknown field “{name}”."
+        case "missing":
+            return f"“{name}” is missing."
+        case "too_short" if name == "steps":
+            return "A flow needs at least one step."
+        case _:
+            return f"“{name}”: {details['msg']}, got {str(details['input'])[:80]!r}."

@@ -1,22 +1,18 @@
-"""Whether a flow makes sense: every problem at once, each with its place and what would be right."""
+"""Whether a flow can run as it is defined: every problem at once, each with its place and what would be right."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
 
 from flows.engine.errors import ExpressionError, Problem, SpecError
-from flows.engine.evaluation import find_function
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, parse_expression
-from flows.engine.json_values import clean_value, describe_type, format_pointer
+from flows.engine.json_values import find_unstorable
 from flows.engine.message_template import parse_template
-from flows.engine.model_calls import check_model_calls
+from flows.engine.model_calls import check_model_calls, resolve_spec
 from flows.engine.plugins import PREFIX, Registry
+from flows.engine.pricing import has_price
 from flows.engine.providers import Providers, UnsupportedCallError
 from flows.engine.redaction import find_rule_problems
 from flows.engine.schemas import check_input_schema
@@ -37,39 +33,6 @@ AUDIT_EXPRESSIONS = ("rule", "message", "suggestions", "path")
 MAX_PATH_WARNINGS = 10
 """Paths of a flow that lead nowhere and are shown one by one."""
 
-_Spec = TypeVar("_Spec", bound=BaseModel)
-
-
-def parse_document(kind: type[_Spec], document: Any) -> _Spec:
-    """Build a spec from JSON types. Raises ``SpecError`` that lists every field that is wrong."""
-    try:
-        return kind.model_validate(document)
-    except ValidationError as error:
-        problems = [
-            Problem(format_pointer(details["loc"]), _explain(dict(details)))
-            for details in error.errors()
-            # Entries that are wrong themselves are no missing entries.
-            if not (details["type"] == "too_short" and details["input"])
-        ]
-        raise SpecError(problems) from error
-
-
-def _explain(details: dict[str, Any]) -> str:
-    name = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "document")
-    match details["type"]:
-        case "model_type":
-            return f"“{name}” must be an object, got {describe_type(details['input'])}."
-        case "tuple_type":
-            return f"“{name}” must be a list, got {describe_type(details['input'])}."
-        case "extra_forbidden":
-            return f"Unknown field “{name}”."
-        case "missing":
-            return f"“{name}” is missing."
-        case "too_short" if name == "steps":
-            return "A flow needs at least one step."
-        case _:
-            return f"“{name}”: {details['msg']}, got {str(details['input'])[:80]!r}."
-
 
 def prepare_spec(
     spec: FlowSpec, *, registry: Registry, defaults: ModelSettings, providers: Providers | None = None
@@ -81,7 +44,7 @@ def prepare_spec(
     frozen = freeze_schemas(spec, registry)
     if problems := check_spec(frozen, registry, defaults=defaults, providers=providers):
         raise SpecError(problems)
-    return frozen.resolve(defaults, providers)
+    return resolve_spec(frozen, defaults, providers)
 
 
 def freeze_schemas(spec: FlowSpec, registry: Registry) -> FlowSpec:
@@ -121,9 +84,9 @@ def check_spec(
     problems += [Problem(f"/redact{problem.path}", problem.message) for problem in find_rule_problems(spec.redact)]
     problems += _check_characters(spec)
     problems += _check_audit_counts(spec)
-    spec = leave_out_surplus(spec)
-    problems += _check_unique(spec, "name", "name")
-    problems += _check_unique(spec, "tool_name", "tool name")
+    spec = truncate_audits(spec)
+    problems += _check_unique(spec.steps, "/steps", "name", "Two steps are called “{}”. Give each its own name.")
+    problems += _check_unique(spec.steps, "/steps", "tool_name", "Two steps have the tool name “{}”. Change one.")
     for index, step in enumerate(spec.steps, start=1):
         place = f"/steps/{index - 1}"
         problems += [
@@ -132,7 +95,7 @@ def check_spec(
     return problems + check_model_calls(spec, defaults, providers)
 
 
-def leave_out_surplus(spec: FlowSpec) -> FlowSpec:
+def truncate_audits(spec: FlowSpec) -> FlowSpec:
     """The spec without the audits that it has beyond what a flow may: to look at each of thousands takes minutes."""
     left = MAX_AUDITS_OF_FLOW
     steps = []
@@ -146,15 +109,7 @@ def leave_out_surplus(spec: FlowSpec) -> FlowSpec:
 def _check_characters(spec: FlowSpec) -> Iterator[Problem]:
     # Schemas have a check of their own, and are the only part that may hold what has no JSON form.
     document = spec.model_dump(mode="json", exclude={"input_schema": True, "steps": {"__all__": {"output_schema"}}})
-    stack: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
-    while stack:
-        value, path = stack.pop()
-        if isinstance(value, str) and clean_value(value).notes:
-            message = "There are NUL characters or lone surrogates here, which can't be stored. Take them out."
-            yield Problem(format_pointer(path), message)
-        if isinstance(value, dict | list):
-            entries = value.items() if isinstance(value, dict) else enumerate(value)
-            stack.extend((entry, (*path, key)) for key, entry in entries)
+    yield from find_unstorable(document)
 
 
 def _check_audit_counts(spec: FlowSpec) -> Iterator[Problem]:
@@ -172,14 +127,12 @@ def _check_audit_counts(spec: FlowSpec) -> Iterator[Problem]:
         )
 
 
-def _check_unique(spec: FlowSpec, field: str, words: str) -> Iterator[Problem]:
-    counts = Counter(getattr(step, field) for step in spec.steps if getattr(step, field))
-    for index, step in enumerate(spec.steps):
-        if counts[getattr(step, field)] > 1:
-            yield Problem(
-                f"/steps/{index}/{field}",
-                f"Two steps have the {words} “{getattr(step, field)}”. Give each step its own.",
-            )
+def _check_unique(parts: Sequence[StepSpec | AuditSpec], place: str, field: str, message: str) -> Iterator[Problem]:
+    """A problem for each of the ``parts`` at ``place`` that shares the value of a ``field`` with another one."""
+    values = [getattr(part, field) for part in parts]
+    for index, value in enumerate(values):
+        if value and values.count(value) > 1:
+            yield Problem(f"{place}/{index}/{field}", message.format(value))
 
 
 def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Problem]:
@@ -202,7 +155,7 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
                 yield Problem(f"/audits/{position}{problem.path}", problem.message)
         for message in _check_template(audit):
             yield Problem(f"/audits/{position}/message_template", message)
-    yield from _check_audit_names(step.audits)
+    yield from _check_unique(step.audits, "/audits", "name", "Two audits of this step are called “{}”. Rename one.")
 
 
 def _check_output(step: StepSpec, registry: Registry) -> Iterator[Problem]:
@@ -237,12 +190,12 @@ def _check_include_results(index: int, step: StepSpec) -> Iterator[Problem]:
 def check_expression(field: str, text: str, registry: Registry) -> None:
     """Check what stands in one ``field`` of a flow: CEL text or ``python:name``.
 
-    Raises ``ExpressionError``, with line and column where one place is to blame.
+    Raises ``ExpressionError``, with line and column where the fault has one place.
     """
     if not text.startswith(PREFIX):
         parse_expression(text, variables=FIELD_VARIABLES[field])
         return
-    function = find_function(text, field, registry)
+    function = registry.find_function(text, field)
     if unknown := function.unknown_parameters(FIELD_VARIABLES[field]):
         available = ", ".join(sorted(FIELD_VARIABLES[field]))
         raise ExpressionError(
@@ -270,16 +223,6 @@ def _check_template(audit: AuditSpec) -> Iterator[str]:
         yield str(error)
 
 
-def _check_audit_names(audits: tuple[AuditSpec, ...]) -> Iterator[Problem]:
-    counts = Counter(audit.name for audit in audits)
-    for position, audit in enumerate(audits):
-        if counts[audit.name] > 1:
-            yield Problem(
-                f"/audits/{position}/name",
-                f"Two audits of this step are called “{audit.name}”. Give each its own name.",
-            )
-
-
 def find_warnings(
     spec: FlowSpec, *, default_model: str | None = None, providers: Providers | None = None
 ) -> list[Problem]:
@@ -287,12 +230,12 @@ def find_warnings(
 
     ``default_model`` is called by steps whose flow names no model either.
     """
-    doubts = []
+    found = []
     if spec.cost_budget is not None:
-        doubts += [Problem("/cost_budget", doubt) for doubt in find_price_warnings(spec, default_model, providers)]
+        found += [Problem("/cost_budget", warning) for warning in find_price_warnings(spec, default_model, providers)]
     for index, step in enumerate(spec.steps):
         if 0 in step.include_results:
-            doubts.append(
+            found.append(
                 Problem(
                     f"/steps/{index}/include_results",
                     f"Step {index + 1} “{step.name}” includes the results of step 0. The input never has issues, so "
@@ -300,16 +243,16 @@ def find_warnings(
                 )
             )
     paths = list(_find_path_warnings(spec))
-    doubts += paths[:MAX_PATH_WARNINGS]
+    found += paths[:MAX_PATH_WARNINGS]
     if (more := len(paths) - MAX_PATH_WARNINGS) > 0:
         leads = "path leads" if more == 1 else "paths lead"
-        doubts.append(
+        found.append(
             Problem(
                 "/steps",
                 f"{more} more {leads} nowhere in expressions of this flow; each field says so once you are in it.",
             )
         )
-    return doubts
+    return found
 
 
 def _find_path_warnings(spec: FlowSpec) -> Iterator[Problem]:
@@ -321,10 +264,10 @@ def _find_path_warnings(spec: FlowSpec) -> Iterator[Problem]:
             within = (f"{pointer}/audits/{position}", f"{place}, audit “{audit.name}”", audit.rule)
             fields += [(*within, name, getattr(audit, name)) for name in (*AUDIT_EXPRESSIONS, "message_template")]
         for path, owner, rule, name, text in fields:
-            # What can't be read is a problem, which ``check_spec`` tells.
+            # What can't be read is a problem, which ``check_spec`` reports.
             with suppress(ExpressionError):
-                for doubt in find_field_warnings(name, text, step=index, schemas=schemas, rule=rule) if text else []:
-                    yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {doubt.message}")
+                for warning in find_field_warnings(name, text, step=index, schemas=schemas, rule=rule) if text else []:
+                    yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {warning.message}")
 
 
 def find_price_warnings(
@@ -343,9 +286,6 @@ def find_price_warnings(
 
 
 def _has_price(model: str, providers: Providers) -> bool:
-    # What reads the price list takes long to import, and few flows ask.
-    from flows.engine.pricing import has_price
-
     try:
         provider, name = providers.split(model)
     except UnsupportedCallError:

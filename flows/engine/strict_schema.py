@@ -313,7 +313,7 @@ class _Maker:
         ref = node["$ref"]
         siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
         target = follow_ref(self._root, ref)
-        # What refers to itself is written out once; the words beside the inner references are given up.
+        # What refers to itself is written out once; the words beside the inner references are dropped.
         if not siblings or not isinstance(target, dict) or ref in inlined or self._count > _MAX_NODES:
             return {"$ref": ref}
         written_out = {key: value for key, value in target.items() if key != "$defs"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from flows.engine.clock import Clock, SystemClock, describe_seconds
@@ -29,19 +29,18 @@ class Deadline:
     limit: str
     blocking: tuple[int, int] | None
 
-    def end(self, *, now: datetime) -> Finish:
-        """The end of the run: its time is up ``now``, or will be before anything else can happen."""
+    def end(self, *, now: datetime, blocking: tuple[int, int] | None = None) -> Finish:
+        """The end of the run: its time is up ``now``, or will be before anything else can happen.
+
+        ``blocking`` is the attempt that was broken off, if one was.
+        """
         if now >= self.moment:
             sentence = f"{self.subject} took longer than {self.limit}."
         else:
             sentence = (
                 f"{self.subject} would take longer than {self.limit}: its next attempt may begin only after that."
             )
-        return Finish(EndStatus.ERRORED, EndReason.DEADLINE_EXCEEDED, sentence, self.blocking)
-
-    def blame(self, step: int, number: int) -> Deadline:
-        """This deadline, reached by that attempt."""
-        return replace(self, blocking=(step, number))
+        return Finish(EndStatus.ERRORED, EndReason.DEADLINE_EXCEEDED, sentence, blocking or self.blocking)
 
 
 def find_deadline(
@@ -67,8 +66,8 @@ def find_deadline(
 
 
 @dataclass(slots=True)
-class Patience:
-    """How long the plug-ins and expressions of one attempt are waited for.
+class TimeBudget:
+    """How long the plug-ins and expressions of one attempt may take.
 
     ``plugin_timeout`` is in seconds and holds for each call; ``deadline`` for all of them together.
     """
@@ -76,25 +75,25 @@ class Patience:
     plugin_timeout: float = DEFAULT_PLUGIN_TIMEOUT
     deadline: Deadline | None = None
     clock: Clock = field(default_factory=SystemClock)
-    was_lost: bool = False
+    expired: bool = False
     """Whether something was broken off at the deadline."""
 
     @property
-    def seconds_left(self) -> float | None:
-        """Until the deadline; None if there is none."""
+    def remaining(self) -> float | None:
+        """Seconds until the deadline; None if there is none."""
         return (self.deadline.moment - self.clock.now()).total_seconds() if self.deadline else None
 
-    def until_deadline(self) -> AbstractAsyncContextManager[None]:
+    def limit(self) -> AbstractAsyncContextManager[None]:
         """Cancel what is within at the deadline, and raise ``ExpressionError`` then."""
         return _UNLIMITED if self.deadline is None else self._watch(self.deadline)
 
     @asynccontextmanager
     async def _watch(self, deadline: Deadline) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(self.seconds_left) as timeout:
+            async with asyncio.timeout(self.remaining) as timeout:
                 yield
         except TimeoutError:
             if not timeout.expired():
                 raise
-            self.was_lost = True
+            self.expired = True
             raise ExpressionError(f"it was broken off: {deadline.subject} took longer than {deadline.limit}.") from None

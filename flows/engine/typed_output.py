@@ -11,9 +11,9 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import ErrorDetails
 
 from flows.engine.errors import Problem, SpecError
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import Issue, Severity
 from flows.engine.json_values import Path, dump_json, format_pointer
-from flows.engine.schema_violations import name_place, show_value
+from flows.engine.schema_violations import format_place, format_value, resolve_refs
 from flows.engine.schemas import walk_schema
 from flows.engine.strict_schema import check_strict, make_strict
 
@@ -27,7 +27,7 @@ _MAX_ISSUES = 50
 
 
 def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
-    """The strict schema that a model is told to fill when it must produce ``model``.
+    """The strict schema that a language model has to fill to produce ``model``.
 
     A field with a default is required all the same, and null only where the field allows it. Raises ``SpecError``
     for a type that strict mode can't express, such as one with a ``dict[str, int]``, and for a union of models that
@@ -48,19 +48,19 @@ def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tu
     """An instance of ``model`` made from a JSON value, or the critical issues that say why there is none."""
     if problems := _check_unions(model):
         sentences = [f"The type “{model.__name__}”, {problem.path}: {problem.message}" for problem in problems]
-        return None, tuple(_make_issue(sentence) for sentence in sentences[:_MAX_ISSUES])
+        return None, tuple(_build_issue(sentence) for sentence in sentences[:_MAX_ISSUES])
     try:
         # By way of JSON, so that a model with strict types still takes dates, enums and tuples in their JSON form.
         return model.model_validate_json(dump_json(value)), ()
     except ValidationError as error:
         details = error.errors(include_url=False)
-        issues = [_make_issue(*_describe(detail, value)) for detail in details[:_MAX_ISSUES]]
+        issues = [_build_issue(*_describe(detail, value)) for detail in details[:_MAX_ISSUES]]
         if len(details) > _MAX_ISSUES:
             sentence = f"{len(details) - _MAX_ISSUES:,} more places don't fit the type."
-            issues.append(_make_issue(sentence, code=MORE_TYPE_MISMATCHES))
+            issues.append(_build_issue(sentence, code=MORE_TYPE_MISMATCHES))
         return None, tuple(issues)
     except Exception as error:  # noqa: BLE001  # a validator of a plug-in may raise anything; it is the attempt's issue
-        return None, (_make_issue(f"The type “{model.__name__}” can't be built: {type(error).__name__}: {error}"),)
+        return None, (_build_issue(f"The type “{model.__name__}” can't be built: {type(error).__name__}: {error}"),)
 
 
 @lru_cache(maxsize=512)
@@ -89,15 +89,10 @@ def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
                 left += links.get(ref, ())
         return name in reached
 
-    def find_kind(branch: Any) -> str | None:
-        while "$ref" in branch:
-            branch = definitions.get(_name_ref(branch["$ref"]), {})
-        kind = branch.get("type")
-        return kind if isinstance(kind, str) else None
-
     for name, body in definitions.items():
         for path, node in walk_schema(body, ("$defs", name)):
-            kinds = [find_kind(branch) for branch in node.get("anyOf", ()) if leads_to(branch, name)]
+            branches = [branch for branch in node.get("anyOf", ()) if leads_to(branch, name)]
+            kinds = [resolve_refs(branch, schema).get("type") for branch in branches]
             # A list and an object exclude each other at once. A branch without a type may be either.
             if len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds)):
                 yield Problem(
@@ -108,14 +103,14 @@ def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _list_refs(schema: Any) -> list[str]:
-    return [_name_ref(node["$ref"]) for _, node in walk_schema(schema) if "$ref" in node]
+    return [_parse_ref(node["$ref"]) for _, node in walk_schema(schema) if "$ref" in node]
 
 
-def _name_ref(ref: str) -> str:
+def _parse_ref(ref: str) -> str:
     return ref.removeprefix("#/$defs/")
 
 
-def _make_issue(description: str, place: Path = (), *, code: str = TYPE_MISMATCH) -> Issue:
+def _build_issue(description: str, place: Path = (), *, code: str = TYPE_MISMATCH) -> Issue:
     return Issue(code=code, severity=Severity.CRITICAL, description=description, path=format_pointer(place))
 
 
@@ -128,9 +123,9 @@ def _describe(detail: ErrorDetails, value: Any) -> tuple[str, Path]:
             value = value[part]
             place = (*place, part)
     if detail["type"] == "missing":
-        return f"{name_place([*place, detail['loc'][-1]])} is missing.", place
+        return f"{format_place([*place, detail['loc'][-1]])} is missing.", place
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[:300].rstrip(".")
     if not place:
         return f"The output doesn't fit: {message}.", place
-    return f"{name_place(place)}: {message}; got {show_value(value)}.", place
+    return f"{format_place(place)}: {message}; got {format_value(value)}.", place

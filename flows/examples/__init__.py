@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flows.flow_file import read_document
+from flows.flow_file import parse_document
 
 EXAMPLE_NOTE = "Example flow, as it comes with ToolFlow"
 """The note of the versions that ``load_examples`` makes."""
@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parent
 
 def load_documents() -> dict[str, dict[str, Any]]:
     """The ``FlowSpec`` documents of all example flows, by the name of the flow."""
-    documents = [read_document(path.read_bytes()) for path in sorted(_FOLDER.glob("*.yaml"))]
+    documents = [parse_document(path.read_bytes()) for path in sorted(_FOLDER.glob("*.yaml"))]
     return {document["name"]: document for document in documents}
 
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flows.engine.model_request import find_tool
+from flows.engine.model_api import find_tool
 from flows.engine.simulated_model import Script, invent_value
 from flows.engine.simulated_model.script import ReplyFunction
 

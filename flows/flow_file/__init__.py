@@ -5,8 +5,8 @@ Nothing here needs Django.
 
 from pathlib import Path
 
-from flows.flow_file.reading import MAX_FILE_BYTES, FileProblem, FlowFileError, decode_text, read_document, read_flow
-from flows.flow_file.writing import write_flow
+from flows.flow_file.reading import MAX_FILE_BYTES, FileProblem, FlowFileError, decode_text, parse_document, parse_flow
+from flows.flow_file.writing import render_flow
 
 _PACKED = Path(__file__).resolve().with_name("flow.schema.json")
 SCHEMA_PATH = _PACKED if _PACKED.exists() else Path(__file__).resolve().parents[2] / "docs" / "flow.schema.json"
@@ -18,7 +18,7 @@ __all__ = [
     "FileProblem",
     "FlowFileError",
     "decode_text",
-    "read_document",
-    "read_flow",
-    "write_flow",
+    "parse_document",
+    "parse_flow",
+    "render_flow",
 ]

@@ -79,7 +79,7 @@ def check_flow(spec: FlowSpec) -> list[Problem]:
     return check_spec(freeze_schemas(spec, registry), registry)
 
 
-def read_document(source: str | bytes) -> dict[str, Any]:
+def parse_document(source: str | bytes) -> dict[str, Any]:
     """The document in a flow file, whether it makes a flow or not.
 
     Raises ``FlowFileError`` if the text can't be read as such a document.
@@ -87,7 +87,7 @@ def read_document(source: str | bytes) -> dict[str, Any]:
     return _parse_text(_decode(source))[0]
 
 
-def read_flow(source: str | bytes, *, check: Callable[[FlowSpec], Iterable[Problem]] = check_flow) -> FlowSpec:
+def parse_flow(source: str | bytes, *, check: Callable[[FlowSpec], Iterable[Problem]] = check_flow) -> FlowSpec:
     """The flow in a file.
 
     Raises ``FlowFileError`` with the first thing that keeps the text from being read; if it can be read, with all

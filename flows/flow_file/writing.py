@@ -30,7 +30,7 @@ _BREAKS = re.compile(r"[\n\x85\u2028\u2029]")
 _BLOCK = re.compile(r"[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010fffd]*")
 
 
-def write_flow(spec: FlowSpec) -> str:
+def render_flow(spec: FlowSpec) -> str:
     """The file of a flow. Reading it gives an equal spec with the same digest.
 
     Fields come in the order of the reference, those that hold their default are left out. The frozen schemas of

@@ -15,7 +15,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.models import Flow, FlowVersion
 from runs.models import EndReason, Issue, RunStatus
 from runs.models.history import OUTCOME_CHOICES

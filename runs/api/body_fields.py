@@ -12,12 +12,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from flows.engine.json_values import describe_type
-from flows.engine.spec import COST_PLACES, LEAST_COST_BUDGET, MAX_COST_BUDGET
+from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MIN_COST_BUDGET
 from flows.webhook_address import MAX_ADDRESS_BYTES
 from runs.models import Priority
 from runs.run_options import (
-    LONGEST_LABEL,
-    MOST_LABELS,
+    MAX_LABEL_LENGTH,
+    MAX_LABELS,
     PRIORITIES,
     check_webhook_url,
 )
@@ -70,7 +70,7 @@ class FlagField(serializers.Field[bool, Any, Any, Any]):
     def to_internal_value(self, data: Any) -> bool:
         """The value. Raises ``ValidationError`` for everything else."""
         if not isinstance(data, bool):
-            raise serializers.ValidationError(f"This must be true or false, got {show_value(data)}.")
+            raise serializers.ValidationError(f"This must be true or false, got {format_value(data)}.")
         return data
 
     def to_representation(self, value: Any) -> Any:
@@ -90,7 +90,7 @@ class WholeNumberField(serializers.IntegerField):
     def to_internal_value(self, data: Any) -> int:
         """The number; 2.0 is whole, too. Raises ``ValidationError`` for everything else."""
         if isinstance(data, bool) or not isinstance(data, int | float) or data != int(data):
-            raise serializers.ValidationError(f"This must be a whole number, got {show_value(data)}.")
+            raise serializers.ValidationError(f"This must be a whole number, got {format_value(data)}.")
         return int(data)
 
 
@@ -104,7 +104,7 @@ class VersionField(serializers.Field[str | int, Any, Any, Any]):
         """The word or the number. Raises ``ValidationError`` for everything else."""
         is_number = isinstance(data, int | float) and not isinstance(data, bool) and data == int(data) and data >= 1
         if data not in ("same", "live") and not is_number:
-            raise serializers.ValidationError(f"This must be “same”, “live” or a number, got {show_value(data)}.")
+            raise serializers.ValidationError(f"This must be “same”, “live” or a number, got {format_value(data)}.")
         return data if isinstance(data, str) else int(data)
 
     def to_representation(self, value: Any) -> Any:
@@ -116,7 +116,7 @@ class VersionField(serializers.Field[str | int, Any, Any, Any]):
     {
         "oneOf": [
             {"type": "string", "pattern": rf"^[0-9]{{1,7}}(\.[0-9]{{1,{COST_PLACES}}})?$"},
-            {"type": "number", "minimum": float(LEAST_COST_BUDGET), "maximum": float(MAX_COST_BUDGET)},
+            {"type": "number", "minimum": float(MIN_COST_BUDGET), "maximum": float(MAX_COST_BUDGET)},
         ],
         "examples": ["0.50"],
     }
@@ -132,9 +132,9 @@ class AmountField(serializers.Field[Decimal, Any, Any, Any]):
         if isinstance(data, int | float) and not isinstance(data, bool):
             # As many digits as the number was written with.
             text = f"{Decimal(repr(data)):f}" if abs(data) <= MAX_COST_BUDGET else ""
-        if not _AMOUNT.fullmatch(text) or not LEAST_COST_BUDGET <= Decimal(text) <= MAX_COST_BUDGET:
-            span = f"from {LEAST_COST_BUDGET} to {MAX_COST_BUDGET:,}"
-            raise serializers.ValidationError(f"This must be USD {span}, like “0.50”, got {show_value(data)}.")
+        if not _AMOUNT.fullmatch(text) or not MIN_COST_BUDGET <= Decimal(text) <= MAX_COST_BUDGET:
+            span = f"from {MIN_COST_BUDGET} to {MAX_COST_BUDGET:,}"
+            raise serializers.ValidationError(f"This must be USD {span}, like “0.50”, got {format_value(data)}.")
         return Decimal(text)
 
     def to_representation(self, value: Any) -> Any:
@@ -152,7 +152,7 @@ class PriorityField(serializers.Field[Priority, Any, Any, Any]):
     def to_internal_value(self, data: Any) -> Priority:
         """The priority. Raises ``ValidationError`` for everything else."""
         if not isinstance(data, str) or data not in PRIORITIES:
-            raise serializers.ValidationError(f"This must be one of {', '.join(PRIORITIES)}, got {show_value(data)}.")
+            raise serializers.ValidationError(f"This must be one of {', '.join(PRIORITIES)}, got {format_value(data)}.")
         return PRIORITIES[data]
 
     def to_representation(self, value: Any) -> Any:
@@ -169,7 +169,7 @@ class WordField(serializers.Field[str, Any, Any, Any]):
     def to_internal_value(self, data: Any) -> str:
         """The word. Raises ``ValidationError`` for everything else."""
         if not isinstance(data, str) or data not in self.words:
-            raise serializers.ValidationError(f"This must be one of {', '.join(self.words)}, got {show_value(data)}.")
+            raise serializers.ValidationError(f"This must be one of {', '.join(self.words)}, got {format_value(data)}.")
         return data
 
     def to_representation(self, value: Any) -> Any:
@@ -197,8 +197,8 @@ class ObjectField(serializers.Field[dict[str, Any], Any, Any, Any]):
 @extend_schema_field(
     {
         "type": "array",
-        "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_LABEL},
-        "maxItems": MOST_LABELS,
+        "items": {"type": "string", "minLength": 1, "maxLength": MAX_LABEL_LENGTH},
+        "maxItems": MAX_LABELS,
     }
 )
 class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
@@ -210,8 +210,8 @@ class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
         """The texts. Raises ``ValidationError`` for everything else."""
         if not isinstance(data, list):
             raise serializers.ValidationError(f"This must be a list of labels, got {describe_type(data)}.")
-        if len(data) > MOST_LABELS:
-            raise serializers.ValidationError(f"A run has at most {MOST_LABELS} labels; these are {len(data)}.")
+        if len(data) > MAX_LABELS:
+            raise serializers.ValidationError(f"A run has at most {MAX_LABELS} labels; these are {len(data)}.")
         wrong: dict[Any, Any] = {
             index: [f"A label must be text, got {describe_type(label)}."]
             for index, label in enumerate(data)
@@ -270,7 +270,7 @@ def _has_real_host(url: str) -> bool:
     return True
 
 
-def show_value(data: Any) -> str:
+def format_value(data: Any) -> str:
     """A value of a body as a sentence about it shows it: short, and without characters that nobody sees."""
     if isinstance(data, bool) or not isinstance(data, int | float | str):
         return describe_type(data)

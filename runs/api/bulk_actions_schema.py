@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
 from flows.engine.json_values import describe_type
-from runs.api.body_fields import WholeNumberField, WordField, show_value
+from runs.api.body_fields import WholeNumberField, WordField, format_value
 from runs.api.filter_fields import FiltersField, WrittenFiltersField
 from runs.api.reading import StrictSerializer
 from runs.api.runs_schema import COST
@@ -78,7 +78,7 @@ class RunNumbersField(serializers.Field[list[int], Any, Any, Any]):
                 f"1 to {MOST_CHOSEN:,} runs can be chosen one by one, these are {len(data):,}; for more, send filters."
             )
         wrong: dict[Any, Any] = {
-            index: [f"This must be the number of a run, got {show_value(item)}."]
+            index: [f"This must be the number of a run, got {format_value(item)}."]
             for index, item in enumerate(data)
             if not _is_run_number(item)
         }

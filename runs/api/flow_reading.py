@@ -16,7 +16,7 @@ from flows.engine.errors import Problem
 from flows.engine.json_values import describe_type, dump_json, parse_json
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
-from flows.portability import NOTE_LENGTH, read_flow_file
+from flows.portability import NOTE_LENGTH, parse_flow_file
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery
 from runs.api.reading import read_text
 
@@ -99,7 +99,7 @@ def read_flow_document(document: Mapping[str, Any], place: str) -> FlowSpec:
 
 def _read_flow(source: FlowSource, place: str) -> FlowSpec:
     try:
-        return read_flow_file(source.text)
+        return parse_flow_file(source.text)
     except FlowFileError as error:
         # Lines are for those who write them: of JSON, pointers tell more.
         places = [f"{problem.place}: " if source.is_yaml and problem.place else "" for problem in error.problems]

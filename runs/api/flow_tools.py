@@ -15,8 +15,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Issue
+from flows.engine.history import Issue, Outcome
 from flows.engine.plugins import registry
 from flows.models import Flow
 from flows.portability import plan_load

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from flows.engine.json_values import clean_value, dump_json, format_pointer
+from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import freeze_schemas
@@ -30,7 +31,7 @@ def read_trial(request: Request, kind: type[StrictSerializer]) -> tuple[Trial, M
     """Read a body of that kind: the trial, and the fields. Raises ``InvalidBody`` with all that is wrong."""
     values: Mapping[str, Any] = read_body(kind, request)
     spec = read_flow_document(values["document"], "/document")
-    spec = freeze_schemas(spec, registry).resolve(default_model_settings(), build_providers())
+    spec = resolve_spec(freeze_schemas(spec, registry), default_model_settings(), build_providers())
     index: int = values["step"]
     if index > len(spec.steps):
         count = "one step" if len(spec.steps) == 1 else f"{len(spec.steps)} steps"

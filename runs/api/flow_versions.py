@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.engine.spec import FlowSpec
-from flows.flow_file import write_flow
+from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, SEE_FLOWS
@@ -160,7 +160,7 @@ class FlowVersionView(ApiView):
 
 def _answer_file(version: FlowVersion, *, is_taken: bool) -> HttpResponse:
     spec = read_definition(version)
-    file = write_flow(spec).encode()
+    file = render_flow(spec).encode()
     if is_taken:
         announce_export([version])
     disposition = f'attachment; filename="{spec.name}-v{version.number}.yaml"'

@@ -9,8 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 
 from flows.engine.differences import ChangeKind, Subject
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import Outcome, Severity
 from flows.engine.spec import MAX_STEPS, NAME_PATTERN, FlowSpec
 from flows.portability import NOTE_LENGTH
 from runs.api import flow_shape  # noqa: F401  # describes the documents of flows

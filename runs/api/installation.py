@@ -15,7 +15,7 @@ from flows import checks
 from flows.engine.errors import SpecError
 from flows.engine.plugins import OutputType, PythonFunction, registry
 from flows.engine.typed_output import schema_of_type
-from flows.plugin_use import FlowUse, find_flow_uses
+from flows.plugin_use import FlowUse, fetch_flow_uses
 from runs.api.access import SEE_FLOWS, SEE_RUNS, Need
 from runs.api.installation_schema import TAGS, PluginsSerializer, WorkersSerializer
 from runs.api.present_state import describe_workers
@@ -60,7 +60,7 @@ class PluginsView(ApiView):
                 "output_types": [_describe_type(one) for _, one in sorted(registry.output_types.items())],
                 "audits": [_describe_function(one) for _, one in sorted(registry.audits.items())],
                 "functions": [_describe_function(one) for _, one in sorted(registry.functions.items())],
-                "missing": [_describe_use(one) for one in find_flow_uses() if one.use.is_missing()],
+                "missing": [_describe_use(one) for one in fetch_flow_uses() if one.use.is_missing()],
                 "problems": list(checks.plugin_errors),
             }
         )

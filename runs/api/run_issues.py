@@ -11,7 +11,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from runs.api.paging import PAGING, answer_page, cut_page, find_paging, make_places
 from runs.api.problems import InvalidQuery
 from runs.api.run_links import RunLinks

@@ -19,7 +19,7 @@ from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, Run
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
-from runs.run_options import MOST_METADATA, find_label_problems, list_lasting_labels, measure_metadata
+from runs.run_options import MAX_METADATA_BYTES, find_label_problems, list_lasting_labels, measure_metadata
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
 
 _TERMS = ("priority", "token_budget", "cost_budget", "time_limit", "webhook_url")
@@ -113,7 +113,7 @@ def _find_places(path: str, orders: Sequence[RunOrder]) -> list[Problem]:
         return []
     index, name = int(found[1]), found[2]
     order = orders[index]
-    if name == "metadata" and measure_metadata(order.metadata) > MOST_METADATA:
+    if name == "metadata" and measure_metadata(order.metadata) > MAX_METADATA_BYTES:
         return []
     return find_unstorable(getattr(order, name), index, name)
 

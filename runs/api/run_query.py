@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.http import QueryDict
 
 from flows.engine.errors import Problem
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from runs import run_filters
 from runs.api.paging import NUMBERS, shorten
 from runs.api.problems import InvalidQuery

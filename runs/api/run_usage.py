@@ -11,7 +11,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flows.engine.usage import TokenUsage, sum_usage
+from flows.engine.history import TokenUsage, sum_usage
 from runs.api.run_links import RunLinks
 from runs.api.run_part import RunPart, check_run
 from runs.api.runs_schema import RunUsageSerializer

@@ -6,8 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import Outcome, Severity
 from runs.api.schema_parts import PageSerializer
 from runs.models import EndReason, Priority, RunStatus
 from runs.retry_parts import FIRST, USEFUL, WASTED

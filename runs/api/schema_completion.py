@@ -11,8 +11,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSe
 from drf_spectacular.openapi import AutoSchema
 
 from flows.engine.differences import ChangeKind
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import Outcome, Severity
 from runs.api.problems import KINDS, MEDIA_TYPE
 from runs.api.schema_parts import PROBLEMS
 from runs.api.schema_webhooks import describe_webhooks

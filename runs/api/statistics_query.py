@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from django.http import QueryDict
 
 from flows.engine.errors import Problem
+from flows.engine.json_values import shorten
 from flows.models import Flow, FlowVersion
 from runs.api.problems import InvalidQuery
 from runs.figures.periods import last_days
@@ -61,7 +62,7 @@ class StatisticsQuery:
         text = self.read_text(name)
         if text is None or text in choices:
             return usual if text is None else text
-        self.complain(name, f"“{name}” can be {_join(choices)}, not “{_quote(text)}”.")
+        self.complain(name, f"“{name}” can be {_join(choices)}, not “{shorten(text, 41)}”.")
         return usual
 
     def read_choices(self, name: str, choices: Collection[str], usual: str) -> tuple[str, ...]:
@@ -70,7 +71,9 @@ class StatisticsQuery:
         found = (usual,) if text is None else tuple(text.split(","))
         unknown = next((one for one in found if one not in choices), None)
         if unknown is not None:
-            sentence = f"“{name}” can be {_join(choices)}, or several of them with commas, not “{_quote(unknown)}”."
+            sentence = (
+                f"“{name}” can be {_join(choices)}, or several of them with commas, not “{shorten(unknown, 41)}”."
+            )
             self.complain(name, sentence)
         return found
 
@@ -92,7 +95,7 @@ class StatisticsQuery:
             return None
         flow = Flow.objects.filter(name=name).only("pk", "name").first()
         if flow is None:
-            self.complain("flow", f"There is no flow “{_quote(name)}”.")
+            self.complain("flow", f"There is no flow “{shorten(name, 41)}”.")
         return flow
 
     def choose_version(self, flow: Flow | None, versions: Sequence[FlowVersion] | None = None) -> FlowVersion | None:
@@ -111,7 +114,7 @@ class StatisticsQuery:
             versions = list(FlowVersion.objects.filter(flow=flow, number=number).only("flow", "number"))
         found = next((version for version in versions if version.number == number), None)
         if found is None:
-            self.complain("version", f"There is no version “{_quote(text)}” of the flow “{flow.name}”.")
+            self.complain("version", f"There is no version “{shorten(text, 41)}” of the flow “{flow.name}”.")
         return found
 
     def _read_day(self, name: str) -> date | None:
@@ -123,7 +126,7 @@ class StatisticsQuery:
         except ValueError:
             day = None
         if day is None or day.year not in _YEARS:
-            self.complain(name, f"“{name}” is a day such as {self._today}, not “{_quote(text)}”.")
+            self.complain(name, f"“{name}” is a day such as {self._today}, not “{shorten(text, 41)}”.")
             return None
         return day
 
@@ -131,10 +134,6 @@ class StatisticsQuery:
 def begin_week(day: date) -> date:
     """The Monday of the week of ``day``."""
     return day - timedelta(days=day.weekday())
-
-
-def _quote(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _join(words: Collection[str]) -> str:

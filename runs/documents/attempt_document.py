@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from flows.engine.history import Attempt, AttemptError
-from flows.engine.issues import Issue, Severity, filter_issues
-from flows.engine.usage import TokenUsage
+from flows.engine.history import Attempt, AttemptError, Issue, Severity, TokenUsage, filter_issues
 from runs import models
 
 

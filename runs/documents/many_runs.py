@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from flows.engine.usage import NO_USAGE, sum_usage
+from flows.engine.history import NO_USAGE, sum_usage
 from runs import models
 from runs.documents.attempt_document import build_usage_document
 from runs.documents.run_summary import build_summary, find_input, load_run_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from runs.documents.many_runs import RunDocuments
 from runs.documents.step_document import Shown
 from runs.models import Run

@@ -8,8 +8,7 @@ from typing import Any
 
 from django.db.models import Prefetch
 
-from flows.engine.history import Outcome, initial_attempt
-from flows.engine.issues import Severity
+from flows.engine.history import Outcome, Severity, initial_attempt
 from flows.models import FlowVersion
 from runs import models
 from runs.documents.attempt_document import build_attempt_document, build_running_document

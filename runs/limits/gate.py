@@ -20,9 +20,9 @@ from django.db import InterfaceError, OperationalError
 
 from flows.engine.call_gate import OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
+from flows.engine.history import NO_USAGE, TokenUsage
 from flows.engine.json_values import dump_json
-from flows.engine.model_request import find_max_tokens
-from flows.engine.usage import NO_USAGE, TokenUsage
+from flows.engine.model_api import find_max_tokens
 from runs.limits.ledger import Capacity, Denial, PermitRequest, Settlement, SettleRequest, settle_in_database
 from runs.limits.rules import Resource, Rules, load_rules
 from runs.ownership import Owner

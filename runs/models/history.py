@@ -8,8 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import Outcome, Severity
 from flows.json_field import OrderedJSONField, PackedJSONField
 from runs.models.run import Run
 

@@ -17,8 +17,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import Outcome, Severity
 from flows.engine.planner import EndReason as PlannedEnd
 from flows.json_field import OrderedJSONField
 from flows.models import Flow, FlowVersion

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from flows.engine.history import COUNTED
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
+from flows.engine.history import COUNTED, UNREPORTED_USAGE, TokenUsage
 from runs import models
 from runs.models import Run
 from runs.pages.badges import SEVERITIES

@@ -63,7 +63,7 @@ def load_call_history(row: models.Attempt) -> CallHistory:
         )
         steps[one.step.index].append(attempt)
     # Steps that can't be told of are left empty, so that this is no history that could go on.
-    history = History.model_construct(run_id="", steps=tuple(map(tuple, steps)))
+    history = History("", tuple(map(tuple, steps)))
     told = Told(step.system_message.strip(), build_sections(spec, history, index), links)
     feedback = find_told_feedback(spec, index, [*earlier, row], issues)
     return CallHistory(told, feedback.get(row.number))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
-from flows.engine.usage import TokenUsage
+from flows.engine.history import TokenUsage
 from runs.pages.figures import format_cost, format_count, format_duration
 
 Counts = tuple[tuple[str, int], ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from flows.engine.differences import Change, compare_specs, summarise_changes
-from flows.engine.usage import TokenUsage
+from flows.engine.history import TokenUsage
 from runs.documents.run_summary import find_input
 from runs.models import Run
 from runs.pages.attempt_view import list_output

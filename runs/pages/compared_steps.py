@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from django.template.defaultfilters import filesizeformat
 
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage, sum_usage
+from flows.engine.history import UNREPORTED_USAGE, TokenUsage, sum_usage
 from runs import models
 from runs.pages.attempt_rows import read_outputs
 from runs.pages.attempt_view import IssueMark, list_what_came

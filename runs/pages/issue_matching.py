@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from flows.engine.audits import AUDIT_ERROR, MORE_ISSUES
+from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES
 from runs import models

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from flows.engine.errors import SpecError
+from flows.engine.model_calls import resolve_spec
 from flows.engine.spec import FlowSpec, ModelSettings
 from runs import models
 from runs.models import Run
@@ -29,7 +30,7 @@ class KnownStep:
 def read_spec(run: Run) -> FlowSpec | None:
     """The definition that a run was made with, with its model settings; None if this release can't read it."""
     try:
-        return run.version.flow_spec.resolve(ModelSettings.model_validate(run.model_settings))
+        return resolve_spec(run.version.flow_spec, ModelSettings.model_validate(run.model_settings))
     except (SpecError, ValidationError):
         return None
 

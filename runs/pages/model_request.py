@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flows.engine import prompt
 from flows.engine.json_values import parse_object
-from flows.engine.model_request import MESSAGE_FIELDS, list_messages
-from flows.engine.prompt import PromptSection, ToldAttempt, join_parts, render_issue
+from flows.engine.model_api import MESSAGE_FIELDS, list_messages
+from flows.engine.prompt import PromptSection, join_parts, render_issue
 from runs.pages.issue_links import IssueLink
 from runs.pages.json_lines import Listing, list_json, list_text, show_invisible
 
@@ -120,7 +121,7 @@ def _read_section(section: PromptSection, links: _Links) -> FeedbackSection:
     return FeedbackSection(section.heading, section.note, tuple(_read_attempt(one, links) for one in section.attempts))
 
 
-def _read_attempt(told: ToldAttempt, links: _Links) -> FeedbackAttempt:
+def _read_attempt(told: prompt.FeedbackAttempt, links: _Links) -> FeedbackAttempt:
     attempt = told.attempt
     # The filter keeps the order, so that what is told is found from front to back.
     pairs = zip(attempt.issues, links[attempt.step, attempt.number], strict=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from flows.engine.usage import TokenUsage, sum_usage
+from flows.engine.history import TokenUsage, sum_usage
 from runs.figures.bill import TITLES, Use, is_by_cost, measure_uses, split_bill
 from runs.pages.attempt_view import RUNNING
 from runs.pages.figures import format_cost, format_count

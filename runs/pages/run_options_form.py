@@ -12,8 +12,8 @@ from flows.webhook_address import find_obstacle
 from runs.models import Priority, Run
 from runs.pages.known_steps import read_spec
 from runs.run_options import (
-    LONGEST_LABEL,
-    MOST_LABELS,
+    MAX_LABEL_LENGTH,
+    MAX_LABELS,
     PRIORITIES,
     check_metadata,
     list_lasting_labels,
@@ -24,7 +24,7 @@ from runs.submission import find_own_limits
 _LABELS = {
     "labels": (
         "Labels",
-        f"To find the run by, with commas between them: up to {MOST_LABELS}, of up to {LONGEST_LABEL} characters.",
+        f"To find the run by, with commas between them: up to {MAX_LABELS}, of up to {MAX_LABEL_LENGTH} characters.",
     ),
     "priority": ("Priority", "Of two runs that are ready, the one with the higher priority starts first."),
     "token_budget": ("Token budget", "Tokens. Asked before each call, so that the last one may go beyond it."),

@@ -18,9 +18,8 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
-from flows.engine.history import UNDECIDED
+from flows.engine.history import UNDECIDED, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
-from flows.engine.usage import TokenUsage, sum_usage
 from runs import models
 from runs.models import Run, RunStatus
 from runs.pages.attempt_rows import (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.engine.prompt import select_issues
 from flows.engine.spec import FlowSpec, StepSpec
 from runs import models

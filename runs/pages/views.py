@@ -7,7 +7,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from runs.documents import build_attempt_document, build_run_document
 from runs.models import Run
 from runs.pages.access import require_permission

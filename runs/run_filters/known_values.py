@@ -8,7 +8,7 @@ from django.db import connection
 
 from runs.models import FacetKind
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 CHOOSABLE = (FacetKind.AUDIT, FacetKind.CODE, FacetKind.MODEL, FacetKind.LABEL)
 
 
@@ -20,7 +20,7 @@ def list_known_values() -> Mapping[FacetKind, Sequence[str]]:
 def _list_values(kind: FacetKind) -> list[str]:
     # A step of the recursion is one look into the unique index; DISTINCT would read every row of the kind.
     with connection.cursor() as cursor:
-        cursor.execute(_NEXT_VALUES, {"kind": kind.value, "limit": MOST_VALUES})
+        cursor.execute(_NEXT_VALUES, {"kind": kind.value, "limit": MAX_VALUES})
         return [value for (value,) in cursor.fetchall()]
 
 

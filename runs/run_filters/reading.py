@@ -12,7 +12,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.utils.datastructures import MultiValueDict
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.models import Flow, FlowVersion
 from runs.facets import MAX_VALUE_LENGTH
 from runs.models import RunStatus

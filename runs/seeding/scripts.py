@@ -9,13 +9,12 @@ from decimal import Decimal
 from random import Random
 
 from flows.engine.errors import ModelErrorCode
-from flows.engine.history import COUNTED, Attempt, AttemptError, History, Outcome
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import COUNTED, Attempt, AttemptError, History, Issue, Outcome, Severity, TokenUsage
+from flows.engine.model_calls import resolve_spec
 from flows.engine.planner import describe_verdict
 from flows.engine.prompt import build_request
 from flows.engine.simulated_model import invent_value
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings, StepSpec
-from flows.engine.usage import TokenUsage
 from runs.facets import Facet, list_facets
 from runs.models import EndReason, RunStatus
 
@@ -63,7 +62,7 @@ class _Course:
     def __init__(self, spec: FlowSpec, random: Random) -> None:
         self.random = random
         self.model = random.choices(list(MODELS), weights=(6, 3, 1))[0]
-        self.spec = spec.resolve(ModelSettings(model=self.model))
+        self.spec = resolve_spec(spec, ModelSettings(model=self.model))
         self.now = BEGIN
         self.history = History.begin({"topic": "an invented input"}, run_id="seed")
 

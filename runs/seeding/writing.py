@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from flows.engine import history as engine
-from flows.engine.usage import sum_usage
+from flows.engine.history import sum_usage
 from runs.facets import Facet, add_facets
 from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
 from runs.rollup import count_ended_runs

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from flows.engine.audits import AUDIT_ERROR
+from flows.engine.judging import AUDIT_ERROR
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, RunStatus
 from runs.output_checks import Check, find_check, find_reached
 from runs.retry_parts import FIRST, USEFUL, classify_attempts

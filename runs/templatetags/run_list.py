@@ -30,7 +30,7 @@ register = template.Library()
 
 COLUMNS = 10
 """Of the table, without the box to choose a run by."""
-MOST_LABELS = 3
+MAX_LABELS = 3
 """Labels of a run that its row shows; the others are counted."""
 
 _draw_state = cache(state)
@@ -126,9 +126,9 @@ def _draw_labels(labels: tuple[str, ...]) -> str:
     shown = "".join(
         f'<a class="label" href="{reverse("runs:list")}?{escape(urlencode({"label": label}))}">'
         f'<span class="visually-hidden">Label </span>{escape(show_invisible(label))}</a>'
-        for label in labels[:MOST_LABELS]
+        for label in labels[:MAX_LABELS]
     )
-    left = labels[MOST_LABELS:]
+    left = labels[MAX_LABELS:]
     if left:
         names = escape(show_invisible(", ".join(left)))
         shown += f'<span class="label label-more" title="{names}">+{len(left)}</span>'

@@ -12,7 +12,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes
 
 from flows.engine.history import Attempt
-from flows.engine.model_request import find_max_tokens, find_tool, list_messages
+from flows.engine.model_api import find_max_tokens, find_tool, list_messages
 from flows.engine.providers import Provider
 
 OPENAI, SIMULATED = gen_ai.GenAiProviderNameValues.OPENAI.value, "simulated"

@@ -14,7 +14,7 @@ from runs.trail.asking import is_told_already, read_asking
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
 
-LONGEST_NAME, LONGEST_LABEL, LONGEST_ID = 150, 200, 64
+LONGEST_NAME, MAX_LABEL_LENGTH, LONGEST_ID = 150, 200, 64
 
 
 def leave_trail(
@@ -45,7 +45,7 @@ def leave_trail(
         object_kind=kind or (about._meta.model_name or "" if about else ""),
         object_id=str(about.pk)[:LONGEST_ID] if about else "",
         # A flow that is loaded from a file has its name before it has its title.
-        object_label=clean_text(label or (str(about) or getattr(about, "name", "") if about else ""), LONGEST_LABEL),
+        object_label=clean_text(label or (str(about) or getattr(about, "name", "") if about else ""), MAX_LABEL_LENGTH),
         details=dict(details or {}),
         request_id=asking.request_id,
     )

@@ -141,7 +141,7 @@ class EarlierValues:
         self._places = [0, *(_find_place(by_name, index, names) for index in range(1, step + 1))]
         """The indices of the page's steps in the run; -1 for a step that the run lacks."""
         steps = tuple(stored.attempts(place) for place in self._places)
-        self._history = History.model_construct(run_id=stored.run_id, steps=steps)
+        self._history = History(stored.run_id, steps)
         # Of the flow as it is being written, variables have the names only.
         named = tuple(StepSpec.model_construct(name=name) for name in names)
         spec = FlowSpec.model_construct(name="values", steps=named)
@@ -196,7 +196,7 @@ class EarlierValues:
         output = final.usable_output if final else None
         if output is None and "output" in names:
             return None, _ITEM
-        evaluator = Evaluator(self.variables.extend(output=output), registry, begin_time_budget())
+        evaluator = Evaluator({**self.variables, "output": output}, registry, begin_time_budget())
         try:
             found = asyncio.run(evaluator.evaluate("rule", rule))
         except ExpressionError:

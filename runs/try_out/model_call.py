@@ -18,13 +18,12 @@ from django.conf import settings
 from flows.engine.call_gate import CallGate, Throttled
 from flows.engine.clock import describe_seconds
 from flows.engine.errors import ModelError
-from flows.engine.history import Attempt, AttemptError, History, Outcome
-from flows.engine.model_client import ModelClient
-from flows.engine.model_request import find_api
+from flows.engine.history import UNREPORTED_USAGE, Attempt, AttemptError, History, Outcome, TokenUsage
+from flows.engine.model_api import find_api
 from flows.engine.planner import Wait, next_action
-from flows.engine.reply import ToolReply, read_reply
+from flows.engine.providers import ModelClient
+from flows.engine.reply import ToolReply, parse_reply
 from flows.engine.spec import FlowSpec, StepSpec
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from flows.providers import build_providers
 from runs.limits import create_gate
 from runs.ownership import Owner
@@ -124,7 +123,7 @@ async def _call(
     used: TokenUsage | None = None
     try:
         response = await client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
-        reply = read_reply(response.body, tool_name=step.tool_name or "", api=find_api(request))
+        reply = parse_reply(response.body, tool_name=step.tool_name or "", api=find_api(request))
         used = reply.usage if reply.usage.reported else None
         return reply
     finally:

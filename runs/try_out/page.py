@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from flows.admin.access import require_permission
 from flows.admin.flow_admin import FlowAdmin
 from flows.engine.history import Outcome
-from flows.engine.judgement import clean_output
+from flows.engine.judging import clean_output
 from flows.engine.plugins import registry
 from flows.models import Flow
 from flows.throttle import limit_rate

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from flows.admin.draft import FlowDraft, FormError
 from flows.engine.history import Attempt, History
 from flows.engine.json_values import clean_value, dump_json, parse_object
+from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import registry
 from flows.engine.providers import Provider
 from flows.engine.simulated_model import invent_value
@@ -60,7 +61,7 @@ class Panel:
         self.spec: FlowSpec | None = None
         """The edited flow as it would run, also where something in it is wrong; None if it can't be read."""
         if draft.spec is not None:
-            self.spec = draft.spec.resolve(default_model_settings(), build_providers())
+            self.spec = resolve_spec(draft.spec, default_model_settings(), build_providers())
         errors = list(draft.list_errors())
         self.errors: list[FormError] = list(draft.list_step_errors(index)) if self.spec else errors
         self.other_errors = len(errors) - len(self.errors)

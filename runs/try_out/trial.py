@@ -11,21 +11,18 @@ from typing import Any
 
 from django.conf import settings
 
-from flows.engine.audits import make_type_audit
 from flows.engine.errors import ExpressionError, InputError, SpecError
-from flows.engine.evaluation import Evaluator, step_variables
-from flows.engine.history import Attempt, History, Outcome, initial_attempt
-from flows.engine.issues import Issue, Severity
+from flows.engine.evaluation import Evaluator, prepare_input, step_variables
+from flows.engine.history import Attempt, History, Issue, Outcome, Severity, initial_attempt
 from flows.engine.json_values import clean_value, parse_object
-from flows.engine.judgement import Judgement, clean_output, judge_output
+from flows.engine.judging import Judgement, build_type_audit, clean_output, judge_output
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
 from flows.engine.providers import UnsupportedCallError
 from flows.engine.running import check_input
 from flows.engine.schemas import compile_schema
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.step_input import prepare_input
-from flows.engine.time_limits import Deadline, Patience
+from flows.engine.time_limits import Deadline, TimeBudget
 from flows.providers import build_providers
 from runs.models import Run
 
@@ -122,7 +119,7 @@ class Trial:
         except ExpressionError as error:
             return Preview(problem=str(error))
         if step.compute is not None:
-            variables = step_variables(self.spec, self.before, self.index).extend(previous=value)
+            variables = {**step_variables(self.spec, self.before, self.index), "previous": value}
             evaluator = Evaluator(variables, registry, begin_time_budget())
             try:
                 output, notes = clean_output(await evaluator.evaluate("compute", step.compute))
@@ -167,16 +164,16 @@ class Trial:
         return Attempt(step=self.index, number=self.feedback_count + 1, outcome=outcome, **fields)
 
 
-def begin_time_budget() -> Patience:
+def begin_time_budget() -> TimeBudget:
     end = datetime.now(UTC) + timedelta(seconds=MAX_TRY_SECONDS)
     deadline = Deadline(end, "Trying the step", f"{MAX_TRY_SECONDS} seconds", None)
-    return Patience(min(settings.TOOLFLOW_PLUGIN_TIMEOUT, MAX_PLUGIN_SECONDS), deadline)
+    return TimeBudget(min(settings.TOOLFLOW_PLUGIN_TIMEOUT, MAX_PLUGIN_SECONDS), deadline)
 
 
 def _list_audits(step: StepSpec, registry: Registry) -> list[AuditSpec]:
     known = registry.find_type(step.output_type)
     has_own = known is not None and callable(getattr(known.model, "audit", None))
-    return [*([make_type_audit(step.output_type or "")] if has_own else []), *step.audits]
+    return [*([build_type_audit(step.output_type or "")] if has_own else []), *step.audits]
 
 
 def find_audited_output(attempt: Attempt) -> dict[str, Any] | None:
@@ -216,8 +213,7 @@ def try_on_run(spec: FlowSpec, index: int, run: Run, history: History, *, feedba
         value = _fit_input(value, spec)
     except InputError as error:
         notes.append(f"The run's input doesn't fit the input schema as it is now. {_list_problems(error)}")
-    # The attempts are valid already.
-    before = History.model_construct(run_id=history.run_id, steps=((initial_attempt(value),), *history.steps[1:index]))
+    before = History(history.run_id, ((initial_attempt(value),), *history.steps[1:index]))
     return Trial(spec, index, before, attempts, feedback_count, tuple(notes))
 
 

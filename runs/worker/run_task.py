@@ -18,13 +18,11 @@ from django.db import transaction
 from flows.engine.call_gate import CallGate
 from flows.engine.errors import ProblemsError
 from flows.engine.execution import Execution, ExecutionEnd, Progress, Received
-from flows.engine.history import History, Outcome
-from flows.engine.model_client import ModelClient
+from flows.engine.history import History, Outcome, TokenUsage
 from flows.engine.planner import Call, Finish, Wait, next_action
 from flows.engine.plugins import registry
-from flows.engine.providers import Provider
+from flows.engine.providers import ModelClient, Provider
 from flows.engine.spec import FlowSpec
-from flows.engine.usage import TokenUsage
 from runs.group_commit import LeaseLostError
 from runs.logs.run_ends import note_run_end
 from runs.models import EndReason, Run, RunStatus
@@ -159,12 +157,12 @@ class RunTask:
             recorder=self,
             clock=DrainClock(context.stop),
             call_timeout=settings.TOOLFLOW_CALL_TIMEOUT,
-            longest_wait=MAX_WAIT_SECONDS,
+            max_wait=MAX_WAIT_SECONDS,
             should_stop=self._should_stop,
             price=self._price,
             gate=context.gate,
             deadline=run.deadline_at,
-            veto=self._check_budget,
+            before_call=self._before_call,
             plugin_timeout=settings.TOOLFLOW_PLUGIN_TIMEOUT,
         )
         end = await execution.execute(history, received)
@@ -194,7 +192,7 @@ class RunTask:
         # The flag of the process is checked too: the drain sees it at its next tick.
         return self._context.stop.is_set() or draining.is_set()
 
-    def _check_budget(self) -> Finish | None:
+    def _before_call(self) -> Finish | None:
         budget = self._find_budget()
         return budget.find_end() if budget is not None else None
 

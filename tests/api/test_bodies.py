@@ -16,7 +16,7 @@ from django.test import Client
 from flows.models import FlowVersion
 from runs.access_groups import create_groups
 from runs.models import Run
-from runs.run_options import MOST_METADATA
+from runs.run_options import MAX_METADATA_BYTES
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.api.event_reading import PATIENCE, serve
 from tests.engine.builders import make_flow
@@ -130,7 +130,7 @@ class TestOthers:
 
     def test_metadata_that_is_too_large_is_not_searched_for_other_mistakes(self, operator: Script) -> None:
         make_version(make_flow())
-        body = {"flow": "example", "input": {}, "metadata": {"a": "\0", "b": "x" * MOST_METADATA}}
+        body = {"flow": "example", "input": {}, "metadata": {"a": "\0", "b": "x" * MAX_METADATA_BYTES}}
         errors = read_errors(operator.post("runs", body))
         assert errors.keys() == {"/metadata"}
         assert errors["/metadata"].startswith("Metadata may have 16,384 bytes as JSON; this has")

@@ -12,9 +12,9 @@ from django.core.cache import cache
 from django.http import HttpResponse
 from django.test import Client
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FailAt, FlowSpec
-from flows.flow_file import write_flow
+from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from runs.models import Attempt, Run, TokenScope
@@ -96,7 +96,7 @@ class TestValidate:
         assert places == [("/steps/0/compute", "Line 4, column 5"), ("/steps/0/pass_expression", "Line 5, column 5")]
 
     def test_what_the_download_holds_is_valid(self, editor: Script) -> None:
-        file = write_flow(make_flow(make_step(), title="Tea"))
+        file = render_flow(make_flow(make_step(), title="Tea"))
         assert read(editor.post("flows/validate", file.encode(), Content_Type="application/yaml"))["valid"] is True
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission, User
 from django.http import HttpResponse
 
 from flows.examples import load_documents, load_examples
-from flows.flow_file import write_flow
+from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from runs.models import TokenScope
@@ -161,7 +161,7 @@ class TestCreate:
     def test_every_example_can_be_sent_as_the_file_that_it_is(self, editor: Script) -> None:
         load_examples()
         expected = {name: Flow.objects.get(name=name).live_version for name in load_documents()}
-        files = {name: write_flow(version.flow_spec) for name, version in expected.items() if version}
+        files = {name: render_flow(version.flow_spec) for name, version in expected.items() if version}
         Flow.objects.update(live_version=None)
         Flow.objects.all().delete()
         for name, file in files.items():
@@ -290,7 +290,7 @@ class TestChange:
     def test_yaml_works_as_well(self, editor: Script) -> None:
         flow = store("tea")
         version = flow.versions.get()
-        file = write_flow(version.flow_spec).replace("title: Tea", "title: Green tea")
+        file = render_flow(version.flow_spec).replace("title: Tea", "title: Green tea")
         document = read(editor.put("flows/tea", file.encode(), Content_Type="application/yaml"))
         assert (document["title"], document["made_version"]) == ("Green tea", 2)
 

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from flows.engine.usage import TokenUsage
+from flows.engine.history import TokenUsage
 from runs.models import Priority, RunStatus
 from runs.stored_history import load_history
 from tests.api.asking import Script, read_problem

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine.usage import TokenUsage
+from flows.engine.history import TokenUsage
 from runs.models import RunStatus
 from tests.api.asking import Script
 from tests.api.documents import SIGN_IN_QUERIES, read, settle

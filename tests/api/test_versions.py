@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
 
-from flows.flow_file import read_flow
+from flows.flow_file import parse_flow
 from flows.models import Flow, FlowVersion
 from runs.models import TrailEntry
 from tests.api.asking import Script, read_problem
@@ -84,7 +84,7 @@ class TestRead:
         assert answer.content == download.getvalue()
         for name in ("Content-Type", "Content-Disposition"):
             assert answer[name] == download[name]
-        assert read_flow(answer.content).digest == flow.versions.get(number=2).digest
+        assert parse_flow(answer.content).digest == flow.versions.get(number=2).digest
         # The trail tells of both; reading a version as JSON is none.
         read(viewer.get(f"{VERSIONS}/2"))
         told = TrailEntry.objects.filter(action="flow_exported").order_by("pk")

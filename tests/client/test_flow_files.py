@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.engine.spec import FlowSpec
-from flows.flow_file import read_flow
+from flows.flow_file import parse_flow
 from flows.models import Flow
 from tests.client.conftest import Terminal
 from tests.engine.builders import make_step
@@ -55,7 +55,7 @@ def test_a_changed_file_becomes_a_version_which_is_live_if_asked_for(terminal: T
         ("Tones", ("--live", "--note", "Better"), "stored as version 3, live"),
     ):
         text = file.read_text(encoding="utf-8")
-        file.write_text(text.replace(read_flow(text).title, title), encoding="utf-8")
+        file.write_text(text.replace(parse_flow(text).title, title), encoding="utf-8")
         checked = terminal.run("flows", "push", "--check", "colour-theme.yaml")
         assert checked.out.startswith("colour-theme.yaml: would become version ")
         assert terminal.run("flows", "push", "colour-theme.yaml", *more).out == f"colour-theme.yaml: {said}\n"

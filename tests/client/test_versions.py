@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.engine.spec import AuditSpec, FlowSpec
-from flows.flow_file import read_flow
+from flows.flow_file import parse_flow
 from flows.models import Flow, FlowVersion
 from tests.client.conftest import Terminal
 from tests.engine.builders import make_step
@@ -47,7 +47,7 @@ def test_one_is_printed_as_a_flow_file(terminal: Terminal, first: FlowVersion) -
     for arguments, number in ((["1"], 1), ([], 2)):
         done = terminal.run("versions", "show", "colour-theme", *arguments)
         digest = first.flow.versions.get(number=number).digest
-        assert (done.status, done.err, read_flow(done.out).digest) == (0, "", digest)
+        assert (done.status, done.err, parse_flow(done.out).digest) == (0, "", digest)
     found = terminal.run("versions", "show", "colour-theme", "1", "--json").json
     assert (found["number"], found["document"]["name"]) == (1, "colour-theme")
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from flows.engine.audits import AuditResult, run_audit
-from flows.engine.evaluation import Evaluator, Variables
-from flows.engine.issues import Issue, Severity
-from flows.engine.judgement import Judgement, judge_output
+from flows.engine.evaluation import Evaluator
+from flows.engine.history import Issue, Severity
+from flows.engine.judging import AuditResult, Judgement, judge_output, run_audit
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import make_step
@@ -22,7 +21,7 @@ OUTPUT = {
 
 
 def make_evaluator(registry: Registry | None = None, output: Any = OUTPUT) -> Evaluator:
-    variables = Variables({"output": output, "input": {"plan": "team"}, "steps": [{"output": {"plan": "team"}}]})
+    variables = {"output": output, "input": {"plan": "team"}, "steps": [{"output": {"plan": "team"}}]}
     return Evaluator(variables, registry or Registry())
 
 
@@ -59,7 +58,7 @@ def assert_broken(result: AuditResult, words: str) -> None:
 
 async def judge(output: dict[str, Any], *, registry: Registry | None = None, **fields: Any) -> Judgement:
     """The verdict on an output of a step with these fields; by default its output is ``{"text": …}``."""
-    variables = Variables({"input": {"topic": "tea"}, "steps": [{"output": {"topic": "tea"}}], "previous": None})
+    variables = {"input": {"topic": "tea"}, "steps": [{"output": {"topic": "tea"}}], "previous": None}
     return await judge_output(make_step(**fields), output, variables, registry or Registry())
 
 

@@ -8,10 +8,8 @@ from typing import Any
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.execution import Progress
-from flows.engine.history import Attempt, AttemptError, History, Outcome
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import Attempt, AttemptError, History, Issue, Outcome, Severity, TokenUsage
 from flows.engine.spec import FlowSpec, StepSpec
-from flows.engine.usage import TokenUsage
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from flows.engine.execution import Execution, ExecutionEnd
 from flows.engine.history import History
-from flows.engine.model_client import ModelClient
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_free
+from flows.engine.providers import ModelClient
 from flows.engine.simulated_model import Script, SimulatedModel
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from tests.engine.builders import FakeClock, MemoryRecorder, make_history, make_step

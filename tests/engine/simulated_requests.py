@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.engine.openai_client import simulated_client
 from flows.engine.prompt import ATTEMPT_HEADING, CURRENT_STEP_HEADING
-from flows.engine.reply import ToolReply, read_reply
+from flows.engine.reply import ToolReply, parse_reply
 from flows.engine.simulated_model import SimulatedModel
 
 INVOICE: dict[str, Any] = {
@@ -72,4 +72,4 @@ def show_attempts(*numbers: int, system: str = "Choose well.") -> str:
 async def ask(app: SimulatedModel, request: dict[str, Any], *, key: str = "run-1-1") -> ToolReply:
     """What the simulated model answers, in process."""
     reply = await simulated_client(app).complete(request, idempotency_key=key, timeout=10)
-    return read_reply(reply.body, tool_name="make")
+    return parse_reply(reply.body, tool_name="make")

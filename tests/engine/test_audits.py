@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flows.engine.audits import MOST_ISSUES, AuditResult
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import Issue, Severity
+from flows.engine.judging import MAX_ISSUES, AuditResult
 from flows.engine.spec import AuditSpec
 from tests.engine.audit_parts import assert_broken, run_rule, the_issue
 
@@ -207,7 +207,7 @@ class TestPassing:
 class TestManyIssues:
     async def test_500_are_kept_and_one_more_says_how_many_there_were(self) -> None:
         result = await run_rule("lists.range(1234)", severity="medium", fail_at="medium")
-        assert len(result.issues) == MOST_ISSUES + 1
+        assert len(result.issues) == MAX_ISSUES + 1
         more = result.issues[-1]
         assert (more.code, more.severity) == ("more_issues", Severity.MEDIUM)
         assert more.description == "The audit “Cheap lines” found 734 more; the first 500 are kept."

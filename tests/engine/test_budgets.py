@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.errors import ModelErrorCode, SpecError
-from flows.engine.history import Attempt
+from flows.engine.errors import ModelErrorCode
+from flows.engine.history import UNREPORTED_USAGE, Attempt, TokenUsage
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.pricing import leave_unpriced
 from flows.engine.running import run_flow
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import find_warnings
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
 from tests.engine.builders import (
     MemoryRecorder,
     make_attempt,
@@ -165,29 +163,6 @@ class TestDefinitions:
         assert len({spec.digest for spec in specs}) == 1
         assert specs[0].to_document()["cost_budget"] == 0.5
         assert FlowSpec.from_document(specs[2].to_document()) == specs[0]
-
-    @pytest.mark.parametrize(
-        ("field", "value", "words"),
-        [
-            ("token_budget", 0, "greater than or equal to 1"),
-            ("token_budget", 1.5, "valid integer"),
-            ("token_budget", True, "valid integer"),
-            ("cost_budget", 0, "greater than or equal to 0.0001"),
-            ("cost_budget", -1, "greater than or equal to 0.0001"),
-            ("cost_budget", True, "should be a number"),
-            ("cost_budget", "much", "valid decimal"),
-            ("cost_budget", float("nan"), "finite"),
-            ("cost_budget", 0.123456789, "8 decimal places"),
-            ("time_limit", 0, "greater than or equal to 1"),
-            ("time_limit", 10**9, "less than or equal to"),
-        ],
-    )
-    def test_limits_that_make_no_sense_are_refused_by_name(self, field: str, value: Any, words: str) -> None:
-        with pytest.raises(SpecError) as caught:
-            FlowSpec.from_document({**make_flow().to_document(), field: value})
-        (problem,) = caught.value.problems
-        assert problem.path == f"/{field}"
-        assert words in problem.message
 
 
 class TestExecution:

@@ -1,4 +1,4 @@
-"""The gate before each call, and the veto: what waits has not begun, and every permit is given back."""
+"""The gate before each call, and ``before_call``: what waits has not begun, and every permit is given back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from flows.engine.call_gate import OpenGate, Permit, Throttled
 from flows.engine.execution import Progress
+from flows.engine.history import NO_USAGE, TokenUsage
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.pricing import price_usage
 from flows.engine.simulated_model import Fault, FaultKind
-from flows.engine.usage import NO_USAGE, TokenUsage
 from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_step, seconds
 from tests.engine.executions import LONG, SHORT, audited, execute, make_execution, outcomes, simulate
 
@@ -180,7 +180,7 @@ class TestWaiting:
         assert end.finish is not None and end.finish.reason is EndReason.DEADLINE_EXCEEDED
         told: list[bool] = []
         other = Gate(None, during=lambda: told.append(True))
-        end = await execute(FLOW, gate=other, veto=lambda: USED_UP if told else None)
+        end = await execute(FLOW, gate=other, before_call=lambda: USED_UP if told else None)
         assert end.finish == USED_UP
         assert gate.left == other.left == [NO_USAGE]
 
@@ -192,17 +192,19 @@ class TestWaiting:
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
 
 
-class TestVeto:
+class TestBeforeCall:
     async def test_it_ends_the_run_before_the_next_call_and_keeps_what_was_done(self) -> None:
         app, recorder, gate = simulate(**APP), MemoryRecorder(), Gate()
-        end = await execute(FLOW, app, recorder=recorder, gate=gate, veto=lambda: USED_UP if app.call_count else None)
+        end = await execute(
+            FLOW, app, recorder=recorder, gate=gate, before_call=lambda: USED_UP if app.call_count else None
+        )
         assert (end.finish, app.call_count, outcomes(end.history)) == (USED_UP, 1, ["failed"])
         assert recorder.describe() == ["1.1 begins", "1.1 failed, run errored"]
         assert len(gate.requests) == 1
 
     async def test_it_is_not_asked_for_local_steps_nor_when_the_run_ends_anyway(self) -> None:
         flow = make_flow(make_step(1, compute="{'text': 'Tea.'}"))
-        end = await execute(flow, veto=lambda: USED_UP)
+        end = await execute(flow, before_call=lambda: USED_UP)
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
 
 

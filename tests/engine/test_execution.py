@@ -13,12 +13,11 @@ import pytest
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.execution import Progress
-from flows.engine.history import Attempt, Outcome
-from flows.engine.issues import Severity
-from flows.engine.model_client import ModelReply
+from flows.engine.history import Attempt, Outcome, Severity
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
+from flows.engine.providers import ModelReply
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, AuditSpec
 from tests.engine.builders import (

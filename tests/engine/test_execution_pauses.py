@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.execution import ExecutionEnd
-from flows.engine.history import History
+from flows.engine.history import Attempt, History
 from flows.engine.planner import EndStatus, Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.result import RunResult
@@ -63,33 +63,33 @@ class TestWaits:
     async def test_a_wait_longer_than_the_longest_pauses_with_the_moment_to_resume_at(self) -> None:
         clock, recorder = FakeClock(), MemoryRecorder()
         app = simulate(tool_1=[self.BUSY, LONG])
-        end = await execute(self.FLOW, app, clock=clock, recorder=recorder, longest_wait=6.9)
+        end = await execute(self.FLOW, app, clock=clock, recorder=recorder, max_wait=6.9)
         wait = next_action(self.FLOW, end.history)
         assert isinstance(wait, Wait)
         assert (end.finish, end.resume_at, clock.slept_until) == (None, wait.until, [])
         assert recorder.describe() == ["1.1 begins", "1.1 errored"]
         # When the moment has come, the run goes on from what was stored.
-        end = await execute(self.FLOW, app, end.history, clock=FakeClock(wait.until), longest_wait=6.9)
+        end = await execute(self.FLOW, app, end.history, clock=FakeClock(wait.until), max_wait=6.9)
         assert outcomes(end.history) == ["errored", "passed"]
 
     async def test_a_pause_says_what_the_run_waits_for(self) -> None:
-        end = await execute(self.FLOW, simulate(tool_1=[self.BUSY]), longest_wait=0)
+        end = await execute(self.FLOW, simulate(tool_1=[self.BUSY]), max_wait=0)
         assert end.waits_for == (
             "Waiting 8 seconds before attempt 2 of step 1. The call before it brought no answer: rate limited (429)."
         )
 
     async def test_a_wait_that_is_not_longer_is_sat_out(self) -> None:
         script = {"tool_1": [self.BUSY, LONG]}
-        paused = await execute(self.FLOW, simulate(**script), longest_wait=0)
+        paused = await execute(self.FLOW, simulate(**script), max_wait=0)
         assert paused.resume_at is not None
         clock, just = FakeClock(), (paused.resume_at - NOON).total_seconds()
-        end = await execute(self.FLOW, simulate(**script), clock=clock, longest_wait=just)
+        end = await execute(self.FLOW, simulate(**script), clock=clock, max_wait=just)
         assert (clock.slept_until, outcomes(end.history)) == ([paused.resume_at], ["errored", "passed"])
 
     async def test_only_what_is_left_of_a_wait_counts(self) -> None:
         history = make_history(make_attempt(outcome="errored"))
         later = FakeClock(NOON + seconds(3600))
-        end = await execute(self.FLOW, simulate(tool_1=[LONG]), history, clock=later, longest_wait=0)
+        end = await execute(self.FLOW, simulate(tool_1=[LONG]), history, clock=later, max_wait=0)
         assert outcomes(end.history) == ["errored", "passed"]
 
     async def test_local_steps_never_wait_but_their_retries_are_tries(self) -> None:
@@ -182,6 +182,12 @@ class TestStopping:
         assert (end.history, end.finish) == (whole.history, whole.finish)
 
 
+def store(history: History) -> History:
+    """A history that was stored and loaded."""
+    rows = [attempt.model_dump_json() for attempt in history]
+    return History.from_attempts(map(Attempt.model_validate_json, rows), run_id=history.run_id)
+
+
 class TestResuming:
     @staticmethod
     def make_registry() -> Registry:
@@ -240,14 +246,14 @@ class TestResuming:
             (5, "passed"),
         ]
         for count in range(len(attempts)):
-            stored = History.model_validate_json(cut(whole.history, count).model_dump_json())
+            stored = store(cut(whole.history, count))
             resumed = await self.run(stored, FakeClock(attempts[count].ended_at or NOON))
             assert resumed.history == whole.history, f"resumed after {count} attempts"
             assert resumed.finish == whole.finish
 
     async def test_stored_history_equals_live_history(self) -> None:
         live = (await self.run(make_history())).history
-        assert History.model_validate_json(live.model_dump_json()) == live
+        assert store(live) == live
 
     async def test_no_stored_attempt_is_called_or_computed_again(self) -> None:
         whole = await self.run(make_history())

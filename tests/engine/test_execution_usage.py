@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import NO_USAGE, UNREPORTED_USAGE, Outcome, Severity, TokenUsage
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
-from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage
 from tests.engine.builders import make_flow, make_step
 from tests.engine.executions import LONG, SHORT, audited, execute, simulate
 

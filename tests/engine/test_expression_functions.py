@@ -6,7 +6,7 @@ import pytest
 
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, KEYS, LOOPS, MATCHES, SIZE
 from flows.engine.expressions import list_functions
-from tests.engine.expression_scope import evaluate
+from tests.engine.expression_parts import evaluate
 
 
 class TestFunctions:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from flows.engine import expression_process
+from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
 from flows.engine.errors import ExpressionError, ExpressionTimeout
-from flows.engine.expression_scope import NEEDS_PROCESS, Scope
-from tests.engine.expression_scope import parse
+from tests.engine.expression_parts import evaluate_expression, parse
 
 EXPLOSIVE = "output.lines" + "".join(f".all({name}, output.lines" for name in "abcdefgh") + ".size() > 0" + ")" * 8
 
@@ -24,7 +24,7 @@ def lines(count: int) -> dict[str, Any]:
 
 def is_slow(text: str, output: Any) -> bool:
     """Whether an expression is not evaluated in this process."""
-    return Scope({"output": output}).evaluate_here(parse(text), {}) is NEEDS_PROCESS
+    return Scope({"output": output}).evaluate(parse(text)) is NEEDS_PROCESS
 
 
 @pytest.mark.parametrize(
@@ -68,24 +68,24 @@ def test_what_would_hold_up_the_event_loop_is_not_evaluated_in_its_process(text:
 @pytest.mark.parametrize("text", [EXPLOSIVE, "lists.range(9999).map(x, lists.range(9999).map(y, x))"])
 async def test_what_computes_for_too_long_is_stopped(text: str) -> None:
     with pytest.raises(ExpressionTimeout, match=r"took longer than 0\.4 s"):
-        await Scope({"output": lines(30)}).evaluate(parse(text), timeout=0.4)
+        await evaluate_expression(parse(text), {"output": lines(30)}, timeout=0.4)
 
 
 async def test_what_would_fill_the_memory_is_stopped() -> None:
     with pytest.raises(ExpressionError, match="too much memory"):
-        await Scope({}).evaluate(parse("['abc']" + ".map(x, x + x)" * 40 + ".map(x, x.size())"), timeout=10)
+        await evaluate_expression(parse("['abc']" + ".map(x, x + x)" * 40 + ".map(x, x.size())"), {}, timeout=10)
 
 
 async def test_a_process_gives_the_same_value_in_the_same_order() -> None:
     expression = parse("output.lines.filter(a, a.amount > 1.0).map(a, {'text': a.text, 'amount': a.amount})")
-    result = await Scope({"output": lines(500)}).evaluate(expression, timeout=20)
+    result = await evaluate_expression(expression, {"output": lines(500)}, timeout=20)
     assert result == lines(500)["lines"]
     assert list(result[0]) == ["text", "amount"]
 
 
 async def test_what_fails_in_a_process_says_why() -> None:
     with pytest.raises(ExpressionError, match="no key 'missing'"):
-        await Scope({"output": lines(2_000)}).evaluate(parse("output.lines.map(a, a.missing)"), timeout=20)
+        await evaluate_expression(parse("output.lines.map(a, a.missing)"), {"output": lines(2_000)}, timeout=20)
 
 
 async def test_what_is_nested_too_deeply_is_refused() -> None:
@@ -94,11 +94,11 @@ async def test_what_is_nested_too_deeply_is_refused() -> None:
         deep = [deep]
     for output in (deep, [deep, "x" * 1_000_000]):
         with pytest.raises(ExpressionError, match=r"nested too deeply|not JSON"):
-            await Scope({"output": output}).evaluate(parse("output"))
+            await evaluate_expression(parse("output"), {"output": output})
 
 
 async def test_the_event_loop_goes_on_meanwhile() -> None:
-    evaluation = asyncio.ensure_future(Scope({"output": lines(30)}).evaluate(parse(EXPLOSIVE), timeout=0.4))
+    evaluation = asyncio.ensure_future(evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)}, timeout=0.4))
     turns = 0
     while not evaluation.done():
         await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def test_a_machine_that_starts_no_process_in_time_is_named_as_the_cause(mo
     # No process is there in so short a time.
     monkeypatch.setattr(expression_process, "START_TIMEOUT", 0.001)
     with pytest.raises(ExpressionTimeout, match=r"no process for it started within 0\.001 s"):
-        await Scope({"output": lines(30)}).evaluate(parse(EXPLOSIVE))
+        await evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)})
 
 
 async def test_the_process_of_a_run_that_is_cancelled_is_killed_and_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ async def test_the_process_of_a_run_that_is_cancelled_is_killed_and_makes_room(m
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", note)
     for _ in range(expression_process.MAX_PROCESSES + 1):
-        evaluation = asyncio.ensure_future(Scope({"output": lines(30)}).evaluate(parse(EXPLOSIVE), timeout=600))
+        evaluation = asyncio.ensure_future(evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)}, timeout=600))
         process = await asyncio.wait_for(started.get(), timeout=60)
         evaluation.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -137,7 +137,7 @@ async def test_the_process_of_a_run_that_is_cancelled_is_killed_and_makes_room(m
 def report_explosion(queue: Any) -> None:
     """Evaluate in a process that may have no children of its own by ``multiprocessing``."""
     try:
-        asyncio.run(Scope({"output": lines(30)}).evaluate(parse(EXPLOSIVE), timeout=0.3))
+        asyncio.run(evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)}, timeout=0.3))
     except ExpressionTimeout as error:
         queue.put(str(error))
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
 from flows.engine.errors import ExpressionError
-from flows.engine.expression_scope import Scope
 from flows.engine.expressions import FIELD_VARIABLES, MAX_LENGTH
-from tests.engine.expression_scope import OUTPUT, evaluate, parse
+from tests.engine.expression_parts import OUTPUT, evaluate, evaluate_expression, parse
 
 
 class TestParsing:
@@ -30,17 +30,11 @@ class TestParsing:
             ("'\ud800'", (1, 2), "surrogate"),
             ("output.count +", (1, 15), "ends too early"),
             ("output.count >\n  1 +", (2, 6), "ends too early"),
-            ("(output.count", (1, 1), "never closed"),
-            ("output.tags[0", (1, 12), "never closed"),
             ("output.count)", (1, 13), "unexpected ')'"),
             ("(" * 97 + "1" + ")" * 97, (1, 97), "nested too deeply"),
             ("output.title == 'x", (1, 17), "a closing quote"),
             ("output.title == “x”", (1, 17), "straight quotes"),
             ("output.count = 1", (1, 14), "write “==”"),
-            ("output.count > 1 and true", (1, 18), "write “&&”"),
-            ("not output.empty", (1, 1), "write “!”"),
-            ("output.count ? 1", (1, 1), "a choice needs two values"),
-            ("output.?count", (1, 7), "write “has(x.key) ? x.key : other”"),
             ("output.count $ 2", (1, 14), "unexpected '$'"),
             ("output.tags.all(1, true)", (1, 17), "must be a simple name"),
             ("output.tags.map(t)", (1, 13), "list.map(x, value)"),
@@ -53,10 +47,6 @@ class TestParsing:
             ("size", (1, 1), "Unknown variable “size”"),
             ("output.title.matches('[')", (1, 22), "no regular expression"),
             ("matches(output.title, r'(?=x)')", (1, 23), "no regular expression"),
-            ("Total", (1, 1), "put it in quotes: 'Total'"),
-            ("Please check the total.", (1, 1), "put it in quotes"),
-            ("It isn't the total!", (1, 1), 'put it in quotes: "It isn'),
-            ("/lines/0/amount", (1, 1), "put it in quotes: '/lines/0/amount'"),
         ],
     )
     def test_what_is_no_expression_is_refused_with_its_place_and_a_hint(
@@ -66,12 +56,6 @@ class TestParsing:
             parse(text)
         assert words in str(refusal.value)
         assert (refusal.value.line, refusal.value.column) == (place or (None, None))
-
-    @pytest.mark.parametrize("text", ["ouput", "output.count 2", "output.title == foo", "// comment", "let"])
-    def test_a_slip_is_not_taken_for_text_without_quotes(self, text: str) -> None:
-        with pytest.raises(ExpressionError) as refusal:
-            parse(text)
-        assert "in quotes" not in str(refusal.value)
 
     @pytest.mark.parametrize(
         ("text", "column"),
@@ -203,20 +187,23 @@ class TestValues:
 
 
 class TestScope:
-    async def test_extra_variables_are_those_of_one_evaluation(self) -> None:
+    def test_extra_variables_are_those_of_one_evaluation(self) -> None:
         scope = Scope({"output": OUTPUT})
         message = parse("item.text + ' of ' + output.title")
-        assert await scope.evaluate(message, item={"text": "Paper"}) == "Paper of October"
-        assert await scope.evaluate(message, item={"text": "Freight"}) == "Freight of October"
+        assert scope.evaluate(message, {"item": {"text": "Paper"}}) == "Paper of October"
+        assert scope.evaluate(message, {"item": {"text": "Freight"}}) == "Freight of October"
         with pytest.raises(ExpressionError, match="“item” has no value here"):
-            await scope.evaluate(message)
+            scope.evaluate(message)
 
-    async def test_an_extra_variable_goes_before_one_of_the_same_name(self) -> None:
-        scope = Scope({"output": OUTPUT})
-        assert await scope.evaluate(parse("output.title"), output={"title": "mine"}) == "mine"
-        assert await scope.evaluate(parse("output.title")) == "October"
+    def test_an_extra_variable_goes_before_one_of_the_same_name(self) -> None:
+        scope = Scope({"output": OUTPUT, "input": {"text": "x" * 1_000_000}})
+        assert scope.evaluate(parse("output.title"), {"output": {"title": "mine"}}) == "mine"
+        assert scope.evaluate(parse("output.title")) == "October"
+        # Also where the evaluation ends before it has begun, since a variable is too large.
+        assert scope.evaluate(parse("output.title + input.text"), {"output": {"title": "mine"}}) is NEEDS_PROCESS
+        assert scope.evaluate(parse("output.title")) == "October"
 
-    def test_scopes_work_beside_each_other_in_threads(self) -> None:
+    def test_evaluations_work_beside_each_other(self) -> None:
         results: list[Any] = []
 
         def work(number: int) -> None:
@@ -248,18 +235,18 @@ SNIPPETS = st.sampled_from(
 @example("1" + "+1" * 1_900)
 @settings(max_examples=300, deadline=None)
 def test_no_text_raises_anything_but_an_expression_error(text: str) -> None:
-    scope = Scope({"output": OUTPUT, "input": {}, "steps": [], "item": None})
+    variables = {"output": OUTPUT, "input": {}, "steps": [], "item": None}
     with suppress(ExpressionError):
-        asyncio.run(scope.evaluate(parse(text)))
+        asyncio.run(evaluate_expression(parse(text), variables))
 
 
 def test_the_engine_evaluates_without_django() -> None:
     code = (
-        "import asyncio, sys; sys.modules['django'] = None\n"
-        "from flows.engine.expression_scope import Scope\n"
+        "import sys; sys.modules['django'] = None\n"
+        "from flows.engine.cel_evaluation import Scope\n"
         "from flows.engine.expressions import parse_expression\n"
         "expression = parse_expression('output + 1', variables=frozenset({'output'}))\n"
-        "print(asyncio.run(Scope({'output': 1}).evaluate(expression)))"
+        "print(Scope({'output': 1}).evaluate(expression))"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert finished.stdout == "2\n"

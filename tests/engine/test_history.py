@@ -9,11 +9,9 @@ from decimal import Decimal
 
 import pytest
 
-from flows.engine.history import History, Outcome
-from flows.engine.issues import Issue, Severity, filter_issues
+from flows.engine.history import Attempt, History, Issue, Outcome, Severity, TokenUsage, filter_issues, sum_usage
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.result import RunResult
-from flows.engine.usage import TokenUsage, sum_usage
 from tests.engine.builders import make_attempt, make_history, make_issue, make_usage
 
 FINISH = Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.")
@@ -61,7 +59,8 @@ class TestHistory:
 
     def test_it_survives_json(self) -> None:
         history = two_step_history()
-        assert History.model_validate_json(history.model_dump_json()) == history
+        stored = [Attempt.model_validate_json(attempt.model_dump_json()) for attempt in history]
+        assert History.from_attempts(stored, run_id=history.run_id) == history
 
 
 class TestIssues:

@@ -19,9 +19,8 @@ import pytest
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.http_transport import _open_socket
-from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import OpenAIClient
-from flows.engine.simulated_model import Faults, SimulatedModel
+from flows.engine.providers import ModelReply
 from tests.engine.model_server import ModelServer
 from tests.engine.simulated_requests import make_request
 
@@ -177,11 +176,6 @@ async def test_a_request_of_megabytes_arrives_whole(model_server: ModelServer) -
     request = make_request(system="ä" * 2_000_000)
     await send(model_server.base_url, request)
     assert model_server.app.calls[0].body == request
-
-
-async def test_the_wait_that_a_provider_asks_for_is_passed_on(model_server: ModelServer) -> None:
-    model_server.app = SimulatedModel(faults=Faults({"rate_limited": 1.0}, retry_after=2.5))
-    assert (await fail(send(model_server.base_url))).retry_after == 2.5
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])

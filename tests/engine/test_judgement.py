@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
-from flows.engine.judgement import Judgement
+from flows.engine.history import Outcome, Severity
+from flows.engine.judging import Judgement
 from flows.engine.plugins import Registry
 from tests.engine.audit_parts import judge, rules
 

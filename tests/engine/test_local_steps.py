@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
+from flows.engine.history import NO_USAGE, Outcome, Severity
 from flows.engine.planner import EndStatus
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
-from flows.engine.usage import NO_USAGE
 from tests.engine.builders import MemoryRecorder, make_flow, make_step
 from tests.engine.executions import LENGTH, LONG, audited, execute, simulate
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from flows.engine.errors import PluginError
+from flows.engine.plugin_calls import call_function
 from flows.engine.plugins import ENTRY_POINT_GROUP, Registry, load_plugins
 from flows.engine.plugins import registry as shared_registry
 
@@ -104,30 +105,30 @@ class TestRegistering:
 
 class TestCalling:
     @staticmethod
-    def call(function: Callable[..., Any], **variables: Any) -> Any:
+    async def call(function: Callable[..., Any], **variables: Any) -> Any:
         registry = Registry()
         registry.function("f")(function)
-        return registry.functions["f"].call(variables)
+        return await call_function("f", registry.functions["f"], variables, timeout=60)
 
-    def test_a_function_gets_the_variables_that_it_names(self) -> None:
+    async def test_a_function_gets_the_variables_that_it_names(self) -> None:
         def tell(b: Any, *, a: Any, c: Any = 3) -> Any:
             return (a, b, c)
 
-        assert self.call(tell, a=1, b=2, d=4) == (1, 2, 3)
-        assert self.call(tell, a=1, b=2, c=5) == (1, 2, 5)
-        assert self.call(lambda **everything: everything, a=1, b=2) == {"a": 1, "b": 2}
+        assert await self.call(tell, a=1, b=2, d=4) == [1, 2, 3]
+        assert await self.call(tell, a=1, b=2, c=5) == [1, 2, 5]
+        assert await self.call(lambda **everything: everything, a=1, b=2) == {"a": 1, "b": 2}
 
-    def test_what_it_gets_is_its_own(self) -> None:
+    async def test_what_it_gets_is_its_own(self) -> None:
         given = {"a": {"list": [1]}}
 
         def spoil(a: Any) -> None:
             a["list"].append(2)
             a["more"] = True
 
-        self.call(spoil, **given)
+        await self.call(spoil, **given)
         report = Report(title="Tea")
         assert given == {"a": {"list": [1]}}
-        assert self.call(lambda output: output, output=report) is not report
+        assert await self.call(lambda output: output, output=report) is not report
 
 
 class TestFingerprints:

@@ -10,9 +10,9 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.engine.pricing import _read_prices, has_price, price_usage
+from flows.engine.history import NO_USAGE, UNREPORTED_USAGE, TokenUsage, sum_usage
+from flows.engine.pricing import _find_prices, has_price, price_usage
 from flows.engine.providers import Provider
-from flows.engine.usage import NO_USAGE, UNREPORTED_USAGE, TokenUsage, sum_usage
 
 
 def make_usage(prompt: int = 0, completion: int = 0, cached: int = 0) -> TokenUsage:
@@ -77,11 +77,11 @@ def test_a_tier_begins_above_its_number() -> None:
 
 def test_prices_are_read_from_the_list_once() -> None:
     price_usage("gpt-5-mini", make_usage(10, 10))
-    misses = _read_prices.cache_info().misses
+    misses = _find_prices.cache_info().misses
     for count in range(1, 100):
         price_usage("gpt-5-mini", make_usage(count, count))
     # One more at most, should midnight pass meanwhile.
-    assert _read_prices.cache_info().misses <= misses + 1
+    assert _find_prices.cache_info().misses <= misses + 1
 
 
 def test_a_model_knows_whether_it_has_a_price() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from flows.engine.history import History
+from flows.engine.model_calls import resolve_spec
 from flows.engine.prompt import (
     CURRENT_STEP_HEADING,
     PREVIOUS_STEPS_HEADING,
@@ -228,12 +229,13 @@ class TestRequest:
         assert [m["role"] for m in build_request(make_flow(), make_history(), 1, {})["messages"]] == ["user"]
 
     def test_model_settings_fall_back_from_step_to_flow_to_settings(self) -> None:
-        flow = make_flow(
+        own = make_flow(
             make_step(1, model="gpt-4.1", temperature=0.1),
             make_step(2, model=None),
             model="gpt-4o",
             max_tokens=700,
-        ).resolve(ModelSettings(model="gpt-4o-mini", temperature=0.9, max_tokens=100))
+        )
+        flow = resolve_spec(own, ModelSettings(model="gpt-4o-mini", temperature=0.9, max_tokens=100))
         first = build_request(flow, make_history(), 1, {})
         second = build_request(flow, make_history(make_attempt(1)), 2, {})
         assert (first["model"], first["temperature"], first["max_tokens"]) == ("gpt-4.1", 0.1, 700)

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from flows.engine.errors import ModelError, ModelErrorCode
-from flows.engine.model_client import ModelClient
 from flows.engine.openai_client import OpenAIClient, simulated_client
-from flows.engine.provider_errors import LONGEST_RETRY_AFTER, read_retry_after
+from flows.engine.provider_errors import MAX_RETRY_AFTER, parse_retry_after
+from flows.engine.providers import ModelClient
 from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
 from tests.engine.simulated_requests import make_request
 
@@ -180,7 +180,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
         ({"retry-after": format_datetime(NOW + timedelta(seconds=30), usegmt=True)}, 30.0),
         ({"retry-after": format_datetime(NOW - timedelta(days=1), usegmt=True)}, 0.0),
-        ({"retry-after": "1e9"}, LONGEST_RETRY_AFTER),
+        ({"retry-after": "1e9"}, MAX_RETRY_AFTER),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "tomorrow"}, None),
@@ -189,9 +189,9 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
     ],
 )
 def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
-    assert read_retry_after({"date": format_datetime(NOW, usegmt=True), **headers}) == seconds
+    assert parse_retry_after({"date": format_datetime(NOW, usegmt=True), **headers}) == seconds
 
 
 def test_a_date_to_retry_after_is_counted_from_now_where_the_response_has_none() -> None:
     moment = datetime.now(UTC) + timedelta(days=300)
-    assert read_retry_after({"retry-after": format_datetime(moment, usegmt=True)}) == LONGEST_RETRY_AFTER
+    assert parse_retry_after({"retry-after": format_datetime(moment, usegmt=True)}) == MAX_RETRY_AFTER

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from flows.engine.issues import Issue
+from flows.engine.history import Issue
 from tests.engine.audit_parts import assert_broken, run_python, the_issue
 
 

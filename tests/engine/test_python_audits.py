@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from flows.engine.audits import AuditResult, run_audit, run_type_audit
-from flows.engine.issues import Issue, Severity
+from flows.engine.history import Issue, Severity
+from flows.engine.judging import AuditResult, run_audit, run_type_audit
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.audit_parts import OUTPUT, make_evaluator, run_python, run_rule, the_issue

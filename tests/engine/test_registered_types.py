@@ -10,9 +10,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from flows.engine.errors import SpecError
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
-from flows.engine.judgement import Judgement
+from flows.engine.history import Outcome, Severity
+from flows.engine.judging import Judgement
 from flows.engine.plugins import Registry
 from flows.engine.strict_schema import check_strict
 from flows.engine.typed_output import build_type, schema_of_type

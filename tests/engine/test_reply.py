@@ -9,10 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flows.engine.issues import Severity
+from flows.engine.history import UNREPORTED_USAGE, Severity, TokenUsage
 from flows.engine.json_values import clean_value
-from flows.engine.reply import LONGEST_RAW, read_reply
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
+from flows.engine.reply import MAX_RAW_LENGTH, parse_reply
 
 USAGE = {
     "prompt_tokens": 1_200,
@@ -39,7 +38,7 @@ def make_body(*calls: Any, finish_reason: Any = "stop", content: Any = None, **m
 
 
 def read(body: Any) -> Any:
-    return read_reply(body, tool_name="make_suite")
+    return parse_reply(body, tool_name="make_suite")
 
 
 def explain(body: Any) -> tuple[str, str]:
@@ -227,7 +226,7 @@ def test_all_calls_are_kept_where_several_came() -> None:
 
 def test_a_long_unusable_text_is_cut_and_says_so() -> None:
     raw = read(make_body(content="x" * 100_000)).raw
-    assert len(raw) == LONGEST_RAW
+    assert len(raw) == MAX_RAW_LENGTH
     assert raw.endswith("… (cut here; 100,000 characters came)")
 
 
@@ -324,7 +323,7 @@ _bodies = st.fixed_dictionaries(
     body={"choices": [{"message": {"tool_calls": [{"function": {"name": "make_suite", "arguments": "[" * 10**5}}]}}]}
 )
 def test_whatever_comes_reading_it_never_raises(body: Any) -> None:
-    reply = read_reply(body, tool_name="make_suite")
+    reply = parse_reply(body, tool_name="make_suite")
     assert (reply.arguments is None) == bool(reply.issues)
     for issue in reply.issues:
         assert clean_value(issue.description).notes == ()

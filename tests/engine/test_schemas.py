@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import InputError, SpecError
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.engine.schemas import MAX_VIOLATIONS, check_input_schema, compile_schema
 from tests.engine.builders import INVOICE, closed
 
@@ -122,23 +122,6 @@ class TestInputs:
         with pytest.raises(InputError) as refusal:
             compile_schema(INVOICE).validate_input({"supplier": 1, "total": "x", "lines": []})
         assert {problem.path for problem in refusal.value.problems} == {"/supplier", "/total", "/lines"}
-
-    @pytest.mark.parametrize(
-        ("schema", "path"),
-        [
-            ({"type": "array"}, "/type"),
-            ({}, ""),
-            ({"type": "objekt"}, "/type"),
-            ([], ""),
-            ({"type": "object", "minProperties": "2"}, "/minProperties"),
-            ({"type": "object", "properties": {"a": {"pattern": "("}}}, "/properties/a/pattern"),
-            ({"type": "object", "properties": {"a": {"$dynamicRef": "#x"}}}, "/properties/a/$dynamicRef"),
-            ({"type": "object", "properties": {"a": {"$id": "x"}}}, "/properties/a/$id"),
-            ({"type": "object", "$schema": "https://example.com/meta"}, "/$schema"),
-        ],
-    )
-    def test_an_input_schema_that_is_not_valid_is_refused(self, schema: Any, path: str) -> None:
-        assert path in [problem.path for problem in check_input_schema(schema)]
 
     @pytest.mark.parametrize("ref", ["https://example.com/schema", "file:///etc/hostname", "//example.com"])
     def test_no_schema_makes_the_server_fetch_anything(self, ref: str) -> None:

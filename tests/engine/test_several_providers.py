@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import SpecError
-from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import OpenAIClient, simulated_client
-from flows.engine.providers import Api, Provider
+from flows.engine.providers import Api, ModelReply, Provider
 from flows.engine.running import run_flow
 from flows.engine.simulated_model import SimulatedModel
 from tests.engine.builders import make_flow, make_step

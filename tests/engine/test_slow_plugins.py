@@ -16,7 +16,8 @@ import pytest
 
 from flows.engine.errors import ExpressionError
 from flows.engine.json_values import clean_value
-from flows.engine.plugins import MAX_ABANDONED, DaemonThreads, Registry, copy_json
+from flows.engine.plugin_calls import MAX_ABANDONED, DaemonThreads, copy_json
+from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.audit_parts import assert_broken, run_python
 from tests.engine.builders import make_flow, make_step
@@ -104,7 +105,7 @@ class TestAudits:
 
 class TestThreads:
     async def test_a_stuck_call_takes_no_place_from_others(self, stuck: Any) -> None:
-        threads = DaemonThreads(most=1)
+        threads = DaemonThreads(max_threads=1)
         for _ in range(3):
             with pytest.raises(ExpressionError, match="“slow” did not return within"):
                 await threads.run("slow", stuck, timeout=0.01)
@@ -112,14 +113,14 @@ class TestThreads:
         assert threads.abandoned == 3
 
     async def test_what_waits_for_a_thread_has_its_time_still_before_it(self) -> None:
-        threads, go = DaemonThreads(most=1), threading.Event()
+        threads, go = DaemonThreads(max_threads=1), threading.Event()
         first = asyncio.ensure_future(threads.run("first", go.wait, timeout=60))
         second = asyncio.ensure_future(threads.run("second", lambda: 2, timeout=0.01))
         asyncio.get_running_loop().call_later(0.05, go.set)
         assert await asyncio.gather(first, second) == [True, 2]
 
     async def test_a_call_that_nobody_waits_for_is_not_made(self) -> None:
-        threads, go, made = DaemonThreads(most=1), threading.Event(), []
+        threads, go, made = DaemonThreads(max_threads=1), threading.Event(), []
         first = asyncio.ensure_future(threads.run("first", go.wait, timeout=60))
         second = asyncio.ensure_future(threads.run("second", lambda: made.append(2), timeout=60))
         third = asyncio.ensure_future(threads.run("third", lambda: 3, timeout=60))
@@ -132,7 +133,7 @@ class TestThreads:
         assert threads.abandoned == 0
 
     async def test_a_cancelled_run_leaves_its_stuck_call_behind(self, stuck: Any) -> None:
-        threads, begun = DaemonThreads(most=1), asyncio.Event()
+        threads, begun = DaemonThreads(max_threads=1), asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def call() -> None:

@@ -1,4 +1,4 @@
-"""What is refused when a flow is saved: everything at once, each with its place and what would be right."""
+"""What is refused when a flow is saved: in Python, and beside the table ``tests/contract/golden/bad_flows.yaml``."""
 
 from __future__ import annotations
 
@@ -83,35 +83,6 @@ class TestExpressions:
             audits = (audit("Good"), AuditSpec.model_validate({"name": "Bad", "rule": "true", field: text}))
             assert check(make_step(audits=audits)).keys() == {f"/steps/0/audits/1/{field}"}, text
 
-    def test_a_syntax_error_is_told_with_line_and_column(self) -> None:
-        problems = check(make_step(pass_expression="size(issues) <\n  3 +"))
-        assert problems["/steps/0/pass_expression"].startswith("Line 2, column ")
-
-    def test_an_unknown_variable_is_named_beside_those_that_are_known(self) -> None:
-        (message,) = check(make_step(audits=(audit(rule="outputs.text == 'x'"),))).values()
-        assert "Unknown variable “outputs”" in message
-        assert "input, output, steps" in message
-
-    @pytest.mark.parametrize(
-        ("field", "text"),
-        [
-            ("input_expression", "{'a': output}"),
-            ("input_sanitizer", "input"),
-            ("output_sanitizer", "output"),
-            ("pass_expression", "input.a == 1"),
-            ("failure_reason_expression", "output.text"),
-            ("compute", "{'a': issues}"),
-        ],
-    )
-    def test_a_variable_of_another_field_is_unknown(self, field: str, text: str) -> None:
-        fields: dict[str, Any] = {field: text}
-        (message,) = check(make_step(**fields)).values()
-        assert message.startswith("Line 1, column ") and "Unknown variable" in message
-
-    def test_item_is_known_to_messages_only(self) -> None:
-        assert check(make_step(audits=(audit(message="item.text", path="item.p", suggestions="item.s"),))) == {}
-        assert check(make_step(audits=(audit(rule="item == null"),))).keys() == {"/steps/0/audits/0/rule"}
-
 
 class TestPythonNames:
     def test_an_unregistered_function_is_told_with_those_that_are_registered(self) -> None:
@@ -157,85 +128,10 @@ class TestPythonNames:
         assert check(make_step(audits=audits), registry=registry) == {}
 
 
-class TestSteps:
-    def test_two_steps_with_one_tool_name_are_both_named(self) -> None:
-        problems = check(make_step(1, tool_name="draft"), make_step(2), make_step(3, tool_name="draft"))
-        message = "Two steps have the tool name “draft”. Give each step its own."
-        assert problems == {"/steps/0/tool_name": message, "/steps/2/tool_name": message}
-
-    def test_a_step_and_a_flow_have_no_more_audits_than_the_editor_can_carry(self) -> None:
-        audits = [{"name": f"a{number}", "rule": "true"} for number in range(51)]
-        (problem,) = check_spec(make_flow(make_step(1, audits=audits)), Registry({}, {}, {}))
-        assert problem.path == "/steps/0/audits"
-        assert problem.message.startswith("A step has at most 50 audits, and these are 51.")
-        many = make_flow(*(make_step(number, audits=audits[:50]) for number in range(1, 12)))
-        (problem,) = check_spec(many, Registry({}, {}, {}))
-        assert problem.path == "/steps" and "500" in problem.message and "550" in problem.message
-
-    def test_two_steps_with_one_name_are_both_named(self) -> None:
-        problems = check(make_step(1, name="Draft"), make_step(2, name="Draft"))
-        assert problems.keys() == {"/steps/0/name", "/steps/1/name"}
-
-    def test_two_audits_of_one_step_with_one_name_are_both_named(self) -> None:
-        problems = check(make_step(1, audits=(audit("a"), audit("b"), audit("a"))), make_step(2, audits=(audit("a"),)))
-        assert problems.keys() == {"/steps/0/audits/0/name", "/steps/0/audits/2/name"}
-
-    def test_local_steps_need_no_tool_name_and_share_none(self) -> None:
-        assert check(make_step(1, compute="{}"), make_step(2, compute="{}")) == {}
-
-    def test_a_model_step_needs_a_tool_name_and_something_that_says_what_its_output_looks_like(self) -> None:
-        problems = check(make_step(tool_name=None, output_schema=None))
-        assert problems.keys() == {"/steps/0/tool_name", "/steps/0/output_schema"}
-        assert "extract_invoice" in problems["/steps/0/tool_name"]
-        assert "compute" in problems["/steps/0/output_schema"]
-
-    @pytest.mark.parametrize(
-        ("included", "allowed"),
-        [(2, "0 (the input) to 1"), (3, "0 (the input) to 1"), (99, "0 (the input) to 1"), (-1, "0 (the input) to 1")],
-    )
-    def test_only_results_of_earlier_steps_can_be_included(self, included: int, allowed: str) -> None:
-        problems = check(make_step(1), make_step(2, include_results=(1, included)), make_step(3))
-        assert problems == {
-            "/steps/1/include_results/1": f"Step 2 can't include the results of step {included}: "
-            f"only steps before it, {allowed}."
-        }
-
-    def test_the_first_step_can_only_include_the_input(self) -> None:
-        (message,) = check(make_step(include_results=(1,))).values()
-        assert message.endswith("only steps before it, 0 (the input).")
-
-    def test_a_step_is_included_once(self) -> None:
-        problems = check(make_step(1), make_step(2, include_results=(1, 0, 1)))
-        assert problems == {"/steps/1/include_results/2": "Step 1 is included twice. Name it once."}
-
-
 class TestSchemas:
-    def test_a_schema_outside_the_strict_subset_is_told_place_by_place(self) -> None:
-        schema = {
-            "type": "object",
-            "properties": {
-                "title": {"type": "string", "minLength": 3},
-                "lines": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
-            },
-            "required": ["title"],
-            "additionalProperties": False,
-        }
-        problems = check(make_step(1), make_step(2, output_schema=schema))
-        assert "/steps/1/output_schema/properties/title/minLength" in problems
-        assert all(path.startswith("/steps/1/output_schema") for path in problems)
-        assert any("lines" in path for path in problems)
-        assert any("lines" in message for message in problems.values()), "not every property is required"
-
     def test_a_local_step_may_have_one_and_it_is_checked(self) -> None:
         assert check(make_step(compute="{}", output_schema=TEXT_SCHEMA)) == {}
         assert check(make_step(compute="{}", output_schema={"type": "array"})) != {}
-
-    def test_an_input_schema_must_describe_an_object_and_may_be_any_other_schema(self) -> None:
-        assert check(input_schema={"type": "object", "minProperties": 1}) == {}
-        assert check(input_schema={"type": "string"}).keys() == {"/input_schema/type"}
-        assert check(input_schema={"type": "object", "properties": {"a": {"type": "text"}}}).keys() == {
-            "/input_schema/properties/a/type"
-        }
 
     @pytest.mark.parametrize("field", ["output_schema", "input_schema"])
     @pytest.mark.parametrize("kind", ["deep", "circular", "NaN", "object", "NUL", "surrogate"])
@@ -256,12 +152,6 @@ class TestSchemas:
 
 
 class TestOutputTypes:
-    def test_an_unregistered_type_is_told_with_those_that_are_registered(self) -> None:
-        registry = Registry()
-        registry.output_type("report")(Report)
-        problems = check(make_step(output_type="raport", output_schema=None), registry=registry)
-        assert problems == {"/steps/0/output_type": "No output type is registered as “raport”. Registered: report."}
-
     def test_it_is_refused_even_where_its_schema_is_frozen_already(self) -> None:
         assert check(make_step(output_type="report")).keys() == {"/steps/0/output_type"}
 
@@ -273,12 +163,6 @@ class TestOutputTypes:
 
 
 class TestCharacters:
-    @pytest.mark.parametrize("text", ["a\0b", "a\ud800b"], ids=["NUL", "surrogate"])
-    def test_what_cannot_be_stored_is_refused_with_its_place(self, text: str) -> None:
-        problems = check(make_step(1), make_step(2, system_message=text, description=text), title=text)
-        assert problems.keys() == {"/title", "/steps/1/system_message", "/steps/1/description"}
-        assert "NUL characters or lone surrogates" in problems["/title"]
-
     def test_text_that_only_speaks_of_them_is_fine(self) -> None:
         schema = {**TEXT_SCHEMA, "properties": {"text": {"type": "string", "pattern": r"^[^\u0000]*$"}}}
         assert check(make_step(system_message=r"Never write \u0000 or \ud800. 🍵", output_schema=schema)) == {}

@@ -1,4 +1,4 @@
-"""What else happens to a flow on its way to a run: doubts are told, schemas frozen, settings filled in."""
+"""What else happens to a flow on its way to a run: warnings are given, schemas frozen, settings filled in."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def audit(name: str = "Length", rule: str = "true", **fields: Any) -> AuditSpec:
     return AuditSpec(name=name, rule=rule, **fields)
 
 
-class TestDoubts:
+class TestWarnings:
     def find(self, *steps: Any) -> dict[str, str]:
-        return {doubt.path: doubt.message for doubt in find_warnings(make_flow(*steps))}
+        return {warning.path: warning.message for warning in find_warnings(make_flow(*steps))}
 
     def test_including_the_input_is_warned_about(self) -> None:
-        doubts = self.find(make_step(1), make_step(2, include_results=(0, 1)))
-        assert doubts.keys() == {"/steps/1/include_results"}
-        assert "Step 2 “Step 2” includes the results of step 0" in doubts["/steps/1/include_results"]
-        assert "input_expression" in doubts["/steps/1/include_results"]
+        warnings = self.find(make_step(1), make_step(2, include_results=(0, 1)))
+        assert warnings.keys() == {"/steps/1/include_results"}
+        assert "Step 2 “Step 2” includes the results of step 0" in warnings["/steps/1/include_results"]
+        assert "input_expression" in warnings["/steps/1/include_results"]
 
-    def test_a_good_flow_raises_no_doubts(self) -> None:
+    def test_a_good_flow_gives_no_warnings(self) -> None:
         assert self.find(make_step(1, audits=(audit(),)), make_step(2, include_results=(1,))) == {}
 
-    def test_doubts_keep_nobody_from_running(self) -> None:
+    def test_warnings_do_not_keep_a_flow_from_running(self) -> None:
         flow = make_flow(make_step(1, include_results=(0,), audits=(audit(),)))
         assert check_spec(flow, Registry()) == []
 
@@ -94,3 +94,12 @@ class TestFreezing:
         assert prepared.step(1).output_schema == schema_of_type(Report)
         assert (prepared.step(1).model, prepared.step(1).temperature) == ("gpt-4.1", 0.5)
         assert prepared.step(2).model is None
+
+
+def test_the_digest_is_that_of_the_document_also_after_its_schema_was_changed() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    spec = make_flow(make_step(output_schema=schema))
+    before = spec.digest
+    schema["properties"]["text"] = {"type": "string"}
+    assert spec.digest != before
+    assert spec.digest == FlowSpec.from_document(spec.to_document()).digest

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import ExpressionError
-from flows.engine.evaluation import step_variables
+from flows.engine.evaluation import MissingInputError, prepare_input, step_variables
 from flows.engine.history import History
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
 from flows.engine.redaction import MARK
 from flows.engine.spec import FlowSpec
-from flows.engine.step_input import MissingInputError, prepare_input
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
 
 

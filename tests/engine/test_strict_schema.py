@@ -1,4 +1,6 @@
-"""The strict subset of JSON Schema: what is refused, and what can be made strict."""
+"""The strict subset of JSON Schema: what is refused beside ``tests/contract/golden/bad_flows.yaml``, and what can be
+made strict.
+"""
 
 from __future__ import annotations
 
@@ -23,37 +25,11 @@ class TestStrictSubset:
     @pytest.mark.parametrize(
         ("schema", "path"),
         [
-            ({"type": "object", "properties": {}, "required": []}, ""),
-            (
-                closed(a={"type": "object", "properties": {}, "additionalProperties": True}),
-                "/properties/a/additionalProperties",
-            ),
-            ({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}, ""),
-            ({**closed(), "required": ["ghost"]}, "/required/0"),
             ({**closed(), "required": [{}]}, "/required/0"),
-            (closed(a={"type": "string", "minLength": 2}), "/properties/a/minLength"),
-            (closed(a={"type": "string", "default": "x"}), "/properties/a/default"),
-            (closed(a={"type": "text"}), "/properties/a/type"),
-            (closed(a={}), "/properties/a"),
-            (closed(a={"type": "array"}), "/properties/a"),
-            (closed(a={"oneOf": [{"type": "string"}]}), "/properties/a/oneOf"),
-            (closed(a={"type": "string", "format": "color"}), "/properties/a/format"),
-            (closed(a={"$ref": "#/$defs/ghost"}), "/properties/a/$ref"),
             (closed(a={"$ref": "http://example.com/schema"}), "/properties/a/$ref"),
             ({**closed(), "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a/$ref"),
-            ({"type": "array", "items": {"type": "string"}}, "/type"),
-            ({"anyOf": [closed(), closed()]}, "/anyOf"),
-            (closed(a={"type": "string", "pattern": "("}), "/properties/a/pattern"),
-            (closed(a={"type": "string", "pattern": "(?!x)"}), "/properties/a/pattern"),
-            (closed(a={"type": "string", "minimum": 1}), "/properties/a/minimum"),
-            (closed(a={"type": "number", "minimum": "1"}), "/properties/a/minimum"),
             (closed(a={"$ref": "#/$defs/b", "title": "A"}), "/properties/a"),
-            (closed(a={"$ref": "#/properties/b"}), "/properties/a/$ref"),
             ({"$ref": "#/$defs/a", "$defs": {"a": closed()}}, "/$ref"),
-            (closed(a=True), "/properties/a"),
-            (closed(a={"type": "string", "enum": []}), "/properties/a/enum"),
-            (closed(a={"type": "integer", "enum": list(range(1001))}), ""),
-            (closed(a={"type": "string", "enum": [f"{n:060}" for n in range(251)]}), "/properties/a/enum"),
             ({**closed(), "$schema": "http://json-schema.org/draft-07/schema#"}, "/$schema"),
             (closed(a={"type": "string", "description": "x" * 70_000}), ""),
             (closed(a={"type": "string", "const": "\ud800"}), ""),

@@ -12,12 +12,11 @@ import pytest
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.execution import ExecutionEnd, Progress
-from flows.engine.history import Outcome
-from flows.engine.issues import Severity
-from flows.engine.model_client import ModelReply
+from flows.engine.history import Outcome, Severity
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.plugins import Registry
+from flows.engine.providers import ModelReply
 from flows.engine.running import run_flow
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
 from flows.engine.spec import AuditSpec, ModelSettings, ServiceTier

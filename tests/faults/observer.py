@@ -18,6 +18,7 @@ django.setup()
 from django.db import close_old_connections  # noqa: E402  # Django has to be set up first
 from django_q.brokers import get_broker  # noqa: E402
 
+from flows.engine.model_calls import resolve_spec  # noqa: E402
 from flows.engine.planner import Finish, next_action  # noqa: E402
 from flows.engine.spec import FlowSpec, ModelSettings  # noqa: E402
 from flows.models import Flow  # noqa: E402
@@ -113,7 +114,7 @@ def _read_run(run: Run) -> StoredRun:
     defaults = ModelSettings.model_validate(run.model_settings)
     spec = run.version.flow_spec.with_limits(token_budget=run.token_budget, cost_budget=run.cost_budget)
     try:
-        action = next_action(spec.resolve(defaults), load_history(run))
+        action = next_action(resolve_spec(spec, defaults), load_history(run))
     except ValueError as error:
         stored.history_error = str(error)
     else:

@@ -173,7 +173,7 @@ def test_a_sound_expression_says_what_it_reads(editor: Client) -> None:
         ("compute", "\n  {'a': previus.a}", 2, 9, "Did you mean “previous”?"),
         ("message", "'Only ' + sting(item)", 1, 11, "Unknown function “sting”. Did you mean “string”?"),
         ("input_sanitizer", "output", 1, 1, "Unknown variable “output”. Available here: value"),
-        ("pass_expression", "issues.size(", 1, 12, "never closed"),
+        ("pass_expression", "issues.size(", 1, 13, "ends too early"),
     ],
 )
 def test_a_mistake_is_told_with_line_and_column(

@@ -222,7 +222,7 @@ def test_a_step_that_was_added_and_left_empty_is_not_passed_over(editor: Client)
         ("name", "", "required"),
         ("tool_name", "", "needs a tool name"),
         ("tool_name", "tool_1", "Two steps have the tool name “tool_1”"),
-        ("name", "Step 1", "Two steps have the name “Step 1”"),
+        ("name", "Step 1", "Two steps are called “Step 1”"),
         ("output_schema", "", "needs an output schema"),
         ("output_schema", "[1]", "A JSON object is expected, got a list."),
         ("output_schema", '{"type": "object" "properties": {}}', "Line 1, column 19: a comma is missing"),

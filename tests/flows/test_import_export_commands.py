@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from flows.examples import load_examples
-from flows.flow_file import SCHEMA_PATH, read_flow, write_flow
+from flows.flow_file import SCHEMA_PATH, parse_flow, render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from tests.engine.builders import make_flow
@@ -53,7 +53,7 @@ def make_file(tmp_path: Path) -> Callable[..., Path]:
 
     def make(name: str = "tea", **fields: Any) -> Path:
         path = tmp_path / f"{name}.yaml"
-        path.write_text(write_flow(make_flow(**fields).model_copy(update={"name": name})), encoding="utf-8")
+        path.write_text(render_flow(make_flow(**fields).model_copy(update={"name": name})), encoding="utf-8")
         return path
 
     return make
@@ -66,7 +66,7 @@ def test_a_file_is_written_whole_and_takes_the_place_of_what_was_there(terminal:
     path.chmod(0o600)
     assert terminal.run("export_flow", "example", "--output", path) == ""
     assert terminal.err == f"{path}: example, version 1\n"
-    assert read_flow(path.read_bytes()).name == "example"
+    assert parse_flow(path.read_bytes()).name == "example"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
 
@@ -123,7 +123,7 @@ def test_importing_makes_a_flow_then_versions_then_nothing(terminal: Terminal, m
 
 
 def test_a_file_comes_in_from_the_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "\ufeff" + write_flow(make_flow(title="Tea 🍵"))
+    text = "\ufeff" + render_flow(make_flow(title="Tea 🍵"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     terminal.run("import_flow", "-")
     assert Flow.objects.get().title == "Tea 🍵"

@@ -10,7 +10,7 @@ from flows.engine import spec_check
 from flows.engine.json_values import dump_json
 from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW
 from flows.flow_file import FlowFileError
-from flows.portability import read_flow_file
+from flows.portability import parse_flow_file
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -34,5 +34,5 @@ def test_no_more_are_parsed_than_a_flow_may_have(
         for step, count in enumerate(counts)
     ]
     with pytest.raises(FlowFileError):
-        read_flow_file(dump_json({"name": "many", "steps": steps}))
+        parse_flow_file(dump_json({"name": "many", "steps": steps}))
     assert rules.count("(") == parsed

@@ -9,7 +9,7 @@ import pytest
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
-from flows.plugin_use import AUDIT, FUNCTION, OUTPUT_TYPE, find_flow_uses, find_missing_names, list_uses
+from flows.plugin_use import AUDIT, FUNCTION, OUTPUT_TYPE, fetch_flow_uses, find_missing_names, list_uses
 from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
 from tests.runs.builders import make_version
 
@@ -67,7 +67,7 @@ class TestFlows:
         flow = self.make_flow(make_flow(make_step(1, compute="python:both"), make_step(2, compute="python:old")))
         flow.steps.update(compute="python:both")
         flow.steps.create(name="Third", compute="python:new", position=2)
-        assert [(one.use.name, one.is_live, one.is_draft) for one in find_flow_uses()] == [
+        assert [(one.use.name, one.is_live, one.is_draft) for one in fetch_flow_uses()] == [
             ("both", True, True),
             ("old", True, False),
             ("new", False, True),
@@ -80,4 +80,4 @@ class TestFlows:
         for number in range(4):
             self.make_flow(make_flow(make_step(1, compute="python:old")), "python:new", f"flow-{number}")
         with django_assert_num_queries(4):
-            assert len(find_flow_uses()) == 8
+            assert len(fetch_flow_uses()) == 8

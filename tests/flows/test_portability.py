@@ -12,9 +12,9 @@ from flows.engine.errors import SpecError
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.typed_output import schema_of_type
-from flows.flow_file import FlowFileError, write_flow
+from flows.flow_file import FlowFileError, render_flow
 from flows.models import AuditRule, Flow, StepDefinition
-from flows.portability import load_flow, plan_load, read_flow_file
+from flows.portability import load_flow, parse_flow_file, plan_load
 from flows.publishing import find_contradictions
 from tests.engine.builders import closed
 
@@ -115,9 +115,9 @@ def test_problems_are_listed_all_at_once_and_nothing_is_stored() -> None:
 
 
 def test_a_file_is_also_checked_for_what_the_database_can_hold() -> None:
-    text = write_flow(FlowSpec.from_document(make_document(title="T" * 201, model="m" * 201)))
+    text = render_flow(FlowSpec.from_document(make_document(title="T" * 201, model="m" * 201)))
     with pytest.raises(FlowFileError) as refusal:
-        read_flow_file(text)
+        parse_flow_file(text)
     assert [(problem.line, problem.path) for problem in refusal.value.problems] == [(5, "/title"), (6, "/model")]
 
 

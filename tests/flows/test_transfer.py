@@ -16,7 +16,7 @@ from django.utils.html import escape
 
 from flows.engine.spec import FlowSpec
 from flows.examples import load_examples
-from flows.flow_file import MAX_FILE_BYTES, SCHEMA_PATH, read_flow, write_flow
+from flows.flow_file import MAX_FILE_BYTES, SCHEMA_PATH, parse_flow, render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from tests.engine.builders import make_flow
@@ -32,7 +32,7 @@ def load_spec(**fields: Any) -> FlowVersion:
 
 
 def make_text(**fields: Any) -> str:
-    return write_flow(make_flow(**fields))
+    return render_flow(make_flow(**fields))
 
 
 def post(client: Client, text: str = "", button: str = "_check", **fields: Any) -> HttpResponse:
@@ -70,10 +70,10 @@ def test_a_flow_is_downloaded_in_its_latest_version_or_an_earlier_one(editor: Cl
     latest = editor.get(url)
     assert latest["Content-Type"] == "application/yaml; charset=utf-8"
     assert latest["Content-Disposition"] == 'attachment; filename="example.yaml"'
-    assert read_flow(read_body(latest)).digest == second.digest
+    assert parse_flow(read_body(latest)).digest == second.digest
     earlier = editor.get(url, {"version": "1"})
     assert earlier["Content-Disposition"] == 'attachment; filename="example-v1.yaml"'
-    assert read_flow(read_body(earlier)).digest == first.digest
+    assert parse_flow(read_body(earlier)).digest == first.digest
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries
         files = {name: archive.read(name) for name in archive.namelist()}
     assert files.pop("flow.schema.json") == SCHEMA_PATH.read_bytes()
     latest = {flow.name: flow.versions.first() for flow in Flow.objects.filter(is_archived=False)}
-    assert {name: read_flow(text).digest for name, text in files.items()} == {
+    assert {name: parse_flow(text).digest for name, text in files.items()} == {
         f"{name}.yaml": version.digest for name, version in latest.items() if version
     }
 

@@ -19,7 +19,7 @@ from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import freeze_schemas
 from flows.examples import load_documents
-from flows.flow_file import read_document
+from flows.flow_file import parse_document
 from tests.journeys.first_flow import RUN_PATIENCE
 from tests.journeys.installation import Installation, sign_in
 
@@ -165,7 +165,7 @@ def test_an_editor_builds_the_colour_theme_runs_it_edits_it_compares_and_goes_ba
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("Saved as version 1, which is live: new runs use it.")).to_be_visible()
     exported = installation.manage("export_flow", "my-theme").stdout
-    assert compare_specs(read_spec(document), read_spec(read_document(exported.encode()))) == []
+    assert compare_specs(read_spec(document), read_spec(parse_document(exported.encode()))) == []
 
     page.get_by_role("link", name="Start a run").click()
     page.get_by_text("Fill in an example").click()

@@ -8,6 +8,7 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
+from flows.engine.model_calls import resolve_spec
 from flows.engine.spec import ModelSettings
 from runs.models import Attempt, DailyAudits, DailyIssues, DailyRuns, DailySteps, Run
 
@@ -104,7 +105,7 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
 
 
 def _name_model(run: Run) -> tuple[str, bool]:
-    spec = run.version.flow_spec.resolve(ModelSettings.model_validate(run.model_settings))
+    spec = resolve_spec(run.version.flow_spec, ModelSettings.model_validate(run.model_settings))
     models = {step.model for step in spec.steps if step.model is not None}
     return (models.pop() if len(models) == 1 else "", len(models) > 1)
 

@@ -14,7 +14,7 @@ from runs.bulk_actions.requesting import MOST_STARTED
 from runs.bulk_actions.tasks import go_on
 from runs.models import Priority, Run, RunStatus, WorkState
 from runs.models.long_work import MOST_NOTES
-from runs.run_options import MOST_LABELS
+from runs.run_options import MAX_LABELS
 from tests.api.asking import Script, make_token
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import claim_run, make_run, make_version
@@ -116,7 +116,7 @@ class TestRunningAgain:
         assert run.labels == [action.label, "nightly"]
 
     def test_a_run_with_as_many_labels_as_it_may_have_is_run_again_and_again(self) -> None:
-        labels = [f"label {number}" for number in range(MOST_LABELS)]
+        labels = [f"label {number}" for number in range(MAX_LABELS)]
         original = make_ended_run(labels=labels)
         once = run_again([original])
         (run,) = started_by(once)

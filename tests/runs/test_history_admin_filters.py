@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.models import FlowVersion
 from runs.admin.filters import RECENT
 from runs.models import Attempt, Issue, Run

@@ -14,9 +14,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from flows.engine.errors import SpecError
+from flows.engine.history import TokenUsage
 from flows.engine.pricing import price_usage
 from flows.engine.providers import OPENAI_BASE_URL, Provider
-from flows.engine.usage import TokenUsage
 from flows.portability import load_flow
 from runs import measuring, provider
 from runs.models import EndReason, RateLimit, Run, RunStatus

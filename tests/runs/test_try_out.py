@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine.history import Outcome
+from flows.engine.history import History, Outcome
 from flows.engine.plugins import Registry
 from flows.engine.prompt import CURRENT_STEP_HEADING, PREVIOUS_STEPS_HEADING
 from flows.engine.simulated_model import Fault, FaultKind
@@ -109,7 +109,7 @@ class TestRequest:
         spec = make_flow(make_step(1), make_step(2, include_results=(1,), input_expression="{'new': input.topic}"))
         first = make_attempt(1, 1, issues=(make_issue("high", "Too plain."),))
         before = try_typed(spec, 2, step_1='{"text": "x"}').before
-        before = before.model_copy(update={"steps": (before.steps[0], (first,))})
+        before = History(before.run_id, (before.steps[0], (first,)))
         failed = make_attempt(2, 1, "failed", input={"old": 1})
         request = Trial(spec, 2, before, (failed,), feedback_count=1).preview(Registry()).request
         assert request is not None

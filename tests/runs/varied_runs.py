@@ -6,9 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-from flows.engine.history import Attempt
-from flows.engine.issues import Issue
-from flows.engine.usage import TokenUsage
+from flows.engine.history import Attempt, Issue, TokenUsage
 from flows.models import FlowVersion
 from runs.models import Run
 from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step

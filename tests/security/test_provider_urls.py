@@ -14,7 +14,7 @@ from django.test import Client
 
 from flows.engine.errors import ProblemsError
 from flows.engine.spec import FlowSpec
-from flows.flow_file import write_flow
+from flows.flow_file import render_flow
 from runs.models import Attempt, Run
 from runs.tokens import make_token
 from tests.engine.builders import make_flow, make_step
@@ -96,7 +96,7 @@ def test_a_flow_has_no_field_for_it_wherever_it_is_put(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_flow_file_with_such_a_field_is_refused(name: str, script: Client) -> None:
-    text = write_flow(FlowSpec.from_document(FULL)).replace("\nsteps:", f"\n{name}: http://127.0.0.1:9/v1\nsteps:")
+    text = render_flow(FlowSpec.from_document(FULL)).replace("\nsteps:", f"\n{name}: http://127.0.0.1:9/v1\nsteps:")
     answer = script.post("/api/v1/flows", text, content_type="application/yaml")
     assert answer.status_code in {400, 422} and name in answer.content.decode()
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from flows.engine.model_api import find_api, find_effort, find_max_tokens, list_messages
 from flows.engine.model_families import ReasoningEffort, find_family
-from flows.engine.model_request import find_api, find_effort, find_max_tokens, list_messages
 from flows.engine.prompt import ATTEMPT_HEADING, CURRENT_STEP_HEADING
 from flows.engine.providers import Api
 from flows.engine.simulated_model.script import FaultKind, draw_fraction
@@ -188,19 +188,12 @@ def _build_completion(view: RequestView, answer: _Answer, digest: str, *, is_emp
         call = {"name": answer.tool, "arguments": answer.text}
         message["tool_calls"] = [{"id": f"call_sim_{digest[:16]}", "type": "function", "function": call}]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}
-    prompt, cached = view.count_prompt()
     return {
         "id": f"chatcmpl-sim-{digest[:24]}",
         "object": "chat.completion",
         "created": _CREATED,
         "choices": [] if is_empty else [choice],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": answer.tokens,
-            "total_tokens": prompt + answer.tokens,
-            "prompt_tokens_details": {"cached_tokens": cached},
-            "completion_tokens_details": {"reasoning_tokens": answer.reasoning},
-        },
+        "usage": _build_usage(view, answer, "prompt", "completion"),
         "system_fingerprint": "simulated",
     }
 
@@ -209,7 +202,6 @@ def _build_response(view: RequestView, answer: _Answer, digest: str, *, is_empty
     reason = {"length": "max_output_tokens"}.get(answer.finish_reason, answer.finish_reason)
     is_cut = answer.finish_reason in ("length", "content_filter")
     status = "incomplete" if is_cut else "completed"
-    prompt, cached = view.count_prompt()
     return {
         "id": f"resp_sim_{digest[:24]}",
         "object": "response",
@@ -221,13 +213,18 @@ def _build_response(view: RequestView, answer: _Answer, digest: str, *, is_empty
         "parallel_tool_calls": False,
         "tool_choice": view.body.get("tool_choice", "auto"),
         "tools": view.body.get("tools", []),
-        "usage": {
-            "input_tokens": prompt,
-            "input_tokens_details": {"cached_tokens": cached},
-            "output_tokens": answer.tokens,
-            "output_tokens_details": {"reasoning_tokens": answer.reasoning},
-            "total_tokens": prompt + answer.tokens,
-        },
+        "usage": _build_usage(view, answer, "input", "output"),
+    }
+
+
+def _build_usage(view: RequestView, answer: _Answer, prompt_name: str, completion_name: str) -> dict[str, Any]:
+    prompt, cached = view.count_prompt()
+    return {
+        f"{prompt_name}_tokens": prompt,
+        f"{completion_name}_tokens": answer.tokens,
+        "total_tokens": prompt + answer.tokens,
+        f"{prompt_name}_tokens_details": {"cached_tokens": cached},
+        f"{completion_name}_tokens_details": {"reasoning_tokens": answer.reasoning},
     }
 
 

@@ -17,6 +17,8 @@ from uuid import UUID
 
 from rstr import Rstr
 
+from flows.engine.schema_violations import resolve_refs
+
 _Entry = TypeVar("_Entry")
 
 _DEEP = 6
@@ -38,7 +40,7 @@ def invent_value(schema: Mapping[str, Any], *, seed: str) -> Any:
     What is outside the strict subset is ignored. A schema that nothing fits gets something that doesn't fit.
     """
     random = Random(seed)  # noqa: S311  # made to be repeatable, not secret
-    return _Inventor(schema, random).invent(schema, "", 0)
+    return _Inventor(dict(schema), random).invent(schema, "", 0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -157,14 +159,14 @@ class _PatternText(Rstr):
 
 
 class _Inventor:
-    def __init__(self, root: Mapping[str, Any], random: Random) -> None:
+    def __init__(self, root: dict[str, Any], random: Random) -> None:
         self.root = root
         self.random = random
         self.retries = _MAX_TRIES
         self.values_left = _MAX_VALUES
 
     def invent(self, schema: Any, name: str, depth: int) -> Any:
-        schema = self.resolve(schema)
+        schema = resolve_refs(schema, self.root)
         self.values_left -= 1
         if depth > _MAX_DEPTH or self.values_left < 0:
             return None
@@ -188,18 +190,6 @@ class _Inventor:
             case "boolean":
                 return self.random.random() < 0.5
         return None
-
-    def resolve(self, schema: Any) -> Mapping[str, Any]:
-        """``schema`` with its reference followed; what can't be followed is any text."""
-        for _ in range(_MAX_TRIES):
-            found = _as_mapping(schema)
-            reference = found.get("$ref")
-            if not isinstance(reference, str):
-                return found
-            schema = self.root
-            for token in reference.lstrip("#").split("/")[1:]:
-                schema = _as_mapping(schema).get(token.replace("~1", "/").replace("~0", "~"))
-        return {"type": "string"}
 
     def choose(self, options: list[Any], depth: int) -> Any:
         values = [option for option in options if _as_mapping(option).get("type") != "null"]

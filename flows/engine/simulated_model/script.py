@@ -1,4 +1,4 @@
-"""What the simulated model is told to answer, and what goes wrong with it: by script and by chance.
+"""What the simulated model answers, and what goes wrong with it: by script and by chance.
 
 Chance comes out the same each time: it is drawn from a seed and what the draw is about.
 """
@@ -176,7 +176,7 @@ def draw_latency(latency: Latency, *about: object) -> float:
 class Faults:
     """Faults that strike by chance, each kind with a rate of its own.
 
-    The same call draws the same fault under the same seed; sent again, it draws anew.
+    The same call draws the same fault under the same seed; sent again, it draws again.
     """
 
     def __init__(self, rates: Mapping[str, float], *, seed: int = 0, retry_after: float = 1.0) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from flows.engine.errors import SpecError
-from flows.flow_file import SCHEMA_PATH, write_flow
+from flows.flow_file import SCHEMA_PATH, render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import announce_export
 
@@ -98,7 +98,7 @@ def _fetch_version(name: str, number: int | None, *, live: bool) -> FlowVersion:
 
 def _render_version(version: FlowVersion) -> str:
     try:
-        return write_flow(version.flow_spec)
+        return render_flow(version.flow_spec)
     except SpecError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
         raise CommandError(

@@ -14,7 +14,7 @@ from django.db import OperationalError, ProgrammingError, transaction
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.models import FlowVersion
-from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, plan_load, read_flow_file
+from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, parse_flow_file, plan_load
 
 
 class Command(BaseCommand):
@@ -65,7 +65,7 @@ class Command(BaseCommand):
             name = "stdin" if file == "-" else file
             problems: list[str] = []
             try:
-                spec = read_flow_file(_read_source(file))
+                spec = parse_flow_file(_read_source(file))
             except FlowFileError as error:
                 problems = [str(problem) for problem in error.problems]
             except OSError as error:

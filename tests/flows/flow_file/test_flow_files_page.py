@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from flows.flow_file import FlowFileError, read_document, read_flow
+from flows.flow_file import FlowFileError, parse_document, parse_flow
 from flows.models import Flow
 from flows.portability import load_flow
 from tests.test_docs import find_blocks, read_page
@@ -16,10 +16,10 @@ PAGE = "docs/flow-files.md"
 @pytest.mark.django_db
 def test_the_example_can_be_imported_and_means_the_same_to_every_yaml_parser() -> None:
     ((_, text),) = find_blocks(PAGE, "yaml")
-    spec = read_flow(text)
+    spec = parse_flow(text)
     assert load_flow(document=spec.to_document()).digest == spec.digest
     assert Flow.objects.runnable().get().title == "Answers to letters"
-    assert read_document(text) == yaml.safe_load(text)
+    assert parse_document(text) == yaml.safe_load(text)
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def test_the_example_can_be_imported_and_means_the_same_to_every_yaml_parser() -
 )  # fmt: skip
 def test_text_that_the_page_wants_quoted_is_refused_without(text: str) -> None:
     flow = "name: tea\nsteps:\n  - name: Pour\n    compute: '{}'\n    description: "
-    assert read_flow(f'{flow}"{text}"').steps[0].description == text
+    assert parse_flow(f'{flow}"{text}"').steps[0].description == text
     with pytest.raises(FlowFileError, match=r"(?i)quotes|must be|valid string"):
-        read_flow(flow + text)
+        parse_flow(flow + text)
 
 
 @pytest.mark.parametrize("limit", ["larger than 1 MB", "more than 50,000 values", "deeper than 100 levels"])

@@ -12,7 +12,7 @@ import yaml
 from flows import examples
 from flows.engine.errors import Problem
 from flows.engine.plugins import load_plugins
-from flows.flow_file import MAX_FILE_BYTES, FlowFileError, read_document, read_flow
+from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_document, parse_flow
 from flows.flow_file.reading import MAX_PROBLEMS, MAX_VALUES
 from tests.engine.builders import make_flow
 
@@ -21,26 +21,26 @@ STEP = "name: tea\nsteps:\n  - name: Pour\n    compute: '{}'\n"
 
 def refuse(source: str | bytes, **options: Any) -> FlowFileError:
     with pytest.raises(FlowFileError) as caught:
-        read_flow(source, **options)
+        parse_flow(source, **options)
     return caught.value
 
 
 def test_a_json_file_is_a_flow_file() -> None:
     spec = make_flow(title="Tea 🍵", description="Line\u2028separator")
     for text in (json.dumps(spec.to_document()), json.dumps(spec.to_document(), indent="\t", ensure_ascii=False)):
-        assert read_flow(text).digest == spec.digest
+        assert parse_flow(text).digest == spec.digest
 
 
 def test_a_file_may_have_windows_lines_comments_and_a_byte_order_mark() -> None:
     text = "\ufeff# Tea\n" + STEP.replace("Pour\n", "Pour # slowly\n") + "# the end"
-    assert read_flow(text.replace("\n", "\r\n").encode()).steps[0].name == "Pour"
+    assert parse_flow(text.replace("\n", "\r\n").encode()).steps[0].name == "Pour"
 
 
 def test_the_examples_read_as_every_yaml_parser_reads_them() -> None:
     load_plugins(["flows.examples.plugins"])
     for path in Path(examples.__file__).parent.glob("*.yaml"):
-        assert read_document(path.read_bytes()) == yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert read_flow(path.read_bytes()).name == path.stem
+        assert parse_document(path.read_bytes()) == yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert parse_flow(path.read_bytes()).name == path.stem
 
 
 def test_problems_are_at_their_lines_in_the_order_of_the_file() -> None:

@@ -14,7 +14,7 @@ import pytest
 from flows.engine.errors import SpecError
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.examples import load_documents
-from flows.flow_file import SCHEMA_PATH, read_document, write_flow
+from flows.flow_file import SCHEMA_PATH, parse_document, render_flow
 from tests.engine.builders import TEXT_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,7 +53,7 @@ def test_every_field_is_described_with_its_type_and_default(kind: str | None, mo
 @pytest.mark.parametrize("document", load_documents().values(), ids=lambda document: document["name"])
 def test_the_examples_fit_the_schema_as_they_are_and_as_they_are_written(document: dict[str, Any]) -> None:
     VALIDATOR.validate(document)
-    VALIDATOR.validate(read_document(write_flow(FlowSpec.from_document(document))))
+    VALIDATOR.validate(parse_document(render_flow(FlowSpec.from_document(document))))
 
 
 def test_every_kind_of_field_fits_the_schema() -> None:

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flows.engine.issues import Severity
+from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.flow_file import read_flow, write_flow
+from flows.flow_file import parse_flow, render_flow
 from tests.engine.builders import closed, make_flow, make_step
 
 NASTY = [
@@ -119,9 +119,9 @@ def with_texts(*found: str) -> FlowSpec:
 @example(with_texts(*NASTY[:50]))
 @example(with_texts(*NASTY[50:]))
 def test_a_file_gives_back_the_flow_here_and_elsewhere_whatever_editors_do_to_line_breaks(spec: FlowSpec) -> None:
-    text = write_flow(spec)
+    text = render_flow(spec)
     for changed in (text, "\ufeff" + text.replace("\n", "\r\n")):
-        again = read_flow(changed, check=lambda spec: [])
+        again = parse_flow(changed, check=lambda spec: [])
         assert (again, again.digest) == (spec, spec.digest)
     assert FlowSpec.from_document(yaml.load(text, yaml.CSafeLoader)).digest == spec.digest
     assert text.endswith("\n")
@@ -149,7 +149,7 @@ def test_a_file_reads_as_a_person_would_write_it() -> None:
         cost_budget=Decimal("0.0005"),
     )
     assert (
-        write_flow(spec)
+        render_flow(spec)
         == """\
 # A flow of ToolFlow. Its docs/flow-files.md describes the format.
 # yaml-language-server: $schema=flow.schema.json

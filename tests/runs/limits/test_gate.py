@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError
 
 from flows.engine.call_gate import OpenGate, Throttled
-from flows.engine.usage import NO_USAGE
+from flows.engine.history import NO_USAGE
 from runs.limits import gate as gate_module
 from runs.limits.ledger import HOLDING_SECONDS
 from runs.limits.rules import Limit, Rules

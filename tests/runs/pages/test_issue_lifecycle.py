@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from flows.engine.audits import MORE_ISSUES
 from flows.engine.history import Attempt
+from flows.engine.judging import MORE_ISSUES
 from runs import models
 from runs.pages import traced_issues
 from runs.pages.issue_lifecycle import Lifecycle, StepIssues, StepTrace

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from flows.engine.history import Attempt
-from flows.engine.usage import UNREPORTED_USAGE, TokenUsage
+from flows.engine.history import UNREPORTED_USAGE, Attempt, TokenUsage
 from runs.models import RunStatus
 from tests.engine.builders import make_attempt, make_step, make_usage
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run

@@ -10,13 +10,14 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 import cel
 
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, Evaluation, current
-from flows.engine.expression_process import TIMEOUT, evaluate_in_process
 from flows.engine.expressions import CompiledExpression
 from flows.engine.json_values import MAX_DEPTH
 
@@ -29,7 +30,6 @@ MAX_INLINE_COPIED = 200_000 * _VALUE_SIZE
 MAX_INLINE_ROUNDS = 20_000
 _MAX_VARIABLE_DEPTH = MAX_DEPTH + 10
 """The variable ``steps`` adds a few levels around JSON values."""
-_MISSING = object()
 NEEDS_PROCESS = object()
 """Stands for a value that has to be worked out in another process."""
 
@@ -41,47 +41,42 @@ _HINTS: dict[type[BaseException], str] = {
 
 
 class Scope:
-    """Variables that expressions are evaluated over, one after the other.
+    """Variables that expressions are evaluated over, one after the other; each is converted for ``cel`` once.
 
-    Only those that an expression names are read, and each is converted for ``cel`` once. They are JSON values that must
-    not change while the scope is in use. A scope belongs to one thread.
+    They are JSON values that must not change while the scope is in use. A scope belongs to one thread.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = variables
-        self._values: dict[str, Any] = {}
-        self._sizes: dict[str, tuple[int, int]] = {}
-        self._converted: dict[str, Any] = {}
-        self._key_orders: dict[str, _KeyOrder] = {}
         self._context = cel.Context()
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """Of the variables that the context holds."""
 
-    async def evaluate(self, expression: CompiledExpression, *, timeout: float = TIMEOUT, **extra: Any) -> Any:
-        """The value of an expression as a JSON value of its own, over the variables and ``extra``.
-
-        Raises ``ExpressionError`` if it fails, ``ExpressionTimeout`` if it computes for more than ``timeout`` seconds.
-        """
-        value = self.evaluate_here(expression, extra)
-        return await self.evaluate_in_process(expression, timeout=timeout) if value is NEEDS_PROCESS else value
-
-    async def evaluate_in_process(self, expression: CompiledExpression, *, timeout: float = TIMEOUT) -> Any:
-        """What ``evaluate`` gives, for an expression of which ``evaluate_here`` just gave ``NEEDS_PROCESS``."""
-        values = {name: self._values[name] for name in expression.variables}
-        return await evaluate_in_process(expression.text, values, timeout=timeout)
-
-    def evaluate_here(
-        self, expression: CompiledExpression, extra: Mapping[str, Any], *, is_limited: bool = True
+    def evaluate(
+        self,
+        expression: CompiledExpression,
+        extra: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        is_limited: bool = True,
     ) -> Any:
-        """The value of an expression; ``NEEDS_PROCESS`` if that ``is_limited`` and would take too long here."""
+        """The value of an expression over the variables and ``extra``, as a JSON value of its own.
+
+        ``NEEDS_PROCESS`` if that ``is_limited`` and would take too long here. Raises ``ExpressionError`` if it fails.
+        """
+        values = select_variables(expression, {**self._variables, **extra} if extra else self._variables)
         size, longest = len(expression.text), 1
-        for name in expression.variables:
-            value = extra[name] if name in extra else self._read(name)
-            if self._values.get(name, _MISSING) is not value:
-                self._values[name] = value
-                self._sizes[name] = measure(name, value)
-                self._key_orders.pop(name, None)
-            its_size, its_longest = self._sizes[name]
+        fresh = [name for name in values if name in extra or name not in self._sizes]
+        for name, value in values.items():
+            its_size, its_longest = measure(name, value) if name in fresh else self._sizes[name]
             size += its_size
             longest = max(longest, its_longest)
+            if size > MAX_INLINE_SIZE and is_limited:
+                return NEEDS_PROCESS
+            if name in fresh:
+                self._convert(name, value)
+                self._sizes[name] = its_size, its_longest
+            if name in extra:
+                del self._sizes[name]  # the next evaluation has another value
 
         def allows(length: int, produced: int) -> bool:
             """Whether the evaluation stays within the limits, given what functions make in its course."""
@@ -92,23 +87,9 @@ class Scope:
                 max_copied=MAX_INLINE_COPIED,
             )
 
-        if is_limited and (size > MAX_INLINE_SIZE or not allows(longest, 0)):
-            return NEEDS_PROCESS
-        for name in expression.variables:
-            if self._converted.get(name, _MISSING) is not self._values[name]:
-                self._convert(name)
-        for function in expression.functions:
-            self._context.add_function(function, IMPLEMENTATIONS[function])
-        return self._execute(expression, allows)
+        return self._execute(expression, _KeyOrder(values), allows) if allows(longest, 0) else NEEDS_PROCESS
 
-    def _read(self, name: str) -> Any:
-        try:
-            return self._variables[name]
-        except KeyError:
-            raise ExpressionError(f"The variable “{name}” has no value here.") from None
-
-    def _convert(self, name: str) -> None:
-        value = self._values[name]
+    def _convert(self, name: str, value: Any) -> None:
         try:
             self._context.add_variable(name, value)
         except (ValueError, OverflowError, RecursionError):
@@ -116,10 +97,11 @@ class Scope:
                 f"The variable “{name}” holds something that expressions can't read: "
                 "a number too large for a double, half of a surrogate pair, or what is not JSON."
             ) from None
-        self._converted[name] = value
 
-    def _execute(self, expression: CompiledExpression, allows: Callable[[int, int], bool]) -> Any:
-        evaluation = Evaluation(lambda keys: self._sort_keys(keys, expression, ()), allows)
+    def _execute(self, expression: CompiledExpression, key_order: _KeyOrder, allows: Callable[[int, int], bool]) -> Any:
+        for function in expression.functions:
+            self._context.add_function(function, IMPLEMENTATIONS[function])
+        evaluation = Evaluation(lambda keys: key_order.sort(keys, ()), allows)
         current.evaluation = evaluation
         try:
             result = expression.program.execute(self._context)
@@ -133,31 +115,15 @@ class Scope:
             return NEEDS_PROCESS
         if evaluation.fault is not None:
             raise ExpressionError(evaluation.fault)
-        if result is True or result is False:
-            return result
-        return _to_json(result, lambda keys: self._sort_keys(keys, expression, expression.literal_keys))
+        return _to_json(result, lambda keys: key_order.sort(keys, expression.literal_keys))
 
-    def _sort_keys(self, keys: Sequence[str], expression: CompiledExpression, literals: Sequence[str]) -> list[str]:
-        """The keys of a map in the order of a literal in the expression, else of a map in the variables that has just
-        these keys, else of the variables as a whole; what is in none of them comes last, by the alphabet.
-        """
-        wanted = frozenset(keys)
-        if wanted.issubset(literals):
-            return list(dict.fromkeys(key for key in literals if key in wanted))
-        orders = [self._find_key_order(name) for name in sorted(expression.variables)]
-        for order in orders:
-            if wanted in order.shapes:
-                return list(order.shapes[wanted])
-        ranks: dict[str, int] = {}
-        for source in (literals, *(order.keys for order in orders)):
-            for key in source:
-                ranks.setdefault(key, len(ranks))
-        return sorted(keys, key=lambda key: (ranks.get(key, len(ranks)), key))
 
-    def _find_key_order(self, name: str) -> _KeyOrder:
-        if name not in self._key_orders:
-            self._key_orders[name] = _find_key_order(self._values[name])
-        return self._key_orders[name]
+def select_variables(expression: CompiledExpression, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the ``variables`` that an expression reads. Raises ``ExpressionError`` if one has no value."""
+    for name in expression.variables:
+        if name not in variables:
+            raise ExpressionError(f"The variable “{name}” has no value here.")
+    return {name: variables[name] for name in sorted(expression.variables)}
 
 
 def measure(name: str, value: Any) -> tuple[int, int]:
@@ -197,27 +163,42 @@ def measure(name: str, value: Any) -> tuple[int, int]:
 # Results
 
 
-class _KeyOrder(NamedTuple):
-    """The order of keys in one value."""
+class _KeyOrder:
+    """The order of keys in the variables of an evaluation; they are gone through when it is first asked for."""
 
-    shapes: dict[frozenset[str], tuple[str, ...]]
-    """The keys of each map, by the set of them."""
-    keys: dict[str, None]
-    """All keys, in the order in which they are first met."""
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
 
+    @cached_property
+    def _found(self) -> tuple[dict[frozenset[str], tuple[str, ...]], dict[str, None]]:
+        """The keys of each map, by the set of them, and all keys in the order in which they are first met."""
+        shapes: dict[frozenset[str], tuple[str, ...]] = {}
+        known: dict[str, None] = {}
+        stack: list[Any] = list(self._values.values())[::-1]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, dict):
+                shapes.setdefault(frozenset(item), tuple(item))
+                known.update(dict.fromkeys(item))
+                stack.extend(reversed(item.values()))
+            elif isinstance(item, list | tuple):
+                stack.extend(reversed(item))
+        return shapes, known
 
-def _find_key_order(value: Any) -> _KeyOrder:
-    order = _KeyOrder({}, {})
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            order.shapes.setdefault(frozenset(item), tuple(item))
-            order.keys.update(dict.fromkeys(item))
-            stack.extend(reversed(item.values()))
-        elif isinstance(item, list | tuple):
-            stack.extend(reversed(item))
-    return order
+    def sort(self, keys: Sequence[str], literals: Sequence[str]) -> list[str]:
+        """The keys of a map in the order of a literal in the expression, else of a map in the variables that has just
+        these keys, else of the variables as a whole; what is in none of them comes last, by the alphabet.
+        """
+        wanted = frozenset(keys)
+        if wanted.issubset(literals):
+            return list(dict.fromkeys(key for key in literals if key in wanted))
+        shapes, known = self._found
+        if wanted in shapes:
+            return list(shapes[wanted])
+        ranks: dict[str, int] = {}
+        for key in (*literals, *known):
+            ranks.setdefault(key, len(ranks))
+        return sorted(keys, key=lambda key: (ranks.get(key, len(ranks)), key))
 
 
 def _to_json(value: Any, sort_keys: Callable[[Sequence[str]], list[str]], depth: int = 0) -> Any:

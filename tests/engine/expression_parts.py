@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from flows.engine.expression_scope import Scope
+from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
+from flows.engine.expression_process import evaluate_in_process
 from flows.engine.expressions import parse_expression
 
 VARIABLES = frozenset({"output", "input", "steps", "item"})
@@ -26,6 +27,12 @@ def parse(text: str) -> Any:
     return parse_expression(text, variables=VARIABLES)
 
 
+async def evaluate_expression(expression: Any, variables: dict[str, Any], **options: Any) -> Any:
+    """The value, worked out here or in a process."""
+    value = Scope(variables).evaluate(expression)
+    return await evaluate_in_process(expression, variables, **options) if value is NEEDS_PROCESS else value
+
+
 def evaluate(text: str, **variables: Any) -> Any:
-    scope = Scope({"output": OUTPUT, "input": {"plan": "team"}, **variables})
-    return asyncio.run(scope.evaluate(parse(text)))
+    known = {"output": OUTPUT, "input": {"plan": "team"}, **variables}
+    return asyncio.run(evaluate_expression(parse(text), known))

@@ -1,0 +1,339 @@
+"""From what came back to a verdict: sanitize, validate, audit, decide. In that order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from flows.engine.errors import ExpressionError, ExpressionTimeout
+from flows.engine.evaluation import Evaluator
+from flows.engine.history import Issue, Outcome, Severity
+from flows.engine.json_values import clean_value, describe_type, dump_json
+from flows.engine.message_template import parse_template
+from flows.engine.plugin_calls import copy_value
+from flows.engine.plugins import PREFIX, PythonFunction, Registry
+from flows.engine.schemas import compile_schema
+from flows.engine.spec import AuditSpec, StepSpec
+from flows.engine.time_limits import TimeBudget
+from flows.engine.typed_output import build_type
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of one output."""
+
+    outcome: Outcome
+    output: dict[str, Any] | None
+    raw_output: Any
+    """What came back, where the sanitizer changed it; None otherwise."""
+    issues: tuple[Issue, ...]
+    failure_reason: str | None = None
+    plugins: dict[str, str] = field(default_factory=dict)
+
+
+def is_judged_in_python(step: StepSpec, registry: Registry) -> bool:
+    """Whether plug-ins, which may take long, judge the outputs of a step."""
+    known = registry.find_type(step.output_type)
+    if known is not None and callable(getattr(known.model, "audit", None)):
+        return True
+    texts = [step.output_sanitizer, step.pass_expression, step.failure_reason_expression]
+    for audit in step.audits:
+        texts += [audit.rule, audit.message, audit.suggestions, audit.path]
+    for text in texts:  # noqa: SIM110  # asked for every reply; a generator takes five times as long
+        if text is not None and text.startswith(PREFIX):
+            return True
+    return False
+
+
+async def judge_output(
+    step: StepSpec,
+    arguments: dict[str, Any],
+    variables: Mapping[str, Any],
+    registry: Registry,
+    budget: TimeBudget | None = None,
+) -> Judgement:
+    """Decide about an output of ``step``, given the ``variables`` that its step has (``step_variables``).
+
+    ``arguments`` are clean JSON; ``budget`` says how long plug-ins may take. Never raises for what a model, a rule or
+    a plug-in did: that becomes issues.
+    """
+    plugins: dict[str, str] = {}
+    sanitized = arguments
+    raw_output: Any = None
+    notes: tuple[Issue, ...] = ()
+    if step.output_sanitizer is not None:
+        sanitizing = Evaluator({"value": arguments}, registry, budget)
+        try:
+            sanitized, notes = clean_output(await sanitizing.evaluate("output_sanitizer", step.output_sanitizer))
+        except (ExpressionError, ValueError) as error:
+            issue = _critical("sanitizer_error", f"The output_sanitizer could not be applied: {error}")
+            return Judgement(Outcome.INVALID, arguments, None, (issue,), plugins=sanitizing.plugins)
+        plugins.update(sanitizing.plugins)
+        # As text: to Python 1, 1.0 and true are equal.
+        raw_output = arguments if dump_json(sanitized) != dump_json(arguments) else None
+
+    typed: BaseModel | None = None
+    issues: tuple[Issue, ...] = ()
+    if step.output_schema is not None:
+        schema = compile_schema(step.output_schema)
+        sanitized = schema.coerce_numbers(sanitized)
+        issues = schema.validate_output(sanitized)
+    if step.output_type is not None and not issues:
+        typed, issues = _build_registered_type(step.output_type, sanitized, registry)
+        if known := registry.find_type(step.output_type):
+            plugins[step.output_type] = known.fingerprint
+
+    evaluator = Evaluator({**variables, "output": sanitized}, registry, budget)
+    if issues:
+        reason = await _explain_failure(step, issues, evaluator)
+        plugins.update(evaluator.plugins)
+        return Judgement(Outcome.INVALID, sanitized, raw_output, (*notes, *issues), reason, plugins)
+
+    results = [await run_type_audit(step.output_type or "", evaluator, typed)] if typed is not None else []
+    results += [await run_audit(audit, evaluator, typed) for audit in step.audits]
+    issues = tuple(issue for result in results for issue in result.issues)
+    passed = all(result.passed for result in results)
+    if step.pass_expression is not None:
+        passed, issues = await _apply_pass_expression(step.pass_expression, issues, evaluator)
+    reason = None if passed else await _explain_failure(step, issues, evaluator)
+    plugins.update(evaluator.plugins)
+    outcome = Outcome.PASSED if passed else Outcome.FAILED
+    return Judgement(outcome, sanitized, raw_output, (*notes, *issues), reason, plugins)
+
+
+def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:
+    """What can be stored of an output, with a low issue for each place that had to be changed.
+
+    History must equal what is stored, so this comes before an output is judged or appended. Raises
+    ``ExpressionError`` for what is no map and ``ValueError`` for what has no JSON form.
+    """
+    cleaned = clean_value(found)
+    if not isinstance(cleaned.value, dict):
+        raise ExpressionError(f"it gave {describe_type(cleaned.value)}; a map is needed.")
+    notes = tuple(
+        Issue(code="cleaned_output", severity=Severity.LOW, description=f"{note} It was replaced.")
+        for note in cleaned.notes
+    )
+    return cleaned.value, notes
+
+
+def _build_registered_type(name: str, value: Any, registry: Registry) -> tuple[BaseModel | None, tuple[Issue, ...]]:
+    known = registry.find_type(name)
+    if known is None:
+        return None, (_critical("unknown_output_type", f"No output type is registered as “{name}” on this worker."),)
+    return build_type(known.model, value)
+
+
+async def _apply_pass_expression(
+    text: str, issues: tuple[Issue, ...], evaluator: Evaluator
+) -> tuple[bool, tuple[Issue, ...]]:
+    """Whether the pass rule says yes, and the issues. A refusal always has one, so that the next try is shown why."""
+    try:
+        passed = await evaluator.evaluate("pass_expression", text, issues=_dump(issues))
+        if not isinstance(passed, bool):
+            raise ExpressionError(f"it gave {describe_type(passed)}; true or false is needed.")
+    except ExpressionError as error:
+        return False, (*issues, error_issue("", f"The pass_expression could not be evaluated: {error}"))
+    if not passed and not issues:
+        issues = (_critical("not_accepted", "The step's pass_expression does not accept this output."),)
+    return passed, issues
+
+
+async def _explain_failure(step: StepSpec, issues: tuple[Issue, ...], evaluator: Evaluator) -> str | None:
+    if step.failure_reason_expression is None:
+        return None
+    try:
+        reason = clean_value(
+            await evaluator.evaluate("failure_reason_expression", step.failure_reason_expression, issues=_dump(issues))
+        ).value
+    except (ExpressionError, ValueError) as error:
+        return f"The failure_reason_expression could not be evaluated: {error}"
+    return reason if isinstance(reason, str) else f"The failure_reason_expression gave {describe_type(reason)}."
+
+
+def _dump(issues: tuple[Issue, ...]) -> list[dict[str, Any]]:
+    return [issue.model_dump(mode="json") for issue in issues]
+
+
+def _critical(code: str, description: str) -> Issue:
+    return Issue(code=code, severity=Severity.CRITICAL, description=description)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Audits
+
+AUDIT_ERROR = "audit_error"
+"""The code of the issue that an audit which can't be evaluated becomes."""
+
+MAX_ISSUES = 500
+"""Issues that one audit keeps of one output; one more issue then says how many there were."""
+
+MORE_ISSUES = "more_issues"
+"""The code of that one more issue: of the audit, not all issues are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The issues that one audit raised, and whether it passed by its own ``fail_at``."""
+
+    issues: tuple[Issue, ...]
+    passed: bool
+
+
+async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> AuditResult:
+    """Hold the output among the evaluator's variables against one audit. Never raises: what can't be evaluated is
+    itself a critical issue, beside the audit's usable findings.
+
+    A Python audit is handed a copy of ``typed_output`` as its ``output`` where the step has a registered type.
+    """
+    return await _build_result(audit, evaluator, _evaluate_rule(audit, evaluator, typed_output))
+
+
+async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> AuditResult:
+    """Run the method ``audit`` of a registered output type, if it has one, as an audit named like the type."""
+    if not callable(getattr(typed_output, "audit", None)):
+        return AuditResult((), passed=True)
+    return await _build_result(
+        build_type_audit(type_name), evaluator, _call_type_audit(type_name, evaluator, typed_output)
+    )
+
+
+async def _call_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> Any:
+    method = copy_value(typed_output).audit
+    return await evaluator.call(type_name, PythonFunction(type_name, method), {})
+
+
+def build_type_audit(type_name: str) -> AuditSpec:
+    """The audit that the method ``audit`` of a registered output type stands for."""
+    return AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
+
+
+def error_issue(audit: str, description: str) -> Issue:
+    """The critical issue that a broken audit or pass rule becomes."""
+    return Issue(code=AUDIT_ERROR, severity=Severity.CRITICAL, description=description, audit=audit)
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, (ExpressionError, ValueError)):
+        return str(error)
+    return f"what it gave can't be read ({type(error).__name__})."
+
+
+def build_code(name: str) -> str:
+    """The code of an audit's issues: its name in lower case, words joined by ``_``."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "audit"
+
+
+async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> Any:
+    if not audit.rule.startswith(PREFIX):
+        finding = await evaluator.evaluate("rule", audit.rule)
+        if not isinstance(finding, (bool, list)):
+            raise ExpressionError(f"the rule gave {describe_type(finding)}; a rule gives true, false or a list.")
+        return finding
+    return await evaluator.evaluate("rule", audit.rule, **({} if typed_output is None else {"output": typed_output}))
+
+
+async def _build_result(audit: AuditSpec, evaluator: Evaluator, finding: Awaitable[Any]) -> AuditResult:
+    """Make issues of what a rule gives. One more issue says what was wrong with findings that can't be used."""
+    faults: list[Exception] = []
+    issues: list[Issue] = []
+    try:
+        elements = _list_elements(audit, await finding)
+    except Exception as error:  # noqa: BLE001  # what a plug-in gave is anybody's object, and reading it runs its code
+        faults.append(error)
+        elements = _list_elements(audit, list(getattr(error, "found", ())))
+    for element in elements[:MAX_ISSUES]:
+        try:
+            issues.append(await _build_issue(audit, evaluator, element))
+        except ExpressionTimeout as error:
+            # The messages of further findings would take as long.
+            faults.append(error)
+            break
+        except Exception as error:  # noqa: BLE001  # as above
+            faults.append(error)
+    if (more := len(elements) - MAX_ISSUES) > 0:
+        sentence = f"The audit “{audit.name}” found {more:,} more; the first {MAX_ISSUES} are kept."
+        issues.append(Issue(code=MORE_ISSUES, severity=audit.severity, audit=audit.name, description=sentence))
+    if faults:
+        issues.append(error_issue(audit.name, _describe_faults(audit, faults, is_partial=bool(issues))))
+    return AuditResult(tuple(issues), passed=audit.is_passed_with(issues))
+
+
+def _list_elements(audit: AuditSpec, finding: Any) -> list[Any]:
+    """The findings in what a rule gave: None, a bool, or any number of issues, maps and texts."""
+    if finding is None or finding is True:
+        return []
+    if finding is False:
+        return [None]
+    if not isinstance(finding, list):
+        return [finding]
+    if not audit.rule.startswith(PREFIX):
+        return finding
+    # What Python gives for an element stands for the same as if it were all: ``[check(line) for line in lines]``.
+    return [None if one is False else one for one in finding if one is not None and one is not True]
+
+
+def _describe_faults(audit: AuditSpec, faults: list[Exception], *, is_partial: bool) -> str:
+    fully = "fully " if is_partial else ""
+    more = f" It is the first of {len(faults):,} faults." if len(faults) > 1 else ""
+    return f"The audit “{audit.name}” could not be {fully}evaluated: {_explain(faults[0])}{more}"
+
+
+def _read_fields(element: Any) -> dict[str, Any]:
+    """The fields of an issue that a finding says itself."""
+    if isinstance(element, Issue):
+        return element.model_dump(mode="json", exclude_unset=True)
+    if isinstance(element, BaseModel):
+        return element.model_dump(mode="json")
+    if isinstance(element, Mapping):
+        return dict(element)
+    if isinstance(element, str):
+        return {"description": element}
+    return {}
+
+
+async def _build_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
+    own = _read_fields(element)
+    fields: dict[str, Any] = {"code": build_code(audit.name), "severity": audit.severity.value, "audit": audit.name}
+    # Null in a field that the audit added is a finding; in one of ours it says nothing.
+    fields.update((key, value) for key, value in own.items() if value is not None or key not in Issue.model_fields)
+    if isinstance(fields["severity"], str):
+        fields["severity"] = fields["severity"].strip().lower()
+    if not isinstance(element, (BaseModel, Mapping, str, type(None))):
+        fields["context"] = {"item": element}
+    item = clean_value(dict(element) if isinstance(element, Mapping) else element).value
+    if audit.message is not None:
+        fields["description"] = await _evaluate_text(audit, evaluator, "message", audit.message, item)
+    elif audit.message_template is not None:
+        fields["description"] = parse_template(audit.message_template).render({**evaluator.variables, "item": item})
+    if audit.path is not None:
+        fields["path"] = await _evaluate_text(audit, evaluator, "path", audit.path, item)
+    if audit.suggestions is not None:
+        suggestions = await evaluator.evaluate("suggestions", audit.suggestions, item=item)
+        fields["suggestions"] = suggestions if isinstance(suggestions, list) else [suggestions]
+    if isinstance(fields.get("suggestions"), str):
+        fields["suggestions"] = [fields["suggestions"]]
+    fields.setdefault("description", _describe_by_default(audit, item))
+    try:
+        return Issue.model_validate(clean_value(fields).value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ExpressionError(f"it raised an issue whose “{place}” is wrong: {first['msg']}.") from error
+
+
+async def _evaluate_text(audit: AuditSpec, evaluator: Evaluator, field: str, text: str, item: Any) -> str:
+    value = await evaluator.evaluate(field, text, item=item)
+    if not isinstance(value, str):
+        raise ExpressionError(f"its {field} gave {describe_type(value)}; a text is needed.")
+    return value
+
+
+def _describe_by_default(audit: AuditSpec, item: Any) -> str:
+    if item is None:
+        return f"The audit “{audit.name}” did not pass."
+    return f"The audit “{audit.name}” found {dump_json(item)[:500]}."
