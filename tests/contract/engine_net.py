@@ -32,11 +32,10 @@ from flows.engine.call_gate import Throttled
 from flows.engine.errors import InputError, ModelError, ModelErrorCode, SpecError
 from flows.engine.execution import Execution, Progress, Received, Start
 from flows.engine.history import Attempt, History, Outcome
-from flows.engine.model_client import ModelReply
 from flows.engine.openai_client import OpenAIClient
 from flows.engine.planner import EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
-from flows.engine.providers import Provider, Providers
+from flows.engine.providers import ModelReply, Provider, Providers
 from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
 from flows.engine.running import check_input
@@ -62,10 +61,10 @@ def build_execution(spec: FlowSpec, net: Net, deadline: datetime | None) -> Exec
         recorder=net,
         clock=net.clock,
         gate=net,
-        veto=net.veto,
+        before_call=net.veto,
         should_stop=net.should_stop,
         deadline=deadline,
-        longest_wait=run["longest_wait"],
+        max_wait=run["longest_wait"],
         track_usage=run["track_usage"],
     )
 
