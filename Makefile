@@ -40,8 +40,8 @@ on-sqlite: dev
 
 on-postgres: dev
 	@url=$$($(BIN)/python -m tests.availability postgres) || exit 1; [ -n "$$url" ] || exit 0; \
-	echo "The tests that use a database, on PostgreSQL:"; \
-	export DATABASE_URL=$$url; $(RUN_TESTS) -n auto $(NO_DATABASE) -m "database and not browser and not any_database"; $(NO_FAILURE)
+	echo "The tests of what databases themselves do, on PostgreSQL:"; \
+	export DATABASE_URL=$$url; $(RUN_TESTS) -n auto $(NO_DATABASE) -m $(if $(TOOLFLOW_TEST_LONG),"database and not browser",sql); $(NO_FAILURE)
 
 in-browser: dev
 	@echo "The tests with a browser:"

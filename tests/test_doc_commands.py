@@ -39,7 +39,7 @@ from tests.test_docs import ROOT, find_blocks
 
 LONG_AGO = datetime(2024, 11, 20, 12, tzinfo=UTC)
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def read_code(page: str, *infos: str) -> str:

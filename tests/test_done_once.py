@@ -14,7 +14,7 @@ from runs.models import TrailEntry
 from tests.done_once import KEPT, MOST_ROWS
 from tests.runs.pages.history_builders import make_retried_run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 
 def end_test() -> None:

@@ -16,7 +16,7 @@ from tests.api.long_work import make_view
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 PROBLEM = "application/problem+json"
 STRICTLY_JSON = re.compile(r"(application/json|[^;/ \t]+/[^;/ \t]+[+]json)[ \t]*(;.*)?", re.IGNORECASE)

@@ -19,7 +19,7 @@ from runs.models import ApiToken, BrowserSession
 from runs.tokens import make_token, revoke_token
 from tests.moved_clock import MovedClock
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

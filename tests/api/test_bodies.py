@@ -74,7 +74,6 @@ def make_run_of(version: FlowVersion) -> int:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 class TestOthers:
     def test_a_server_that_hands_on_no_chunks_asks_for_the_length(self, operator: Script) -> None:
         token = make_token(make_user("operator", "Operator"), name="another")
@@ -158,7 +157,6 @@ class TestOthers:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 @pytest.mark.parametrize(
     ("method", "headers", "status", "detail"),
     [

@@ -11,7 +11,7 @@ from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON
 from tests.runs.builders import claim_run, make_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def test_a_queued_run_is_cancelled_at_once(operator: Script) -> None:

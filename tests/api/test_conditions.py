@@ -13,7 +13,7 @@ from runs.api import flow_changes, flows
 from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow, make_step
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 TEA = "flows/tea"
 

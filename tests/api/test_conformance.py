@@ -25,7 +25,7 @@ from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.pages.history_builders import make_retried_run
 from toolflow_site.wsgi import application
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 DOCUMENT = json.loads(json.dumps(build_schema()))
 OPERATIONS = sum(len(methods) for methods in DOCUMENT["paths"].values())

@@ -17,7 +17,7 @@ from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON, closed, make_flow, make_step
 from tests.runs.builders import make_run, make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 TOPIC = closed(topic={"type": "string"})
 DEEP = b'{"flow": "example", "input": ' + b'{"a":' * 200 + b"1" + b"}" * 200 + b"}"

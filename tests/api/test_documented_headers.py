@@ -14,7 +14,7 @@ from runs.api.documentation import build_schema
 from tests.api.asking import Script, make_token, make_user
 from tests.api.test_access_matrix import FLOW, ORDER, PAGES, TABLE, World
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 GENERAL = {
     "allow",

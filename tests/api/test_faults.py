@@ -15,7 +15,7 @@ from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
 from toolflow_site.errors import show_refusal
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 TOOLS = ["validate", "preview", "try-audits"]
 

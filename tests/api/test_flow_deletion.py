@@ -12,7 +12,7 @@ from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from flows.portability import load_flow
 from tests.api.asking import Script, make_token, make_user
 from tests.engine.builders import make_flow, make_step
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.sql, pytest.mark.django_db(transaction=True)]
 
 SCRIPTS = 8
 

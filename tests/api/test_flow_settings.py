@@ -15,7 +15,7 @@ from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 PATH = "flows/example/settings"
 ADDRESS = "https://hooks.example.com/T0/secret"

@@ -23,7 +23,7 @@ from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
 from tests.runs.executing import run_flow
 from tests.runs.pages.history_builders import make_stored_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 NOT_EMPTY = AuditSpec(name="Not empty", rule="output.text != ''", message="'Say something.'")
 ODD = AuditSpec(name="Tea", rule="output.text.contains(input.topic)", severity=Severity.MEDIUM, fail_at=FailAt.NEVER)

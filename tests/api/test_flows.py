@@ -19,7 +19,7 @@ from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import make_flow, make_step
 from tests.flows.versioned import store_three_versions, store_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def make_document(name: str = "tea", **fields: Any) -> dict[str, Any]:

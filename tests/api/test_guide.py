@@ -61,7 +61,6 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
         return printed.read()
 
 
-@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
@@ -82,7 +81,6 @@ def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: 
     assert json.loads(stored)["made_version"] is None
 
 
-@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
     command = tmp_path / "toolflow"
@@ -110,7 +108,6 @@ def test_the_guide_has_all_commands_of_toolflow() -> None:
     assert told == own | below
 
 
-@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_an_administrator_reads_the_trail_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
     (command,) = (code for info, code in find_blocks(GUIDE, "sh") if info == "as an administrator")
@@ -120,7 +117,6 @@ def test_an_administrator_reads_the_trail_as_the_guide_says(surroundings: dict[s
     assert (entry["action"], entry["details"]["flow"]) == ("run_started", "colour-theme")
 
 
-@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_the_python_of_the_guide_works(surroundings: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "guide.py").write_text("\n".join(code for info, code in find_blocks(GUIDE, "python") if not info))

@@ -25,7 +25,6 @@ SITE = "http://toolflow.test"
 FLOW = "title: {title}\nname: {name}\nsteps:\n  - name: Copy\n    compute: {compute}\n"
 
 
-@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_a_job_that_sends_flow_files_fails_with_the_first_that_is_refused(
     live_server: LiveServer, groups: None, tmp_path: Path

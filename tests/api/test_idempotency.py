@@ -22,6 +22,8 @@ from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON, closed, make_flow
 from tests.runs.builders import make_run, make_version
 
+pytestmark = pytest.mark.sql
+
 ORDER = {"flow": "example", "input": {"topic": "tea"}, "labels": ["nightly"]}
 BULK = {"flow": "example", "runs": [{"input": {"topic": "tea"}}] * 3}
 
@@ -149,7 +151,6 @@ class TestSentAgain:
         assert answers[0].status_code == 202, answers[0].content
         assert answers[0].content == answers[1].content
 
-    @pytest.mark.any_database
     def test_it_costs_few_queries_more(
         self, operator: Script, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

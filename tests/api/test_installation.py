@@ -17,7 +17,7 @@ from tests.engine.builders import make_step
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.history_builders import make_page_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 class TestWorkers:

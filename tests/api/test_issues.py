@@ -13,7 +13,7 @@ from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_retried_run, make_stored_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

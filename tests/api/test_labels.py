@@ -14,7 +14,7 @@ from tests.api.documents import read
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run, make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ORDER = {"flow": "example", "input": {"topic": "tea"}}
 TAKEN = "The label “bulk-2” is one that bulk actions give, to find what they started; write another."

@@ -22,6 +22,8 @@ from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
 from tests.runs.query_plans import count_read, explain_nodes
 
+pytestmark = pytest.mark.sql
+
 COUNT = 12_000
 """Enough that no planner finds it cheaper to read them all than to look some up."""
 MOST_READ = COUNT // 3

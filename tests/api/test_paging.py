@@ -18,7 +18,7 @@ from flows.models import Flow
 from runs.api.paging import NAMES, NUMBERS, answer_page, cut_page, make_places, read_page, read_paging
 from runs.api.problems import InvalidQuery
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 LETTERS = "abcdefg"
 

@@ -18,7 +18,7 @@ from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
 from toolflow_site import edge
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ORDER = {"flow": "example", "input": {"topic": "tea"}}
 Provoke = Callable[[Script, pytest.MonkeyPatch, Any], HttpResponse]

@@ -26,7 +26,7 @@ from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MANY = 12
 """Of everything that there may be many of."""

@@ -11,7 +11,7 @@ from django.test import Client
 from tests.api.asking import make_user
 from tests.site.test_content_security import POLICY
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ADDRESS = "/api/v1/docs"
 

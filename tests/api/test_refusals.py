@@ -15,7 +15,7 @@ from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def read_parameters(answer: Any) -> dict[str, str]:

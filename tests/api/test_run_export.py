@@ -21,7 +21,7 @@ from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_retried_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def download(script: Script, query: str = "", **headers: str) -> str:

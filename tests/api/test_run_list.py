@@ -24,7 +24,7 @@ from tests.runs.listed_runs import make_listed_run, make_varied_runs
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 from tests.runs.pages.reading import sign_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def list_ids(script: Script, query: str = "") -> list[int]:

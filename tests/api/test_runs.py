@@ -27,7 +27,7 @@ from tests.runs.pages.history_builders import (
 )
 from tests.runs.pages.reading import sign_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def list_tries(run: Any) -> list[list[tuple[int, str | None]]]:

@@ -15,7 +15,7 @@ from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.api.long_work import make_view
 from tests.runs.builders import make_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 FAILED = {"name": "Failed", "filters": {"status": ["failed", "errored"]}}
 

@@ -21,7 +21,7 @@ from runs.api.problems import MEDIA_TYPE
 from runs.api.urls import urlpatterns
 from tests.api.asking import Script, make_token, make_user, read_problem
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 write_yaml_once = cache(lambda: write_yaml(build_schema()))
 """Writing the document takes a second, reading it from YAML two."""

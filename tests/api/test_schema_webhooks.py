@@ -18,7 +18,7 @@ from runs.webhooks.signing import build_headers
 from tests.api.asking import Script, make_token, make_user
 from tests.runs.webhooks.deliveries import make_delivery
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def find_shape(name: str) -> Any:

@@ -13,7 +13,7 @@ from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_ste
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.test_statistics_plans import list_scans
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 ADDRESSES = (
     "flows/colour-theme/statistics",

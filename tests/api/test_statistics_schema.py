@@ -17,7 +17,7 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 FLOW = "/flows/{name}/statistics"
 

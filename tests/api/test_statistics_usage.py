@@ -16,7 +16,7 @@ from tests.runs.builders import make_version
 from tests.runs.pages.daily_rows import add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ADDRESS = "statistics/usage"
 

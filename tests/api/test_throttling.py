@@ -13,7 +13,7 @@ from runs.api import throttling
 from runs.models import TokenScope
 from tests.api.asking import Script, make_token, make_user, read_problem
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MINUTE = 1_800_000_000.0
 """When a minute begins."""

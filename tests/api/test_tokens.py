@@ -13,7 +13,7 @@ from django.utils import timezone
 from runs.models import ApiToken
 from tests.api.asking import Script, make_token, make_user, read_problem
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from runs.models import TrailEntry
 from tests.api.asking import Script, read_problem
 from tests.api.documents import SIGN_IN_QUERIES, read, settle
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def make_entry(**values: Any) -> int:

@@ -15,7 +15,7 @@ from tests.engine.builders import make_attempt, make_usage
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import begin_attempt, make_stored_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def test_the_parts_of_the_bill_add_up(viewer: Script) -> None:

@@ -17,7 +17,7 @@ from runs.models import TrailEntry
 from tests.api.asking import Script, read_problem
 from tests.flows.versioned import store_three_versions, store_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 VERSIONS = "flows/example/versions"
 

@@ -16,7 +16,7 @@ from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.webhooks.deliveries import make_ended_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 SECRET = "https://hooks.example.com/T0/B0/secret?key=1"
 SHOWN = "https://hooks.example.com/…"

@@ -20,7 +20,7 @@ from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def make_ended(version: Any = None, **fields: Any) -> WebhookDelivery:

@@ -15,7 +15,7 @@ from tests.api.documents import read
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 PATH = "flows/letters/webhook-secret"

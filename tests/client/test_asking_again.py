@@ -32,7 +32,6 @@ def forgetful(terminal: Terminal, server: str) -> Iterator[Terminal]:
     between.close()
 
 
-@pytest.mark.any_database
 def test_an_answer_that_gets_lost_makes_no_second_run(forgetful: Terminal) -> None:
     make_version(make_local())
     done = forgetful.run(*START, "--json")
@@ -42,7 +41,6 @@ def test_an_answer_that_gets_lost_makes_no_second_run(forgetful: Terminal) -> No
     assert first.key and first == second
 
 
-@pytest.mark.any_database
 def test_a_run_that_was_cancelled_though_the_answer_got_lost_is_cancelled(forgetful: Terminal) -> None:
     run = make_run()
     done = forgetful.run("cancel", str(run.pk))

@@ -19,8 +19,6 @@ from tests.runs.executing import drain
 from tests.runs.pages.history_builders import make_page_flow
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.any_database
-
 ENDED = (200, {"Content-Type": "application/x-ndjson"}, b'{"id": 7, "status": "errored", "end_sentence": "No."}\n')
 PICKY = AuditSpec(name="Picky", rule="input.topic != 'tea'", message="'No tea.'")
 

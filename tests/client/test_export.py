@@ -18,8 +18,6 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run
 from tests.runs.pages.history_builders import make_retried_run
 
-pytestmark = pytest.mark.any_database
-
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Iterator[Terminal]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from flows.engine.spec import FlowSpec
 from flows.flow_file import parse_flow
 from flows.models import Flow
@@ -13,8 +11,6 @@ from tests.client.conftest import Terminal
 from tests.engine.builders import make_step
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
-
-pytestmark = pytest.mark.any_database
 
 
 def make_flow(name: str = "colour-theme", title: str = "Colour theme") -> FlowSpec:

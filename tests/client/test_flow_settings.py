@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from flows.models import Flow
 from tests.client.conftest import Terminal
 from tests.runs.builders import make_version
-
-pytestmark = pytest.mark.any_database
 
 
 def test_settings_are_shown(terminal: Terminal) -> None:

@@ -25,8 +25,6 @@ from tests.runs.executing import drain
 from tests.runs.listed_runs import make_listed_run
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.any_database
-
 NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'")
 
 

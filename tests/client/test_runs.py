@@ -7,8 +7,6 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from flows.engine.spec import AuditSpec, FlowSpec
 from runs.models import Run, RunStatus
 from tests.client.conftest import Done, Terminal
@@ -17,8 +15,6 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.waiting import wait_until
-
-pytestmark = pytest.mark.any_database
 
 INPUT = '{"topic": "tea"}'
 NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'", suggestions="['Write more.']")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from runs.models import FacetKind, Run, RunStatus
 from tests.api.asking import make_user
 from tests.api.long_work import make_view
@@ -11,8 +9,6 @@ from tests.client.conftest import Terminal
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run
-
-pytestmark = pytest.mark.any_database
 
 
 def list_runs(terminal: Terminal, *arguments: str) -> list[int]:

@@ -14,8 +14,6 @@ from tests.engine.builders import make_step
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
 
-pytestmark = pytest.mark.any_database
-
 PICKY = AuditSpec(name="Picky", rule="input.topic != 'tea'", message="'No tea.'")
 
 

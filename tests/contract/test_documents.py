@@ -40,7 +40,6 @@ def _flatten(value: Any, path: str = "") -> Any:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 def test_example_flows_are_stored_with_the_same_digests() -> None:
     api = Api()
     for path in EXAMPLES:

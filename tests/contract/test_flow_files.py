@@ -16,7 +16,7 @@ from tests.contract.golden import check_golden, read_golden
 from tests.contract.site import YAML, Api
 from tests.contract.test_documents import EXAMPLES
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def test_scalars_and_broken_files_mean_what_they_meant() -> None:

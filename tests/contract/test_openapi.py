@@ -13,7 +13,7 @@ from tests.contract.golden import IS_UPDATING, read_golden, write_golden
 from tests.contract.openapi import Comparison, reduce_document
 from tests.contract.site import Api, read_text
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 PATTERN_CHARACTERS = str.maketrans({"[": "[[]"})
 """Of the patterns in ``intended_changes.yaml`` only ``*`` and ``?`` mean something."""

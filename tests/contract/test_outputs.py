@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from tests.contract.golden import check_golden, read_golden
 from tests.contract.site import LOCAL_FLOW, Api, create_token, read_text, run_local_flow
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _list_keys(value: Any) -> str:

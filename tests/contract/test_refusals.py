@@ -11,7 +11,7 @@ import pytest
 from tests.contract.golden import check_golden, read_golden
 from tests.contract.site import Api
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 BASE: dict[str, Any] = {
     "name": "base",

@@ -15,7 +15,7 @@ from tests.contract.golden import check_golden
 from tests.contract.site import ASK_FLOW, YAML, Api, run_local_flow, select_rows, work_off_queue
 from tests.contract.test_documents import EXAMPLES
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 VALUES = {
     "run": "status end_reason blocking_step blocking_attempt is_simulated priority step_count steps_passed "

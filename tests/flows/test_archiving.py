@@ -14,7 +14,7 @@ from tests.engine.builders import make_flow
 from tests.flows.editor_page import EditorPage, PageReader, open_flow
 from tests.runs.builders import make_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 LIST = "/admin/flows/flow/"
 

@@ -17,7 +17,7 @@ from flows.models import Flow
 from tests.engine.builders import INVOICE, closed
 from tests.flows.editor_page import fill_new_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 URL = "/admin/flows/flow/feedback/"
 

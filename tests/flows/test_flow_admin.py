@@ -11,7 +11,7 @@ from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from tests.engine.builders import TEXT_SCHEMA, make_step
 from tests.flows.editor_page import EditorPage, fill_new_flow, open_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 # Saving

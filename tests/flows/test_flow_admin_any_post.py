@@ -18,7 +18,7 @@ from flows.publishing import publish_flow
 from tests.engine.builders import make_flow, make_step
 from tests.flows.editor_page import ADD_URL, EditorPage, open_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 AUDITS = [{"name": "One", "rule": "true"}, {"name": "Two", "rule": "output.text != ''"}]
 

@@ -13,7 +13,7 @@ from flows.portability import load_flow
 from tests.engine.builders import make_flow, make_step
 from tests.flows.editor_page import ADD_URL, EditorPage, fill_new_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 LIST = "/admin/flows/flow/"
 

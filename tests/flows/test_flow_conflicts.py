@@ -71,7 +71,6 @@ def post_together(*pages: EditorPage) -> list[int]:
     return answers
 
 
-@pytest.mark.any_database
 class TestTheSecondIsTold:
     def test_who_saved_which_version_what_they_changed_and_what_saving_would_change(
         self, mine: EditorPage, theirs: EditorPage
@@ -196,7 +195,6 @@ class TestTheSecondIsTold:
         assert "bob saved it on" in be_refused(mine)
 
 
-@pytest.mark.any_database
 class TestNoConflict:
     def test_the_same_change_by_both_is_none(self, mine: EditorPage, theirs: EditorPage) -> None:
         for page in (theirs, mine):
@@ -233,7 +231,6 @@ class TestNoConflict:
         assert mine.save()[0].startswith("Saved as version 2.")
 
 
-@pytest.mark.any_database
 class TestStepsThatCameOrWent:
     def test_a_step_that_they_added_stays_in_their_version_when_mine_is_saved(
         self, mine: EditorPage, theirs: EditorPage
@@ -299,7 +296,6 @@ class TestStepsThatCameOrWent:
         assert AuditRule.objects.get().name == "One"
 
 
-@pytest.mark.any_database
 class TestByHand:
     @pytest.mark.parametrize("text", ["", "abc", "-1", "1.5", "\0", "²"])
     def test_a_page_that_does_not_say_what_it_was_made_of_is_refused_in_one_sentence(

@@ -21,7 +21,7 @@ from flows.portability import load_flow
 from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
 from tests.flows.editor_page import EditorPage, open_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 LARGEST_PAGE = 1_050_000
 """Bytes."""

@@ -17,7 +17,7 @@ from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from tests.engine.builders import make_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 class Terminal:

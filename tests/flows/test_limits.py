@@ -46,7 +46,6 @@ class TestDefinition:
         assert Flow.objects.get().cost_budget == version.flow_spec.cost_budget == amount
         assert publish_flow(flow=Flow.objects.get()) == version
 
-    @pytest.mark.any_database
     @pytest.mark.parametrize(
         ("field", "value"),
         [
@@ -84,7 +83,6 @@ class TestOperation:
         assert found == (5, 1_000_000, Decimal("25.5"), BudgetPeriod.DAY)
 
 
-@pytest.mark.any_database
 class TestEditor:
     def test_the_limits_are_folded_away_until_one_is_set(self, editor: Client) -> None:
         page = open_flow(editor)

@@ -12,7 +12,7 @@ from flows.engine.spec import MAX_AUDITS, MAX_AUDITS_OF_FLOW
 from flows.flow_file import FlowFileError
 from flows.portability import parse_flow_file
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from flows.models import Flow, FlowVersion, ImmutableVersionError, StepDefinitio
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def test_a_version_never_changes_and_its_number_is_given_once() -> None:

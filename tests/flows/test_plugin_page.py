@@ -21,8 +21,6 @@ from tests.engine.builders import make_flow, make_step
 from tests.flows.editor_page import PageReader
 from tests.runs.builders import make_version
 
-pytestmark = pytest.mark.any_database
-
 URL = "/admin/flows/flow/plugins/"
 GHOST = AuditSpec(name="Polite", rule="python:ghost")
 

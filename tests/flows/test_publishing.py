@@ -14,7 +14,7 @@ from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.publishing import publish_flow
 from tests.engine.builders import TEXT_SCHEMA, closed
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def make_rows(**fields: Any) -> Flow:

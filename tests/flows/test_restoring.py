@@ -17,7 +17,7 @@ from flows.portability import NOTE_LENGTH, load_flow, restore_version
 from tests.flows.editor_page import EditorPage
 from tests.flows.versioned import read_words, sign_in, store_three_versions, store_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def get_version(flow: Flow, number: int) -> FlowVersion:

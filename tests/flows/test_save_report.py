@@ -12,7 +12,7 @@ from flows.models import Flow, FlowVersion
 from tests.engine.builders import make_step
 from tests.flows.editor_page import EditorPage, fill_new_flow, open_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def read_log() -> list[str]:

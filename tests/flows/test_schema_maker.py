@@ -14,8 +14,6 @@ from flows.admin.posted_json import MOST_BYTES
 from flows.engine.plugins import load_plugins
 from tests.engine.builders import closed
 
-pytestmark = pytest.mark.any_database
-
 URL = "/admin/flows/flow/schema/"
 
 load_plugins(["flows.examples.plugins"])

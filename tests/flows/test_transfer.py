@@ -22,8 +22,6 @@ from flows.portability import load_flow
 from tests.engine.builders import make_flow
 from tests.flows.editor_page import PageReader
 
-pytestmark = pytest.mark.any_database
-
 UPLOAD = "/admin/flows/flow/upload/"
 
 

@@ -32,7 +32,6 @@ def read_live(flow: Flow) -> int:
     return flow.live_version.number
 
 
-@pytest.mark.any_database
 def test_make_live_asks_first_and_then_does_it(opened: EditorPage, editor: Client) -> None:
     flow = Flow.objects.get()
     asked = editor.get(address(flow, 2))
@@ -45,7 +44,6 @@ def test_make_live_asks_first_and_then_does_it(opened: EditorPage, editor: Clien
     assert read_live(flow) == 2
 
 
-@pytest.mark.any_database
 def test_an_earlier_version_can_be_made_live_again(opened: EditorPage, editor: Client) -> None:
     flow = Flow.objects.get()
     editor.post(address(flow, 2))
@@ -53,7 +51,6 @@ def test_an_earlier_version_can_be_made_live_again(opened: EditorPage, editor: C
     assert read_live(flow) == 1
 
 
-@pytest.mark.any_database
 @pytest.mark.parametrize("number", [3, 99999999999999999999])
 def test_a_version_that_there_is_not_cannot_be_made_live(opened: EditorPage, editor: Client, number: int) -> None:
     flow = Flow.objects.get()
@@ -61,7 +58,6 @@ def test_a_version_that_there_is_not_cannot_be_made_live(opened: EditorPage, edi
     assert read_live(flow) == 1
 
 
-@pytest.mark.any_database
 def test_only_those_who_may_change_flows_make_versions_live(opened: EditorPage, client: Client) -> None:
     viewer = User.objects.create_user("vera", password="secret", is_staff=True)
     viewer.user_permissions.add(*Permission.objects.filter(codename__in=["view_flow", "view_flowversion"]))
@@ -73,7 +69,6 @@ def test_only_those_who_may_change_flows_make_versions_live(opened: EditorPage, 
     assert "make-live" not in client.get(f"/admin/flows/flow/{flow.pk}/change/").content.decode()
 
 
-@pytest.mark.any_database
 def test_the_flow_page_lists_versions_with_their_author_and_runs(opened: EditorPage, editor: Client) -> None:
     make_run(FlowVersion.objects.get(number=1))
     content = editor.get(opened.url)
@@ -83,7 +78,6 @@ def test_the_flow_page_lists_versions_with_their_author_and_runs(opened: EditorP
     assert "Version 1 is live" in content.content.decode()
 
 
-@pytest.mark.any_database
 def test_a_version_shows_its_definition_and_cannot_be_changed(opened: EditorPage, editor: Client) -> None:
     version = FlowVersion.objects.get(number=2)
     url = f"/admin/flows/flowversion/{version.pk}/change/"
@@ -144,7 +138,6 @@ def test_a_flow_without_runs_can_be_deleted_with_all_its_versions(opened: Editor
     assert not FlowVersion.objects.exists()
 
 
-@pytest.mark.any_database
 def test_a_version_leads_to_the_others_and_to_its_difference_from_the_live_one(
     opened: EditorPage, editor: Client, client: Client
 ) -> None:

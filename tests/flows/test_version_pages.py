@@ -14,7 +14,7 @@ from tests.engine.builders import make_flow, make_step
 from tests.flows.versioned import read_words, sign_in, store_three_versions, store_version
 from tests.runs.builders import make_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def list_address(flow: Flow) -> str:

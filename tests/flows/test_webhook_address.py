@@ -14,7 +14,7 @@ from flows.webhook_secret import WebhookSigner
 from tests.engine.builders import make_flow
 from tests.flows.editor_page import EditorPage, open_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 URL = "https://hooks.example.com/toolflow?key=1"
 

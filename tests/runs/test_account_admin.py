@@ -12,7 +12,7 @@ from django.test import Client
 from runs.access_groups import create_groups
 from tests.runs.pages.reading import get_page, read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

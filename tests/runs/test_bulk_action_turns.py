@@ -19,7 +19,7 @@ from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.bulk_requests import cancel, counts, make_ended_run, run_again, started_by, take_messages
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 class TestGoingOn:

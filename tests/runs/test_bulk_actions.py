@@ -28,7 +28,7 @@ from tests.runs.bulk_requests import (
     take_messages,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 class TestCancelling:

@@ -17,7 +17,7 @@ from tests.engine.builders import make_flow as make_spec
 from tests.engine.builders import make_step
 from tests.runs.builders import LEASE, make_run, make_version
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def version_of(name: str, **flow_fields: Any) -> FlowVersion:

@@ -31,7 +31,6 @@ def create_token(*arguments: str) -> tuple[str, str]:
     return out.getvalue(), err.getvalue()
 
 
-@pytest.mark.any_database
 class TestMaking:
     def test_the_token_alone_is_on_stdout_and_lets_its_user_in(self, ada: User) -> None:
         out, err = create_token("ada", "--name", "CI", "--scope", "run")
@@ -94,7 +93,6 @@ class TestMaking:
         assert ApiToken.objects.count() == 1
 
 
-@pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_an_unknown_user_ends_it_with_exit_status_1_and_nothing_on_stdout(tmp_path: Path) -> None:
     arguments = ("create_token", "ada", "--name=CI", "--scope=read")

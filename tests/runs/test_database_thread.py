@@ -21,7 +21,7 @@ from runs.worker.database_thread import DatabaseThread, WriteRefusedError
 from tests.engine.builders import NOON, make_flow, make_step
 from tests.runs.builders import claim_run, make_run, make_version
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import script
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 TEA = {"text": "Tea is a warm drink."}
 

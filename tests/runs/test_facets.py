@@ -10,7 +10,7 @@ from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
 from tests.runs.builders import claim_run, make_run, make_version
 from tests.runs.test_group_commit import begin, make_recorder, store
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def read_facets(run: Run) -> set[tuple[str, str]]:

@@ -19,7 +19,7 @@ from runs.stored_history import load_history, make_run_id
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step, make_usage
 from tests.runs.builders import claim_run, make_run, make_version
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 DONE = Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.")
 

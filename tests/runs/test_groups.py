@@ -71,7 +71,6 @@ class TestDefinition:
 
 
 class TestMigration:
-    @pytest.mark.any_database
     def test_an_empty_database_gets_all_groups_with_all_permissions(self, tmp_path: Path) -> None:
         path = tmp_path / "new.sqlite3"
         environment = {**os.environ, "DATABASE_URL": f"sqlite:///{path}"}

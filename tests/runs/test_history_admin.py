@@ -18,7 +18,7 @@ from tests.runs.history_rows import add_attempt, list_keys
 from tests.runs.pages.reading import get_page
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 KINDS = ("run", "attempt", "issue")
 LISTS = [f"/admin/runs/{kind}/" for kind in KINDS]

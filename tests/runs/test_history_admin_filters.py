@@ -164,7 +164,6 @@ def test_a_code_leads_to_all_issues_of_the_same_code(reader: Client) -> None:
 # Nonsense
 
 
-@pytest.mark.any_database
 @pytest.mark.parametrize(
     ("filters", "field", "sentence"),
     [
@@ -188,7 +187,6 @@ def test_a_filter_that_makes_no_sense_gets_a_sentence_and_narrows_nothing(
     assert list_keys(reader, ISSUES, **filters) == [attempt.issues.get().pk]
 
 
-@pytest.mark.any_database
 @pytest.mark.parametrize("url", LISTS)
 @pytest.mark.parametrize(
     "query",
@@ -204,7 +202,6 @@ def test_an_address_that_asks_for_what_there_is_not_leads_to_the_whole_list(
     assert "The address asked for something that this list doesn’t have." in page.content.decode()
 
 
-@pytest.mark.any_database
 @pytest.mark.parametrize("url", LISTS)
 @pytest.mark.parametrize("query", ["p=abc", "o=1.-2", "o=x", "all=", "q=x", "_facets=True", "_popup=1"])
 def test_what_other_lists_of_the_admin_know_does_no_harm(reader: Client, url: str, query: str) -> None:

@@ -17,6 +17,8 @@ from django_q.models import Schedule
 
 from runs.access_groups import ACCESS_GROUPS
 
+pytestmark = pytest.mark.sql
+
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of ``manage.py`` on the SQLite database of a folder."""

@@ -10,7 +10,7 @@ import pytest
 
 from runs.ownership import Owner, _read_start
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has"), pytest.mark.sql]
 
 
 def test_a_worker_in_this_process_is_alive() -> None:

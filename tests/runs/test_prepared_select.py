@@ -14,7 +14,7 @@ from runs.prepared_select import PreparedSelect
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.daily_rows import add_steps
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def select_runs(ids: Sequence[int]) -> models.QuerySet[Any, Any]:

@@ -14,7 +14,7 @@ from runs.models.run import in_future
 from runs.queue_figures import QueueFigures, read_queue_figures, unattended_runs
 from tests.runs.builders import make_run, make_version, make_worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 MINUTE = timedelta(minutes=1)
 

@@ -30,7 +30,7 @@ from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, make_dead_owner, make_run, make_version
 from tests.runs.executing import attempts_of, drain, script
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 NAMES = AuditSpec(name="No names", rule="python:no_names", message="'It says ' + output.text")
 USAGE = make_usage(30, cost=Decimal("0.001"))

@@ -25,6 +25,8 @@ from tests.runs.recounting import read_statistics, recount
 from tests.runs.varied_runs import make_varied_runs
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.sql
+
 
 def make_ended(count: int, **fields: Any) -> list[int]:
     version = make_version()

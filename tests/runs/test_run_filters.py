@@ -22,7 +22,7 @@ from tests.runs.builders import make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs, store_listed_runs
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def read(query: str) -> tuple[RunFilters, tuple[str, ...]]:

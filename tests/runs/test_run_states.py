@@ -21,7 +21,7 @@ from runs.sweep import LEASE_EXPIRED, sweep
 from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_version
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def begin(number: int) -> Start:

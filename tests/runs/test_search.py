@@ -14,7 +14,7 @@ from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.searching import search_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def store(text: object = "", **fields: object) -> int:

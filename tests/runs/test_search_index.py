@@ -19,7 +19,7 @@ from tests.engine.builders import NOON, make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.searching import search_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 needs_postgresql = pytest.mark.skipif(
     "connection.vendor != 'postgresql'", reason="FTS5 finds what PostgreSQL has to look for"

@@ -41,7 +41,6 @@ class TestSeededHistory:
         assert {*Run.objects.values_list("status", flat=True)} >= {"succeeded", "failed"}
         assert all(run.has_ended and run.is_counted and run.created_at < NOON for run in Run.objects.all())
 
-    @pytest.mark.any_database
     def test_the_totals_of_each_run_are_those_of_its_attempts(self) -> None:
         seed_history(runs=40, until=NOON)
         usage = TokenUsage.objects.values("attempt__step__run").annotate(total=Sum("total"), cost=Sum("cost"))
@@ -56,7 +55,6 @@ class TestSeededHistory:
             assert run.steps_passed == passed
             assert (run.status == "succeeded") == (passed == run.step_count)
 
-    @pytest.mark.any_database
     def test_it_has_everything_that_pages_tell_of_attempts(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -81,14 +79,12 @@ class TestSeededHistory:
         ):
             assert any(words in read_words(get_page(viewer, address)) for address in addresses)
 
-    @pytest.mark.any_database
     def test_what_is_kept_of_it_is_what_a_recomputation_finds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(flows, "SCRIPTS", 12)
         seed_history(runs=80, until=NOON)
         assert Attempt.objects.filter(outcome="interrupted").exists()
         assert read_statistics() == recount(Run.objects.all())
 
-    @pytest.mark.any_database
     def test_the_same_seed_gives_the_same_runs_and_another_one_others(self) -> None:
         for seed in (1, 1, 2):
             seed_history(runs=20, until=NOON, seed=seed)
@@ -96,7 +92,6 @@ class TestSeededHistory:
         assert found[:20] == found[20:40]
         assert found[:20] != found[40:]
 
-    @pytest.mark.any_database
     def test_their_inputs_fit_so_that_they_can_be_run_again(self) -> None:
         seed_history(runs=20, until=NOON)
         for run in Run.objects.select_related("version"):
@@ -109,7 +104,6 @@ class TestSeededHistory:
         for kind, value in (("code", issue.code), ("audit", issue.audit), ("severity", "low")):
             assert RunFacet.objects.filter(run=run_id, kind=kind, value=value).exists()
 
-    @pytest.mark.any_database
     def test_flows_of_other_people_are_left_alone(self) -> None:
         Flow.objects.create(name="colour-theme", title="Mine")
         seed_history(runs=5, until=NOON)

@@ -28,6 +28,8 @@ from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.recounting import read_statistics, recount
 from tests.runs.varied_runs import make_varied_runs, make_versions
 
+pytestmark = pytest.mark.sql
+
 LONG_ENOUGH = AuditSpec(name="Long enough", rule="size(output.text) >= 10", message="'Too short.'")
 GOOD, SHORT = {"text": "Tea is a warm drink."}, {"text": "Tea."}
 

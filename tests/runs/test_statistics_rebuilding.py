@@ -23,7 +23,7 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics, recount
 from tests.runs.varied_runs import MIDNIGHT, make_varied_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 DAILY = (DailyRuns, DailySteps, DailyAudits, DailyIssues)
 

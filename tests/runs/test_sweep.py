@@ -14,7 +14,7 @@ from runs.ownership import Owner
 from runs.sweep import GRACE_RATIO, MAX_SUSPICION_AGE, PROCESS_GONE, sweep
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 class TestDeadProcesses:

@@ -25,7 +25,7 @@ from tests.runs.executing import script
 from tests.runs.pages.history_builders import make_stored_run, store_attempt
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 URL = "/admin/flows/flow/try/"
 NOT_EMPTY = AuditSpec(name="Not empty", rule="output.text != ''")

@@ -31,7 +31,7 @@ from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, make_run, make_version, make_worker
 from tests.runs.executing import attempts_of, drain, run_flow, script
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 
 WORDS = AuditSpec(name="Words", rule="[{'description': 'Dull.', 'severity': 'low', 'score': 0.5}]")

@@ -10,7 +10,7 @@ from django.test import Client
 from runs.access_groups import create_groups
 from runs.models import TrailEntry
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def open_browser(user: User) -> Client:

@@ -18,7 +18,7 @@ from flows.engine.spec import FlowSpec
 from flows.models import Flow
 from tests.engine.builders import make_flow
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 HOSTILE = ("../evil", "/tmp/evil", "..", "a/../../evil", "evil\0.gz", "evil\n", "C:\\evil", '"; filename="evil.exe')  # noqa: S108  # nothing is written
 

@@ -19,7 +19,7 @@ from tests.site.test_permissions import NO_METHOD, World, list_rules, world
 
 __all__ = ["world"]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

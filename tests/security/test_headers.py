@@ -20,7 +20,7 @@ from toolflow_site.urls import urlpatterns as real_urlpatterns
 
 __all__ = ["world"]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "

@@ -29,7 +29,6 @@ __all__ = ["provider"]
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.any_database,
     pytest.mark.urls("tests.security.test_openid"),
 ]
 

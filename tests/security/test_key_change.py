@@ -11,7 +11,7 @@ from django.test import Client
 from flows.webhook_secret import WebhookSigner
 from runs.tokens import make_token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 OLD, NEW = "an-old-key-0123456789-abcdefghijklmnopqrstuvwxyz", "a-new-key-zyxwvutsrqponmlkjihgfedcba-9876543210"
 

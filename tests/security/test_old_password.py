@@ -12,7 +12,7 @@ from django.test import Client
 from runs.models import TrailEntry
 from tests.runs.pages.reading import read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 RIGHT, NEW = "correct horse", "battery staple hook"
 PAGES = ["/account/", "/admin/password_change/"]

@@ -22,7 +22,7 @@ from toolflow_site.openid import BeginView, ReturnView
 from toolflow_site.sign_in import BY_PROVIDER
 from toolflow_site.urls import urlpatterns as real_urlpatterns
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 
 urlpatterns = [
     path("accounts/oidc/", BeginView.as_view(), name="oidc_authentication_init"),

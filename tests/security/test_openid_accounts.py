@@ -27,7 +27,6 @@ from toolflow_site.openid_provider import Provider
 __all__ = ["provider"]
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.security.test_openid")]
-any_database = pytest.mark.any_database
 
 
 @pytest.fixture
@@ -47,7 +46,6 @@ def be_editor(provider: FakeProvider) -> tuple[Client, User]:
     return client, user
 
 
-@any_database
 @pytest.mark.parametrize("left", [["everybody"], [], "everybody", None])
 def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
     provider: FakeProvider, groups: None, left: Any
@@ -71,7 +69,6 @@ def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
     assert told[-3:] == ["rights_changed", "user_changed", "sessions_ended"]
 
 
-@any_database
 def test_the_browser_that_asks_is_signed_out_too(provider: FakeProvider, groups: None) -> None:
     client, _ = be_editor(provider)
     provider.claims["groups"] = []
@@ -79,7 +76,6 @@ def test_the_browser_that_asks_is_signed_out_too(provider: FakeProvider, groups:
     assert client.get("/account/").status_code == 302
 
 
-@any_database
 def test_who_comes_back_gets_it_back(provider: FakeProvider, groups: None) -> None:
     client, user = be_editor(provider)
     provider.claims["groups"] = []
@@ -89,7 +85,6 @@ def test_who_comes_back_gets_it_back(provider: FakeProvider, groups: None) -> No
     assert [group.name for group in user.groups.all()] == ["Operator"]
 
 
-@any_database
 def test_nothing_is_taken_from_others(provider: FakeProvider, groups: None) -> None:
     client, user = be_editor(provider)
     # Whoever has not verified an address may not put out its owner.
@@ -106,7 +101,6 @@ def test_nothing_is_taken_from_others(provider: FakeProvider, groups: None) -> N
     assert not User.objects.filter(email="nina@example.com").exists()
 
 
-@any_database
 @pytest.mark.parametrize("claim", [5, True, {"ml-team": "yes"}, 0])
 def test_groups_that_are_no_list_let_nobody_in_and_take_nothing_away(
     provider: FakeProvider, groups: None, claim: Any
@@ -118,7 +112,6 @@ def test_groups_that_are_no_list_let_nobody_in_and_take_nothing_away(
     assert user.groups.exists()
 
 
-@any_database
 @pytest.mark.parametrize("claims", [[], "olga", None, 7, [{"sub": "1"}]])
 def test_claims_that_are_no_object_are_no_server_error(provider: FakeProvider, claims: Any) -> None:
     provider.claims = claims
@@ -152,7 +145,6 @@ def test_two_first_sign_ins_at_once_make_one_account(provider: FakeProvider, mon
     assert "olga" in read_words(clients[0].get("/account/").content.decode())
 
 
-@any_database
 class TestWithoutTLS:
     VARIABLES = {"TOOLFLOW_OIDC_CLIENT_ID": "toolflow", "TOOLFLOW_OIDC_DOMAINS": "example.com"}
 

@@ -18,7 +18,7 @@ from tests.security.test_openid import provider, read_refusal, sign_in
 
 __all__ = ["provider"]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database, pytest.mark.urls("tests.security.test_openid")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.security.test_openid")]
 
 
 @pytest.fixture

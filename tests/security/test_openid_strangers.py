@@ -20,7 +20,7 @@ from toolflow_site.openid_provider import REMEMBERED, RESPITE
 
 __all__ = ["provider"]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database, pytest.mark.urls("tests.security.test_openid")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.security.test_openid")]
 
 COOKIE = django_settings.SESSION_COOKIE_NAME
 DESCRIPTION = "/.well-known/openid-configuration"

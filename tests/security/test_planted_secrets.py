@@ -42,7 +42,7 @@ from toolflow_site.urls import urlpatterns as real_urlpatterns
 
 __all__ = ["collector", "receiver"]
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 SECRETS: Mapping[str, str] = {
     "the provider's key": "sk-planted-7Qm3xVnE4rT9yUiO2pLk",

@@ -24,7 +24,7 @@ from tests.runs.executing import drain
 from tests.runs.webhooks.receiver import Receiver, Reply
 from toolflow_site import environment
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 KEY = "sk-planted-3Vt8QmZr5Yx"
 NAMES = ("base_url", "api_base", "url", "endpoint", "host", "proxy", "organization", "provider", "extra_headers")

@@ -20,7 +20,7 @@ from django.utils import timezone
 from runs.models import BrowserSession, TrailEntry
 from tests.runs.pages.reading import read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 WRONG = "wrong"
 PAGES = ["/accounts/login/", "/admin/login/"]

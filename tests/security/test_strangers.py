@@ -27,7 +27,7 @@ from tests.site.test_permissions import ANYONE, World, list_rules, world
 
 __all__ = ["provider", "world"]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 OPENID = pytest.mark.urls("tests.security.test_openid")
 COOKIE = settings.SESSION_COOKIE_NAME

@@ -16,8 +16,6 @@ from django.urls import path, reverse
 
 from toolflow_site.urls import urlpatterns as real_urlpatterns
 
-pytestmark = pytest.mark.any_database
-
 POLICY = {
     "default-src 'none'",
     "script-src 'self'",

@@ -15,7 +15,7 @@ from tests.site.test_permissions import ANYONE, STAFF, World, list_rules, world
 
 __all__ = ["world"]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 _CHANGE = re.compile(r'(INSERT INTO|UPDATE|DELETE FROM) "(flows|runs)_')
 

@@ -19,7 +19,7 @@ from runs.models.run import in_future
 from tests.runs.builders import make_worker
 
 # What is looked at is looked at in threads, which see what is committed.
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 READY = (200, {"status": "ok"})
 NOT_READY = (503, {"status": "unavailable"})

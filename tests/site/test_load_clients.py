@@ -18,7 +18,7 @@ from runs.models import Run, RunStatus
 from tests.runs.builders import make_run
 from tests.warm_python import ROOT, run_python
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ANYONE, USER, STAFF, VIEWER, OPERATOR, EDITOR, ADMINISTRATOR, NOBODY = ROLES = (
     "anybody", "a user", "staff", "Viewer", "Operator", "Editor", "Administrator", "nobody",

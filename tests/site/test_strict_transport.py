@@ -17,7 +17,7 @@ from tests.site.test_settings import make_environment
 from tests.warm_python import run_python
 from toolflow_site.security import HEADERS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 PROXY, STRANGER = "10.0.0.2", "203.0.113.7"
 THROUGH_TLS = {"X-Forwarded-For": STRANGER, "X-Forwarded-Proto": "https"}

@@ -17,7 +17,7 @@ from flows.examples import load_examples
 from tests.runs.pages.history_builders import make_retried_run
 from tests.site.test_settings import read_settings
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 PREFIX = "/toolflow"
 ADDRESSES = {"href", "src", "action", "formaction", "hx-get", "hx-post", "hx-delete", "data-address", "data-script"}

@@ -20,7 +20,7 @@ from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 URL = "/admin/flows/flow/values/"
 NAMES = ["Extract", "Book", "Report"]

@@ -16,7 +16,7 @@ from runs.models import ApiToken
 from tests.api.asking import make_token, make_user
 from tests.runs.pages.reading import get_page, read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 LIST = "/admin/runs/apitoken/"
 

@@ -12,7 +12,7 @@ from django.test import Client
 from runs.models import RateLimit
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ADD = "/admin/runs/ratelimit/add/"
 

@@ -20,7 +20,7 @@ from runs.models import LimitLedger, RateLimit
 from tests.engine.builders import make_usage
 from tests.runs.limits.builders import MODEL, make_request
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
 
 _Result = TypeVar("_Result")
 

@@ -17,7 +17,7 @@ from runs.request_id import read_request_id
 from runs.request_log import note_requests
 from tests.api.asking import read_problem
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ID = "9f8e7d6c-from-the-proxy"
 

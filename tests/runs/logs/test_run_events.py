@@ -21,7 +21,7 @@ from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, make_dead_owner, make_run, make_version
 from tests.runs.executing import drain, script
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 TEA = {"text": "Tea is a warm drink."}
 

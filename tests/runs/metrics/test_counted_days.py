@@ -17,7 +17,7 @@ from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import store_attempt
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 AGES = (0, 1, 2, 3, 4, 5, 30, 400, 1_000)

@@ -35,7 +35,6 @@ def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-@pytest.mark.any_database
 class TestWhoMayRead:
     def test_without_a_token_of_the_installation_there_is_nothing(self, client: Client, settings: Any) -> None:
         settings.TOOLFLOW_METRICS_TOKEN = ""
@@ -173,7 +172,6 @@ class TestTheInstallation:
         assert not [name for name, _ in samples if name.startswith("toolflow_runs")]
 
 
-@pytest.mark.any_database
 class TestRequests:
     def test_they_are_counted_by_the_pattern_of_their_address(self, client: Client) -> None:
         for path in ("/runs/1/", "/runs/2/", "/nowhere/1", "/nowhere/2"):

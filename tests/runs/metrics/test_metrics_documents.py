@@ -65,7 +65,6 @@ def find_labels(expression: str) -> set[str]:
     return {*filtered, *(name.strip() for names in grouped for name in names.split(",") if name.strip())}
 
 
-@pytest.mark.any_database
 class TestDocuments:
     def test_the_guide_lists_all_metrics(self, client: Client) -> None:
         rows = [

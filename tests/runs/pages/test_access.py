@@ -13,7 +13,7 @@ from tests.runs.pages.history_builders import make_retried_run, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address, sign_in
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 class TestAccess:

@@ -18,7 +18,7 @@ from runs.tokens import MOST_ACTIVE
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.runs.pages.reading import count_queries, get_page, read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 PAGE = "/tokens/"
 TOKEN = re.compile(r"tf_[0-9a-f]{64}")

@@ -15,7 +15,7 @@ from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, count_queries, get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 SPEC = make_page_flow(make_step(1, system_message="You write about tea.", issue_severity_filter="high"))
 LOW = make_issue("low", "The text is long.", audit="Length")

@@ -15,7 +15,7 @@ from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 COLOURS = {"name": "Sea", "colours": ["#00f", "#0ff", "blue"]}
 HEX: dict[str, Any] = {"code": "hex_format", "audit": "Hex colours", "path": "/colours/2"}

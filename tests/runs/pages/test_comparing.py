@@ -27,7 +27,7 @@ from tests.runs.pages.history_builders import (
 )
 from tests.runs.pages.reading import count_queries, get_page, read_words, sign_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MINUS = "\N{MINUS SIGN}"
 HEX = {"code": "hex_format", "audit": "Hex colours", "path": "/colours/1"}

@@ -101,7 +101,6 @@ def test_what_no_terminal_takes_is_not_offered() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 class TestPage:
     def test_the_page_has_the_command_that_the_api_takes(self, operator: Client) -> None:
         run = make_run(make_version(make_page_flow()), input={"text": "<b>it's</b>"})

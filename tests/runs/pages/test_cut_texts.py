@@ -15,7 +15,7 @@ from tests.runs.pages.attempt_reading import find_attempts
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MEGABYTE = 1_000_000
 LONG = "<word> " * (MEGABYTE // 7)

@@ -15,7 +15,7 @@ from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_retried_run, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 FORMS = (
     ("/runs/views/add/", "/runs/?status=failed"),

@@ -167,7 +167,6 @@ class TestSummary:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 class TestOnThePage:
     def history(self) -> list[Attempt]:
         def found(name: str) -> Any:

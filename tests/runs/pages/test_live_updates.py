@@ -19,7 +19,7 @@ from tests.runs.pages.history_builders import begin_attempt, make_retried_run, m
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 class TestLive:

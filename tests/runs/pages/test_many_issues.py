@@ -19,7 +19,7 @@ from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_asked_run, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MANY = 3_000
 

@@ -56,7 +56,6 @@ class TestChoice:
         assert (chosen.open, chosen.loaded) == ({"s1a1", "s1a2"}, {"s1a1"})
 
 
-@pytest.mark.any_database
 class TestLongRuns:
     @pytest.fixture
     def long_run(self) -> Run:

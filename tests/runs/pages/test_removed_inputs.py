@@ -15,7 +15,7 @@ from tests.engine.builders import make_attempt
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import get_page, read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 SAME = "The same input"
 

@@ -11,7 +11,7 @@ from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import HTMX, count_queries, get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 FIRST, SECOND, THIRD = (
     make_issue("high", f"Colour {place} is wrong.", audit="Hex colours", code="hex_format", path=f"/{name}")

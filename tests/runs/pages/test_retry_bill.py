@@ -14,7 +14,7 @@ from tests.engine.builders import make_attempt, make_step, make_usage
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
 from tests.runs.pages.reading import get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def usage(total: int, cost: str | None = None, **fields: Any) -> TokenUsage:

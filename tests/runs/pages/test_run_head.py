@@ -20,7 +20,7 @@ from tests.engine.builders import NOON, make_attempt
 from tests.runs.pages.history_builders import begin_attempt, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 OTHERS: tuple[tuple[type, Any], ...] = (
     (bool, lambda value: not value),

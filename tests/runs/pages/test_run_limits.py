@@ -17,7 +17,7 @@ from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
 

@@ -19,7 +19,7 @@ from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ADDRESS = "/runs/new/colour-theme/"
 SENT = {"view": "json", "json": '{"brand": "Nordwind"}'}

@@ -17,7 +17,7 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import get_page, read_words, run_address, sign_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 ADDRESS = "/runs/new/colour-theme/"
 

@@ -15,7 +15,7 @@ from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_ste
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import HTMX
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 BIG_TABLES = "runs_run|runs_step|runs_attempt|runs_issue|runs_tokenusage|runs_daily[a-z]+"
 NEWEST = 'FROM "runs_run" ORDER BY 1 DESC LIMIT 1'

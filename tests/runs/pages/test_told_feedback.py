@@ -66,7 +66,6 @@ class TestHidden:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 class TestOnThePage:
     def run(self) -> Run:
         spec = make_page_flow(make_step(1, issue_severity_filter="high"))

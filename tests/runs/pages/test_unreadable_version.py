@@ -18,7 +18,7 @@ from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 SPECS = [{"steps": 7}, {}, 7, [], "text", {"steps": [{"name": 3}]}, {"name": "x", "steps": [], "new_field": True}]
 ISSUE = make_issue("low", "“red” is no hex colour.", audit="Hex colours", path="/colours/1")

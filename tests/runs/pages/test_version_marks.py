@@ -86,7 +86,6 @@ class TestMarks:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 class TestPage:
     @pytest.fixture
     def versions(self) -> list[FlowVersion]:

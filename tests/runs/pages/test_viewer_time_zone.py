@@ -17,6 +17,8 @@ from runs.pages.viewer_time_zone import COOKIE, show_local_times
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.pages.reading import get_page, read_words, run_address
 
+pytestmark = pytest.mark.sql
+
 WINTER = datetime(2026, 1, 15, 22, 30, 5, tzinfo=UTC)
 SUMMER = datetime(2026, 7, 15, 22, 30, 5, tzinfo=UTC)
 

@@ -143,7 +143,6 @@ class TestList:
         assert count_queries(viewer, "/webhooks/") == few == 5
 
 
-@pytest.mark.any_database
 class TestDelivery:
     def test_it_shows_what_was_sent_and_what_came_back(self, viewer: Client, receiver: Receiver) -> None:  # noqa: F811
         receiver.reply(Reply(500, body=b"<script>alert(1)</script> \xe2\x80\xae no room"))

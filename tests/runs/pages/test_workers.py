@@ -16,7 +16,7 @@ from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address, sign_in
 from tests.site.test_content_security import InlineFinder
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
 NOTICE = "No worker is running. Start one with manage.py run_worker : runs are ready and wait for it."

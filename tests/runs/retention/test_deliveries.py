@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 __all__ = ["receiver"]
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 PRIVATE = "a private word"
 

@@ -14,7 +14,7 @@ from runs.models import Attempt, Run
 from runs.retention import purging
 from tests.runs.retention.aged_runs import NOW, keep, store_aged_runs
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def read_figures(text: str, words: str) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from runs.models import IdempotentRequest, OriginalInput, WebhookDelivery
 from runs.retention.leftovers import clear, list_leftovers
 from tests.runs.builders import make_run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def clear_all() -> dict[str, int]:

@@ -46,7 +46,6 @@ def test_more_days_than_there_ever_were_keep_for_ever() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.any_database
 @pytest.mark.parametrize(
     ("runs", "outputs", "problem"),
     [

@@ -35,7 +35,7 @@ from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics
 from tests.runs.retention.aged_runs import NOW, count_rows, ended_before, keep, read_texts, store_aged_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def purge_all(**options: Any) -> list[Purged]:

@@ -14,7 +14,7 @@ from runs.retention.policy import Part
 from runs.retention.purging import Task, purge
 from tests.runs.retention.aged_runs import NOW, keep, store_aged_runs
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from tests.runs.retention.aged_runs import store_aged_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def test_tables_and_flows_are_measured_and_what_a_policy_would_free(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from runs.retention.telling import PurgeTelling
 from tests.runs.pages.reading import read_words
 from tests.runs.retention.aged_runs import NOW, keep, store_aged_runs
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 def read_trail() -> list[tuple[str, str, dict[str, Any]]]:

@@ -18,7 +18,7 @@ from runs.tracing.ids import make_span_id, make_trace_id
 from tests.runs.builders import make_version
 from tests.runs.tracing.test_tracing import Collector
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"

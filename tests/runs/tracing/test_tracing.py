@@ -35,7 +35,7 @@ from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, expire_lease, make_run, make_version
 from tests.runs.executing import drain, script
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 TEA = {"text": "Tea is a warm drink."}
 

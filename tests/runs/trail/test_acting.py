@@ -25,7 +25,7 @@ from runs.trail.asking import know_request
 from runs.trail.entries import leave_trail
 from toolflow_site.openid_accounts import put_into_groups
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_version
 from tests.runs.pages.reading import read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from runs.models import ApiToken, Run, TrailEntry, WebhookDelivery
 from runs.submission import RunOrder, submit_run, submit_runs
 from tests.runs.builders import make_run, make_version
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from runs.models import TrailEntry, TrailIsKeptError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def make_entry(**values: Any) -> TrailEntry:

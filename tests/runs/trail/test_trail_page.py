@@ -23,7 +23,7 @@ from runs.pages.trail_query import PAGE_SIZE
 from tests.runs.builders import make_run
 from tests.runs.pages.reading import count_queries, read_words
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.runs.pages.reading import read_words
 from tests.runs.webhooks.deliveries import make_delivery, make_ended_run, set_flow_address
 from tests.runs.webhooks.receiver import Received, Receiver
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 PAGE = "/flows/letters/webhook-secret/"
 OLD, NEW = "an-old-key-0123456789-abcdefghijklmnopqrstuvwxyz", "a-new-key-zyxwvutsrqponmlkjihgfedcba-9876543210"

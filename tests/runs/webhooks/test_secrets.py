@@ -23,7 +23,7 @@ from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_r
 from tests.runs.webhooks.receiver import Received, Receiver
 from tests.site.test_settings import read_settings
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 OLD, NEW = "an-old-key-0123456789-abcdefghijklmnopqrstuvwxyz", "a-new-key-zyxwvutsrqponmlkjihgfedcba-9876543210"
 

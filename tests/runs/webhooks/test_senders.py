@@ -26,7 +26,7 @@ from tests.runs.builders import make_version
 from tests.runs.webhooks.deliveries import come_due, make_delivery
 from tests.runs.webhooks.receiver import Receiver, Reply
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 class TestCrashes:
