@@ -94,6 +94,7 @@ def test_the_readme_runs_a_flow_from_the_terminal(shell: Shell, worker: None) ->
     assert Run.objects.get().status == RunStatus.SUCCEEDED
 
 
+@pytest.mark.nightly
 def test_running_follows_a_run(shell: Shell, worker: None) -> None:
     (shell.folder / "ticket.json").write_text(
         re.search(r"<<'EOF'\n(.*?)^EOF$", read_code("README.md"), re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
@@ -109,6 +110,7 @@ def test_make_can_make_what_the_page_asks_for(shell: Shell, guide: str) -> None:
     assert planned
 
 
+@pytest.mark.nightly
 def test_flow_files_come_out_and_go_in_again(shell: Shell) -> None:
     ((_, example),) = find_blocks("docs/flow-files.md", "yaml")
     for note in ("", "A sentence more."):
@@ -125,12 +127,14 @@ def test_flow_files_come_out_and_go_in_again(shell: Shell) -> None:
     assert ["migrate"] in shell.commands
 
 
+@pytest.mark.nightly
 def test_a_plug_in_is_begun(shell: Shell, settings: Any) -> None:
     settings.BASE_DIR = shell.folder
     shell.run(read_code("docs/plugins.md"))
     assert (shell.folder / "acme_invoices.py").exists()
 
 
+@pytest.mark.nightly
 def test_history_is_purged(shell: Shell, old_run: Run) -> None:
     purging, looking = re.split(r"(?=python manage\.py storage\n)", read_code("docs/retention.md"))
     assert old_run.flow.name in shell.run(looking)
@@ -138,6 +142,7 @@ def test_history_is_purged(shell: Shell, old_run: Run) -> None:
     assert not Run.objects.exists()
 
 
+@pytest.mark.nightly
 def test_statistics_and_search_are_made_anew(shell: Shell, old_run: Run) -> None:
     command, shown = read_session("docs/statistics.md")
     printed = shell.run(command)
@@ -147,6 +152,7 @@ def test_statistics_and_search_are_made_anew(shell: Shell, old_run: Run) -> None
     assert ["rebuild_search"] in shell.commands
 
 
+@pytest.mark.nightly
 def test_the_workers_are_shown_as_the_page_shows_them(shell: Shell) -> None:
     make_worker(host="flows-1", pid=48213)
     command, shown = read_session("docs/scaling.md")
@@ -157,12 +163,14 @@ def test_the_workers_are_shown_as_the_page_shows_them(shell: Shell) -> None:
     assert printed[-2].split() == shown.splitlines()[-2].split()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("guide", ["docs/audit-trail.md", "docs/permissions.md", "docs/webhooks.md"])
 def test_commands_of_administrators_work(shell: Shell, guide: str) -> None:
     shell.run(read_code(guide))
     assert shell.commands
 
 
+@pytest.mark.nightly
 def test_a_copy_of_the_embedded_database_is_made_and_put_back(
     shell: Shell, old_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +188,7 @@ def test_a_copy_of_the_embedded_database_is_made_and_put_back(
     assert [path.suffixes[-1][:8] for path in sorted((shell.folder / "var").iterdir())] == [".sqlite3", ".before-"]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("pg_dump") is None, reason="There is no pg_dump here.")
 def test_a_dump_of_postgresql_holds_what_the_database_held(tmp_path: Path, postgres_url: str) -> None:
     def ask(database: str, statement: str) -> str:
@@ -271,6 +280,7 @@ def test_the_steps_of_the_deploy_page_follow_from_each_other(machine: Callable[[
     assert "systemctl enable --now toolflow-web toolflow-worker toolflow-nightly.timer" in shell.calls
 
 
+@pytest.mark.nightly
 def test_a_service_is_backed_up_and_put_back(machine: Callable[[str], Shell], tmp_path: Path) -> None:
     shell = machine("docs/deploy.md")
     before = len(shell.commands)
@@ -283,6 +293,7 @@ def test_a_service_is_backed_up_and_put_back(machine: Callable[[str], Shell], tm
     assert dump.suffix == ".dump" and stat.S_IMODE(dump.stat().st_mode) == 0o600
 
 
+@pytest.mark.nightly
 def test_a_copy_is_tried_with_settings_of_its_own(machine: Callable[[str], Shell], tmp_path: Path) -> None:
     machine("docs/deploy.md")
     shell = machine("docs/backup.md")

@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 from toolflow_site.edge import build_edge
 from toolflow_site.request_threads import DashboardHandler, KeptThreads
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.nightly]
 
 PATIENCE = 30.0
 STREAM = "streamRunEvents"

@@ -66,11 +66,13 @@ def test_the_lock_names_no_registry() -> None:
     assert all("resolved" not in package and package["integrity"] for package in packages)
 
 
+@pytest.mark.nightly
 def test_types_are_those_that_the_script_uses(client: Path) -> None:
     run_node("node_modules/typescript/bin/tsc", cwd=client)
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.nightly
 def test_it_runs_a_flow_reads_why_an_attempt_failed_and_does_what_else_the_pages_do(
     client: Path, live_server: LiveServer, model_server: ModelServer, settings: Any, groups: None
 ) -> None:
