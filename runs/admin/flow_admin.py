@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern
 
 from flows.admin.flow_admin import FlowAdmin
-from runs.try_out import earlier_values, page
+from runs.try_out import earlier_values, panel
 
 
 class RunningFlowAdmin(FlowAdmin):
@@ -13,4 +13,4 @@ class RunningFlowAdmin(FlowAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The editor's addresses and those that read runs."""
-        return [*earlier_values.list_urls(self), *page.list_urls(self), *super().get_urls()]
+        return [*earlier_values.list_urls(self), *panel.list_urls(self), *super().get_urls()]

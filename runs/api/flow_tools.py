@@ -15,7 +15,7 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flows.engine.history import Issue, Outcome
+from flows.engine.history import Issue
 from flows.engine.plugins import registry
 from flows.models import Flow
 from flows.portability import plan_load
@@ -135,8 +135,7 @@ class TryAuditsView(_TryingView):
     def post(self, request: Request) -> Response:
         """Audit the output."""
         trial, values = read_trial(request, TryAuditsSerializer)
-        verdict = trial.judge(read_audited_output(trial, values), registry)
-        attempt = verdict.attempt
+        attempt, audits = trial.judge(read_audited_output(trial, values), registry)
         return Response(
             {
                 **_describe_trial(trial),
@@ -145,15 +144,7 @@ class TryAuditsView(_TryingView):
                 "raw_output": attempt.raw_output,
                 "failure_reason": attempt.failure_reason or None,
                 "issues": _describe_issues(attempt.issues),
-                "audits": [
-                    {
-                        "name": one.audit.name,
-                        "fail_at": one.audit.threshold or "never",
-                        "passed": one.outcome is Outcome.PASSED,
-                        "issue_count": len(one.issues),
-                    }
-                    for one in verdict.audits
-                ],
+                "audits": audits,
             }
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
-from flows.engine.json_values import clean_value, dump_json, format_pointer
+from flows.engine.json_values import clean_value, format_pointer
 from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import registry
 from flows.engine.spec import FlowSpec
@@ -21,7 +20,7 @@ from runs.api.flow_reading import read_flow_document
 from runs.api.problems import InvalidBody
 from runs.api.reading import StrictSerializer, read_body
 from runs.stored_history import load_history
-from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_texts
+from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_values
 
 _TYPED = ("input", "outputs")
 _OF_RUN = ("after_attempt", "attempt")
@@ -46,12 +45,9 @@ def read_trial(request: Request, kind: type[StrictSerializer]) -> tuple[Trial, M
     try:
         if has_run:
             return _try_on_run(request, values, spec, index), values
-        outputs = {position: dump_json(output) for position, output in _read_outputs(values, index).items()}
-        return try_on_texts(spec, index, input=dump_json(values["input"]), outputs=outputs), values
+        return try_on_values(spec, index, values["input"], _read_outputs(values, index)), values
     except TrialError as error:
-        raise InvalidBody(
-            [Problem(f"/{name.replace('output-', 'outputs/')}", sentence) for name, sentence in error.problems.items()]
-        ) from None
+        raise InvalidBody([Problem(f"/{error.field}", str(error))]) from None
 
 
 def read_audited_output(trial: Trial, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +58,7 @@ def read_audited_output(trial: Trial, values: Mapping[str, Any]) -> dict[str, An
     if number is None:
         cleaned: dict[str, Any] = clean_value(values["output"]).value
         return cleaned
-    attempt = trial.find_attempt(number)
+    attempt = next((attempt for attempt in trial.attempts if attempt.number == number), None)
     output = None if attempt is None else find_audited_output(attempt)
     if output is None:
         what = "left no output that could be audited" if attempt else f"is none of step {trial.index} in this run"
@@ -74,19 +70,14 @@ def _try_on_run(request: Request, values: Mapping[str, Any], spec: FlowSpec, ind
     if not request.user.has_perm("runs.view_run"):
         raise PermissionDenied("Your account lacks the permission “runs.view_run”: send “input” and “outputs” instead.")
     flow_id = Flow.objects.filter(name=spec.name).values_list("pk", flat=True).first()
-    run = fetch_run(flow_id, str(values["run"]))
+    run = fetch_run(flow_id, values["run"])
     return try_on_run(spec, index, run, load_history(run), feedback_count=values.get("after_attempt", 0))
 
 
-def _read_outputs(values: Mapping[str, Any], index: int) -> dict[int, dict[str, Any]]:
-    outputs: dict[int, dict[str, Any]] = {}
-    problems = []
-    for name, output in values.get("outputs", {}).items():
-        if not re.fullmatch(r"[1-9][0-9]?", name, re.ASCII) or int(name) >= index:
-            sentence = f"Outputs are named by the numbers of the steps before step {index}."
-            problems.append(Problem(format_pointer(["outputs", name]), sentence))
-        elif output is not None:
-            outputs[int(name)] = output
-    if problems:
-        raise InvalidBody(problems)
-    return outputs
+def _read_outputs(values: Mapping[str, Any], index: int) -> dict[int, dict[str, Any] | None]:
+    positions = {str(position): position for position in range(1, index)}
+    outputs = values.get("outputs", {})
+    if unknown := [name for name in outputs if name not in positions]:
+        sentence = f"Outputs are named by the numbers of the steps before step {index}."
+        raise InvalidBody([Problem(format_pointer(["outputs", name]), sentence) for name in unknown])
+    return {positions[name]: output for name, output in outputs.items()}

@@ -1,55 +1,149 @@
-"""The panel that tries a step in the flow editor: what was chosen in it, and what it shows."""
+"""The panel that tries a step in the flow editor: what was chosen in it, what comes of it, and its view.
+
+The page posts the whole editor and the panel's own fields. The answer is always the whole panel as HTML, or a sentence
+as JSON. Nothing of the page is stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import copy
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+from django.urls import URLPattern, path
+from django.views.decorators.http import require_POST
 
-from flows.admin.draft import FlowDraft, FormError
-from flows.engine.history import Attempt, History
+from flows.admin.access import require_permission
+from flows.admin.draft import FlowDraft
+from flows.admin.flow_admin import FlowAdmin
+from flows.engine.errors import SpecError
+from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.json_values import clean_value, dump_json, parse_object
+from flows.engine.judging import clean_output
 from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import registry
-from flows.engine.providers import Provider
+from flows.engine.reply import ToolReply
 from flows.engine.simulated_model import invent_value
 from flows.engine.spec import FlowSpec, StepSpec
 from flows.models import Flow
 from flows.providers import build_providers, default_model_settings
+from flows.throttle import limit_rate
 from runs import models
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import STATES
-from runs.pages.input_fields import default_input, example_input
+from runs.pages.input_fields import example_input
 from runs.pages.json_lines import list_json, show_invisible
 from runs.pages.model_request import ModelRequest, read_model_request
+from runs.request_places import stepping_aside
 from runs.stored_history import build_issues, load_history
-from runs.try_out.model_call import CallResult
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+from runs.try_out.model_call import NotSentError, call_model
 from runs.try_out.trial import (
     Preview,
     Trial,
     TrialError,
-    Verdict,
     fetch_run,
     find_audited_output,
     try_on_run,
-    try_on_texts,
+    try_on_values,
 )
-
-RUN, TYPED, PASTED = "run", "typed", "pasted"
-"""The values of the panel's radio buttons, and of the list of outputs beside numbers of attempts."""
 
 MAX_RUNS_OFFERED = 20
 """The latest runs of a flow that can be chosen from a list; any other is named by its number."""
+RUN, TYPED, PASTED = "run", "typed", "pasted"
+"""The values of the panel's radio buttons, and of the list of outputs beside numbers of attempts."""
 NO_RUNS = "Your account may not see runs (it lacks “runs.view_run”). Type the values instead."
-_OUTPUT = "try_output_"
+
+
+def list_urls(flow_admin: FlowAdmin) -> list[URLPattern]:
+    """The address of the panel, below those of flows."""
+
+    @require_POST
+    @require_permission("flows.view_flow")
+    @require_permission("flows.change_flow")
+    @limit_rate("try", most=60, seconds=60)
+    def try_step(request: HttpRequest) -> HttpResponseBase:
+        return _try_step(request, flow_admin)
+
+    return [path("try/", flow_admin.admin_site.admin_view(try_step), name="flows_flow_try")]
+
+
+def _try_step(request: HttpRequest, flow_admin: FlowAdmin) -> HttpResponseBase:
+    action = request.POST.get("try_action", "")
+    if action not in {"open", "preview", "judge", "call"}:
+        return _refuse("Unknown action. Reload the page and try again.", 400)
+    flow = None
+    if number := request.POST.get("flow", ""):
+        flow = Flow.objects.filter(pk=_parse_number(number)).first()
+        if flow is None:
+            return _refuse("This flow was deleted.", 404)
+    # Reading the page writes into the flow that it is given.
+    draft = flow_admin.read_posted(request, copy.copy(flow))
+    index = draft.find_step(request.POST.get("try_step", ""))
+    if index is None:
+        return _refuse("This step is no longer on the page. Close this panel, and try another step.", 404)
+    panel = Panel(request, flow, draft, index)
+    if action == "call" and panel.spec is not None:
+        return _call_model(request, panel, flow_admin)
+    if action == "judge":
+        panel.judge_chosen()
+    return _show(request, panel)
+
+
+@limit_rate("try-call", most=10, seconds=60)
+def _call_model(request: HttpRequest, panel: Panel, flow_admin: FlowAdmin) -> HttpResponse:
+    if not panel.can_call:
+        raise PermissionDenied("You may not call the model: your account lacks “runs.add_run”.")
+    body = panel.preview.request
+    if panel.trial is None or body is None or panel.obstacle:
+        panel.verdict = {"problem": panel.obstacle}
+        return _show(request, panel)
+    try:
+        with stepping_aside():
+            answer, seconds = call_model(panel.trial, body, flow_id=panel.flow.pk if panel.flow else None)
+    except NotSentError as error:
+        panel.verdict = {"problem": str(error)}
+    else:
+        _log_call(request, panel, answer, flow_admin)
+        panel.judge_answer(answer, seconds)
+    return _show(request, panel)
+
+
+def _log_call(request: HttpRequest, panel: Panel, answer: ToolReply | AttemptError, flow_admin: FlowAdmin) -> None:
+    """Note the call in the flow's history and in the audit log."""
+    title = (panel.spec.title if panel.spec else "") or "New flow"
+    details: dict[str, Any]
+    if isinstance(answer, AttemptError):
+        details, words = {"error": answer.code}, f"no answer: {answer.code}"
+    else:
+        tokens = answer.usage.total if answer.usage.reported else None
+        details, words = {"tokens": tokens}, "tokens not reported" if tokens is None else f"{tokens:,} tokens"
+    message = f"Tried step {panel.index} with one model call ({words})."
+    flow_admin.log_change(request, panel.flow or Flow(title=title), message)
+    leave_trail(
+        action=TrailAction.STEP_TRIED,
+        about=panel.flow,
+        kind="flow",
+        label=str(panel.flow or title),
+        details={"step": panel.index, **details},
+    )
+
+
+def _show(request: HttpRequest, panel: Panel) -> HttpResponse:
+    return render(request, "admin/flows/flow/try/panel.html", {"panel": panel, **panel.verdict})
+
+
+def _refuse(sentence: str, status: int) -> HttpResponse:
+    return JsonResponse({"error": sentence}, status=status)
 
 
 class Panel:
-    """The posted panel and what comes of it; templates read it."""
+    """The panel of one step; its template reads the attributes."""
 
     def __init__(self, request: HttpRequest, flow: Flow | None, draft: FlowDraft, index: int) -> None:
         """``flow`` is the stored one, None for a new one; ``index`` is the step's, counted from 1."""
@@ -57,100 +151,69 @@ class Panel:
         self.index = index
         self.can_see_runs = request.user.has_perm("runs.view_run")
         self.can_call = request.user.has_perm("runs.add_run")
-        self._read_fields(request.POST)
+        self.fields = {
+            name.removeprefix("try_"): str(value).replace("\r\n", "\n")
+            for name, value in request.POST.items()
+            if name.startswith("try_")
+        }
         self.spec: FlowSpec | None = None
         """The edited flow as it would run, also where something in it is wrong; None if it can't be read."""
         if draft.spec is not None:
             self.spec = resolve_spec(draft.spec, default_model_settings(), build_providers())
         errors = list(draft.list_errors())
-        self.errors: list[FormError] = list(draft.list_step_errors(index)) if self.spec else errors
+        self.errors = list(draft.list_step_errors(index)) if self.spec else errors
         self.other_errors = len(errors) - len(self.errors)
         self.runs: list[Any] = []
-        self.trial: Trial | None = None
-        self.trial_problems: dict[str, str] = {}
         self.run_id: int | None = None
-        """The run that the step is tried on."""
-        self._histories: dict[str, tuple[Run, History]] = {}
-
-    def _read_fields(self, post: Mapping[str, Any]) -> None:
-        """Read the panel's own fields; what no page of ours sends counts as empty."""
-
-        def read(name: str) -> str:
-            return str(post.get(name, "")).replace("\r\n", "\n")
-
-        self.prefix = read("try_step")
-        self.source = read("try_source") if read("try_source") in {RUN, TYPED} else ""
-        """Empty as long as nothing was chosen."""
-        self.listed_run, self.typed_run = read("try_run"), read("try_number")
-        self.feedback_count = _parse_number(read("try_after"))
-        self.input = read("try_input")
-        outputs = [name for name in post if name.startswith(_OUTPUT)]
-        self.outputs = {_parse_number(name.removeprefix(_OUTPUT)): read(name) for name in outputs}
-        self.judged, self.pasted = read("try_judged"), read("try_pasted")
-
-    @property
-    def step(self) -> StepSpec:
-        assert self.spec is not None
-        return self.spec.step(self.index)
-
-    @property
-    def earlier_steps(self) -> list[dict[str, Any]]:
-        """The steps before this one, each with the output that is typed for it."""
-        assert self.spec is not None
-        steps = enumerate(self.spec.steps[: self.index - 1], start=1)
-        return [{"index": index, "name": step.name, "text": self.outputs.get(index, "")} for index, step in steps]
+        self.problems: dict[str, str] = {}
+        """A sentence for each field that can't be used: ``run``, ``input``, ``output-2``."""
+        self.feedback_count = _parse_number(self.fields.get("after", ""))
+        self.has_new_output = False
+        """Whether an answer was put into the field for pasted outputs."""
+        self.preview = Preview()
+        self.verdict: dict[str, Any] = {}
+        """What the template shows below the output: a ``problem``, or an ``attempt`` with its ``audits``."""
+        self.trial = None if self.spec is None else self._begin_trial(self.spec)
+        if self.judged_attempt is None and self.fields.get("judged") != PASTED:
+            self.fields["judged"] = str(self.stored[-1].number) if self.stored else PASTED
+        if self.trial is not None:
+            self.preview = self.trial.preview(registry)
+            if self.preview.output is not None:
+                self._judge("The computed output", self.preview.output, notes=self.preview.notes)
 
     # What it is tried on
 
-    def fill(self) -> None:
-        """Offer runs, and fill in the fields if nothing was chosen: the latest run that reached the step, and values.
+    def _begin_trial(self, spec: FlowSpec) -> Trial | None:
+        """The step on what was chosen. If nothing was: on the latest run that reached it, else on typed values.
 
-        For the first step any run will do. The values are those of that run, else examples that fit the schemas.
+        For the first step any run will do. The typed values are those of that run, else examples that fit the schemas.
         """
-        assert self.spec is not None
         if self.flow is not None and self.can_see_runs:
             self.runs = self._fetch_runs(self.flow)
-        if self.source:
-            return
-        latest = self.runs[0] if self.runs else None
-        chosen = next((run for run in self.runs if run.has_step), latest if self.index == 1 else None)
-        self.source = RUN if chosen else TYPED
-        history = None
-        if run := chosen or latest:
-            self.listed_run = str(run.pk)
-            _, history = self._load(self.listed_run)
-        can_invent = not self.errors and not self.other_errors
-        input = history.initial_input if history else _suggest_input(self.spec, can_invent=can_invent)
-        self.input = _format(input)
-        for index, step in enumerate(self.spec.steps[: self.index - 1], start=1):
-            final = history.final(index) if history else None
-            output = final.usable_output if final else None
-            if output is None and can_invent and step.output_schema is not None:
-                output = invent_value(step.output_schema, seed=step.name)
-            self.outputs[index] = "" if output is None else _format(output)
-
-    def load_trial(self, *, is_new: bool = False) -> None:
-        """Load or parse what was chosen; ``trial_problems`` says why it can't be used.
-
-        With ``is_new`` another run may have been chosen, which lacks the attempts that were chosen of the last one.
-        """
-        assert self.spec is not None
+        is_new, history = self.source not in {RUN, TYPED}, None
+        if is_new:
+            latest = self.runs[0] if self.runs else None
+            chosen = next((run for run in self.runs if run.has_step), latest if self.index == 1 else None)
+            self.fields["source"] = RUN if chosen else TYPED
+            self.fields["run"] = str((chosen or latest).pk) if latest else ""
         try:
-            if self.source != RUN:
-                self.trial = try_on_texts(self.spec, self.index, input=self.input, outputs=self.outputs)
-            elif not self.can_see_runs:
-                raise TrialError({"run": NO_RUNS})
-            else:
-                run, history = self._load(self.typed_run if self.typed_run.strip() else self.listed_run)
-                if is_new and self.feedback_count > len(history.attempts(self.index)):
-                    self.feedback_count = 0
-                self.trial = try_on_run(self.spec, self.index, run, history, feedback_count=self.feedback_count)
-                self.run_id = run.pk
+            if self.source == RUN or (is_new and self.runs):
+                run = self._fetch_chosen_run()
+                history = load_history(run)
+            if is_new:
+                self._fill(spec, history)
+            if self.source == TYPED or history is None:
+                return self._read_typed(spec)
+            # Another run may have been chosen, which lacks the attempts that were chosen of the last one.
+            if self.feedback_count > len(history.attempts(self.index)):
+                self.feedback_count = 0
+            self.run_id = run.pk
+            return try_on_run(spec, self.index, run, history, feedback_count=self.feedback_count)
         except TrialError as error:
-            self.trial_problems = error.problems
-        if is_new and self.judged != PASTED and self.judged_attempt is None:
-            numbers = [attempt.number for attempt in self.stored if find_audited_output(attempt) is not None]
-            self.judged = str(numbers[-1]) if numbers else PASTED
+            self.problems[error.field] = str(error)
+        except SpecError as error:
+            self.problems["input"] = f"A schema can't be used yet. {error.problems[0].message}"
+        return None
 
     def _fetch_runs(self, flow: Flow) -> list[Run]:
         """The latest runs, newest first; ``has_step`` of each says whether it reached the step."""
@@ -159,35 +222,62 @@ class Panel:
         fields = ("status", "created_at", "version__number", "version__flow_id")
         return list(runs.only(*fields).order_by("-created_at", "-pk")[:MAX_RUNS_OFFERED])
 
-    def _load(self, number: str) -> tuple[Run, History]:
-        if number not in self._histories:
-            run = fetch_run(self.flow.pk if self.flow else None, number)
-            self._histories[number] = run, load_history(run)
-        return self._histories[number]
+    def _fetch_chosen_run(self) -> Run:
+        if not self.can_see_runs:
+            raise TrialError("run", NO_RUNS)
+        typed = self.fields.get("number", "").strip() or self.fields.get("run", "")
+        number = _parse_number(typed.removeprefix("#"))
+        if not number:
+            raise TrialError("run", f"“{typed[:40]}” is not a run number. Write it like 12.")
+        return fetch_run(self.flow.pk if self.flow else None, number)
+
+    def _fill(self, spec: FlowSpec, history: History | None) -> None:
+        can_invent = not self.errors and not self.other_errors
+        input = history.initial_input if history else example_input(spec.input_schema)
+        if input is None:
+            input = invent_value(spec.input_schema, seed=spec.name) if spec.input_schema and can_invent else {}
+        self.fields["input"] = _format(input)
+        for position, step in enumerate(spec.steps[: self.index - 1], start=1):
+            final = history.final(position) if history else None
+            output = final.usable_output if final else None
+            if output is None and can_invent and step.output_schema is not None:
+                output = invent_value(step.output_schema, seed=step.name)
+            self.fields[f"output-{position}"] = "" if output is None else _format(output)
+
+    def _read_typed(self, spec: FlowSpec) -> Trial | None:
+        """The trial on typed values; an empty output stands for a step without a usable one."""
+        values: dict[int, dict[str, Any] | None] = {}
+        for position in range(self.index):
+            name = f"output-{position}" if position else "input"
+            text = self.fields.get(name, "")
+            try:
+                values[position] = parse_object(text) if text.strip() or not position else None
+            except ValueError as error:
+                self.problems[name] = str(error)
+        return None if self.problems else try_on_values(spec, self.index, values[0] or {}, values)
 
     @property
-    def problems_of_fields(self) -> list[tuple[str, str, str]]:
-        """Each problem of what was chosen or typed: the field's id, its label, and a sentence."""
-        run = ("try-number" if self.typed_run.strip() else "try-run", "Run")
-        # Where a run can't be used, its attempts aren't offered.
-        fields = {"run": run, "after_attempt": run, "input": ("try-input", "Input")}
-        return [
-            (*fields.get(field, (f"try-{field}", f"Output of step {field.removeprefix('output-')}")), sentence)
-            for field, sentence in self.trial_problems.items()
-        ]
+    def source(self) -> str:
+        return self.fields.get("source", "")
+
+    @property
+    def step(self) -> StepSpec:
+        assert self.spec is not None
+        return self.spec.step(self.index)
+
+    @property
+    def earlier_steps(self) -> list[tuple[int, str, str]]:
+        """The steps before this one: index, name, and the output that is typed for it."""
+        assert self.spec is not None
+        steps = enumerate(self.spec.steps[: self.index - 1], start=1)
+        return [(position, step.name, self.fields.get(f"output-{position}", "")) for position, step in steps]
 
     # The request, and a call
 
-    @cached_property
-    def preview(self) -> Preview | None:
-        """The request or the computed output; None where it is not known what the step is tried on."""
-        return self.trial.preview(registry) if self.trial else None
-
-    @cached_property
+    @property
     def model_request(self) -> ModelRequest | None:
         """The request as people read it."""
-        request = self.preview.request if self.preview else None
-        return None if request is None else read_model_request(request)
+        return None if self.preview.request is None else read_model_request(self.preview.request)
 
     @property
     def obstacle(self) -> str:
@@ -198,63 +288,70 @@ class Panel:
             return "This step calls no model."
         if self.errors:
             return "Fix the problems of this step first: a call may cost money."
-        if self.preview is None or self.preview.request is None:
+        if self.preview.request is None:
             return "There is no request to send yet."
-        return self._provider.find_problem() or ""
+        return build_providers().split(self.step.model or "")[0].find_problem() or ""
 
     @property
     def is_simulated(self) -> bool:
         """Whether the simulated model answers and nothing is billed."""
-        return self._provider.is_simulated
-
-    @property
-    def _provider(self) -> Provider:
-        return build_providers().split(self.step.model or "")[0]
+        return build_providers().split(self.step.model or "")[0].is_simulated
 
     # An output
 
     @property
-    def stored(self) -> Sequence[Attempt]:
-        """The attempts of the step in the run that it is tried on."""
-        return self.trial.attempts if self.trial else ()
-
-    @property
-    def judged_number(self) -> int:
-        """The number of the stored attempt whose output is to be judged; 0 for a pasted one."""
-        return _parse_number(self.judged)
+    def stored(self) -> list[Attempt]:
+        """The attempts of the step, in the run that it is tried on, whose output can be judged."""
+        attempts = self.trial.attempts if self.trial else ()
+        return [attempt for attempt in attempts if find_audited_output(attempt) is not None]
 
     @property
     def judged_attempt(self) -> Attempt | None:
-        return self.trial.find_attempt(self.judged_number) if self.trial else None
+        """The stored attempt whose output is to be judged; None for a pasted one."""
+        return next((attempt for attempt in self.stored if str(attempt.number) == self.fields.get("judged")), None)
 
-    def read_output(self) -> tuple[dict[str, Any], str]:
-        """The output to judge, and its title. Raises ``ValueError`` with a sentence if there is none."""
+    def judge_chosen(self) -> None:
+        """Judge the output that is chosen or pasted."""
         if self.trial is None:
-            raise ValueError("First choose what the step is tried on: audits may read it.")
-        if attempt := self.judged_attempt:
+            self.verdict = {"problem": "First choose what the step is tried on: audits may read it."}
+        elif attempt := self.judged_attempt:
             output = find_audited_output(attempt)
-            if output is None:
-                raise ValueError(f"Attempt {attempt.number} left no output that could be audited.")
-            return output, f"Attempt {attempt.number} of run {self.run_id}"
-        if self.judged_number:
-            raise ValueError(f"There is no attempt {self.judged_number} of this step in the chosen run.")
+            assert output is not None
+            self._judge(f"Attempt {attempt.number} of run {self.run_id}", output, stored=attempt)
+        else:
+            try:
+                output = clean_value(parse_object(self.fields.get("pasted", ""))).value
+            except ValueError as error:
+                self.verdict = {"problem": f"The pasted output can't be read. {error}"}
+            else:
+                self._judge("The pasted output", output)
+
+    def judge_answer(self, answer: ToolReply | AttemptError, seconds: float) -> None:
+        """Judge what a call brought, and put it into the field for pasted outputs: it can be checked again for free."""
+        assert self.trial is not None
+        title = "What the model answered"
+        if isinstance(answer, AttemptError):
+            self._show_verdict(title, self.trial.build_attempt(Outcome.ERRORED, error=answer), seconds=seconds)
+        elif answer.arguments is None:
+            attempt = self.trial.build_attempt(Outcome.INVALID, issues=answer.issues, raw_output=answer.raw)
+            self._show_verdict(title, attempt, reply=answer, seconds=seconds)
+        else:
+            output, notes = clean_output(answer.arguments)
+            self.fields |= {"judged": PASTED, "pasted": _format(output)}
+            self.has_new_output = True
+            self._judge(title, output, notes=notes, reply=answer, seconds=seconds)
+
+    def _judge(self, title: str, output: dict[str, Any], *, notes: Any = (), **shown: Any) -> None:
+        assert self.trial is not None
         try:
-            return clean_value(parse_object(self.pasted)).value, "The pasted output"
-        except ValueError as error:
-            raise ValueError(f"The pasted output can't be read. {error}") from None
+            attempt, audits = self.trial.judge(output, registry, notes=notes)
+        except SpecError as error:
+            self.verdict = {"problem": f"The output schema can't be used yet. {error.problems[0].message}"}
+        else:
+            self._show_verdict(title, attempt, audits=audits, **shown)
 
-    def paste(self, output: dict[str, Any]) -> None:
-        """Put an output into the field for pasted ones, and choose it."""
-        self.judged, self.pasted = PASTED, _format(output)
-
-    def describe_verdict(
-        self, title: str, verdict: Verdict, *, stored: Attempt | None = None, call: CallResult | None = None
-    ) -> dict[str, Any]:
-        """The context of the verdict's template: the attempt as run pages show one, though no row is stored.
-
-        ``stored`` is the attempt that the output is of, ``call`` the call that brought it.
-        """
-        attempt = verdict.attempt
+    def _show_verdict(self, title: str, attempt: Attempt, **shown: Any) -> None:
+        """Show an attempt as run pages do, though no row is stored."""
         row = models.Attempt(
             step=models.Step(index=self.index, name=self.step.name),
             number=attempt.number,
@@ -268,22 +365,22 @@ class Panel:
             row.unusable_output = attempt.raw_output  # type: ignore[attr-defined]  # where run pages annotate it
         elif attempt.raw_output is not None:
             raw_output = list_json(attempt.raw_output)
-        return {
-            "announcement": f"{title}: {STATES[attempt.outcome].word}.",
+        self.verdict = {
             "title": title,
-            "verdict": verdict,
             "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, True, Run()),
+            "was_audited": attempt.outcome in (Outcome.PASSED, Outcome.FAILED),
             "raw_output": raw_output,
-            "stored": stored,
-            "call": call,
+            **shown,
         }
 
-
-def _suggest_input(spec: FlowSpec, *, can_invent: bool) -> Any:
-    example = example_input(spec.input_schema)
-    if example is None and can_invent and spec.input_schema is not None:
-        example = invent_value(spec.input_schema, seed=spec.name)
-    return example or default_input(spec.input_schema)
+    @property
+    def announcement(self) -> str:
+        """What screen readers are told of the answer."""
+        if attempt := self.verdict.get("attempt"):
+            return f"{self.verdict['title']}: {STATES[attempt.state].word}."
+        is_ready = self.preview.request is not None
+        words = "The request is up to date." if is_ready else "There is no request. See the problem in the panel."
+        return str(self.verdict.get("problem", words))
 
 
 def _format(value: Any) -> str:
@@ -291,4 +388,5 @@ def _format(value: Any) -> str:
 
 
 def _parse_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
+    """A whole number as it was typed; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

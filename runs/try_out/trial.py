@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from flows.engine.errors import ExpressionError, InputError, SpecError
+from flows.engine.errors import ExpressionError, InputError
 from flows.engine.evaluation import Evaluator, prepare_input, step_variables
-from flows.engine.history import Attempt, History, Issue, Outcome, Severity, initial_attempt
-from flows.engine.json_values import clean_value, parse_object
-from flows.engine.judging import Judgement, build_type_audit, clean_output, judge_output
+from flows.engine.history import Attempt, History, Issue, Outcome, initial_attempt
+from flows.engine.json_values import clean_value
+from flows.engine.judging import build_type_audit, clean_output, judge_output
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
 from flows.engine.providers import UnsupportedCallError
@@ -27,61 +26,29 @@ from flows.providers import build_providers
 from runs.models import Run
 
 MAX_PROBLEMS = 5
-"""Problems of one typed value that are listed."""
-MAX_PLUGIN_SECONDS = 10.0
-"""Seconds that one call of a plug-in may take, unless ``TOOLFLOW_PLUGIN_TIMEOUT`` is less."""
+"""Problems of an input that are told."""
 MAX_TRY_SECONDS = 10
 """Seconds that all expressions and plug-ins of one try may take together: a web process waits for them."""
 
 
 class TrialError(Exception):
-    """A step can't be tried on what was chosen or typed.
+    """A step can't be tried on what was chosen; ``field`` is ``run``, ``after_attempt`` or ``input``."""
 
-    ``problems`` has a sentence for each field: ``run``, ``after_attempt``, ``input``, or ``output-2`` for the output of
-    step 2.
+    def __init__(self, field: str, sentence: str) -> None:
+        self.field = field
+        super().__init__(sentence)
+
+
+class Preview(NamedTuple):
+    """What an attempt begins with: a model step's request or a local step's output, else why there is neither.
+
+    ``notes`` are issues: what had to be changed in the output so that it can be stored.
     """
 
-    def __init__(self, problems: Mapping[str, str]) -> None:
-        self.problems = dict(problems)
-        super().__init__(" ".join(problems.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What an attempt begins with; ``problem`` says why there is nothing."""
-
     request: dict[str, Any] | None = None
-    """The body that a model step would send."""
     output: dict[str, Any] | None = None
-    """What a local step computes, before its sanitizer."""
     notes: tuple[Issue, ...] = ()
-    """What had to be changed in ``output`` so that it can be stored."""
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditVerdict:
-    """What one audit says about an output."""
-
-    audit: AuditSpec
-    issues: tuple[Issue, ...]
-
-    @property
-    def outcome(self) -> Outcome:
-        return Outcome.PASSED if self.audit.is_passed_with(self.issues) else Outcome.FAILED
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The attempt that an output would be, and what each audit says about it, in the order of the step."""
-
-    attempt: Attempt
-    audits: tuple[AuditVerdict, ...] = ()
-
-    @property
-    def was_audited(self) -> bool:
-        """Whether the output could be used, so that audits were asked."""
-        return self.attempt.outcome in (Outcome.PASSED, Outcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,48 +70,33 @@ class Trial:
     def step(self) -> StepSpec:
         return self.spec.step(self.index)
 
-    def find_attempt(self, number: int) -> Attempt | None:
-        """The stored attempt of the step with this number."""
-        return next((attempt for attempt in self.attempts if attempt.number == number), None)
-
     def preview(self, registry: Registry) -> Preview:
         """The request of the next attempt, or the output of a local step. Calls no model; never raises."""
-        return asyncio.run(self._preview(registry))
-
-    async def _preview(self, registry: Registry) -> Preview:
-        step = self.step
+        step, budget = self.step, begin_time_budget()
+        told = (self.attempts[: self.feedback_count],) if self.feedback_count else ()
+        history = History(self.before.run_id, (*self.before.steps, *told))
         try:
             # Without the step's own attempts: they hold the input that an earlier definition made.
-            value, _ = await prepare_input(self.spec, self.before, self.index, registry, begin_time_budget())
-        except ExpressionError as error:
-            return Preview(problem=str(error))
-        if step.compute is not None:
-            variables = {**step_variables(self.spec, self.before, self.index), "previous": value}
-            evaluator = Evaluator(variables, registry, begin_time_budget())
-            try:
-                output, notes = clean_output(await evaluator.evaluate("compute", step.compute))
-            except (ExpressionError, ValueError) as error:
-                return Preview(problem=f"The step could not be computed: {error}")
-            return Preview(output=output, notes=notes)
-        if step.tool_name is None or step.output_schema is None:
-            return Preview(problem="The request can't be built yet: it needs a tool name and an output schema.")
-        history = self.before
-        for attempt in self.attempts[: self.feedback_count]:
-            history = history.append(attempt)
-        try:
-            return Preview(request=build_request(self.spec, history, self.index, value, providers=build_providers()))
-        except UnsupportedCallError as error:
-            return Preview(problem=f"The request can't be built: {error}")
+            value, _ = asyncio.run(prepare_input(self.spec, self.before, self.index, registry, budget))
+            if step.compute is not None:
+                variables = {**step_variables(self.spec, self.before, self.index), "previous": value}
+                found = asyncio.run(Evaluator(variables, registry, budget).evaluate("compute", step.compute))
+                return Preview(None, *clean_output(found))
+            if step.tool_name is None or step.output_schema is None:
+                return Preview(problem="The request can't be built yet: it needs a tool name and an output schema.")
+            return Preview(build_request(self.spec, history, self.index, value, providers=build_providers()))
+        except (ExpressionError, UnsupportedCallError, ValueError) as error:
+            return Preview(problem=f"The step could not be computed: {error}" if step.is_local else str(error))
 
-    def judge(self, output: dict[str, Any], registry: Registry, *, notes: tuple[Issue, ...] = ()) -> Verdict:
-        """Judge an ``output`` (clean JSON) as an attempt's; ``notes`` are issues that it has already. Never raises."""
+    def judge(
+        self, output: dict[str, Any], registry: Registry, *, notes: tuple[Issue, ...] = ()
+    ) -> tuple[Attempt, list[dict[str, Any]]]:
+        """The attempt that ``output`` (clean JSON) would be, and what each audit says about it, if audits were asked.
+
+        ``notes`` are issues that it has already. Raises ``SpecError`` for a schema that can't be used.
+        """
         variables = step_variables(self.spec, self.before, self.index)
-        try:
-            judgement = asyncio.run(judge_output(self.step, output, variables, registry, begin_time_budget()))
-        except SpecError as error:
-            # The schema is being written; no run could have it.
-            issue = Issue(code="unusable_schema", severity=Severity.CRITICAL, description=error.problems[0].message)
-            judgement = Judgement(Outcome.INVALID, output, None, (issue,))
+        judgement = asyncio.run(judge_output(self.step, output, variables, registry, begin_time_budget()))
         attempt = self.build_attempt(
             judgement.outcome,
             output=judgement.output,
@@ -153,11 +105,7 @@ class Trial:
             failure_reason=judgement.failure_reason,
         )
         audits = [] if judgement.outcome is Outcome.INVALID else _list_audits(self.step, registry)
-        found = [
-            AuditVerdict(audit, tuple(issue for issue in judgement.issues if issue.audit == audit.name))
-            for audit in audits
-        ]
-        return Verdict(attempt, tuple(found))
+        return attempt, [_describe_audit(audit, judgement.issues) for audit in audits]
 
     def build_attempt(self, outcome: Outcome, **fields: Any) -> Attempt:
         """The next attempt of the step, which ended like this."""
@@ -165,9 +113,10 @@ class Trial:
 
 
 def begin_time_budget() -> TimeBudget:
+    """The time that the expressions and plug-ins of a try may take from now on."""
     end = datetime.now(UTC) + timedelta(seconds=MAX_TRY_SECONDS)
     deadline = Deadline(end, "Trying the step", f"{MAX_TRY_SECONDS} seconds", None)
-    return TimeBudget(min(settings.TOOLFLOW_PLUGIN_TIMEOUT, MAX_PLUGIN_SECONDS), deadline)
+    return TimeBudget(settings.TOOLFLOW_PLUGIN_TIMEOUT, deadline)
 
 
 def _list_audits(step: StepSpec, registry: Registry) -> list[AuditSpec]:
@@ -176,22 +125,27 @@ def _list_audits(step: StepSpec, registry: Registry) -> list[AuditSpec]:
     return [*([build_type_audit(step.output_type or "")] if has_own else []), *step.audits]
 
 
+def _describe_audit(audit: AuditSpec, issues: tuple[Issue, ...]) -> dict[str, Any]:
+    own = [issue for issue in issues if issue.audit == audit.name]
+    return {
+        "name": audit.name,
+        "fail_at": audit.threshold or "never",
+        "passed": audit.is_passed_with(own),
+        "issue_count": len(own),
+    }
+
+
 def find_audited_output(attempt: Attempt) -> dict[str, Any] | None:
     """What came back in a stored attempt, before its sanitizer; None where that was no object."""
     output = attempt.raw_output if attempt.raw_output is not None else attempt.output
     return output if isinstance(output, dict) else None
 
 
-def fetch_run(flow_id: int | None, number: str) -> Run:
-    """The run of a flow with this number, as it was typed. Raises ``TrialError``."""
-    text = number.strip().removeprefix("#")
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise TrialError({"run": f"“{number.strip()[:40]}” is not a run number. Write it like 12."})
-    run = Run.objects.select_related("version").filter(pk=int(text)).first()
+def fetch_run(flow_id: int | None, number: int) -> Run:
+    """The run of a flow with this number. Raises ``TrialError``."""
+    run = Run.objects.select_related("version").filter(flow=flow_id, pk=number).first()
     if run is None:
-        raise TrialError({"run": f"There is no run {text}."})
-    if run.flow_id != flow_id:
-        raise TrialError({"run": f"Run {text} is a run of another flow. Choose one of this flow."})
+        raise TrialError("run", f"This flow has no run {number}.")
     return run
 
 
@@ -199,82 +153,60 @@ def try_on_run(spec: FlowSpec, index: int, run: Run, history: History, *, feedba
     """Step ``index`` of ``spec`` on what ``run`` has, whose ``history`` this is; steps are matched by number.
 
     Raises ``TrialError`` for ``run`` if it did not reach the step, and for ``after_attempt`` if the step has fewer than
-    ``feedback_count`` attempts in it.
+    ``feedback_count`` attempts in it, ``SpecError`` for an input schema that can't be used.
     """
     missing = len(history.steps)
     if missing < index:
         sentence = f"Run {run.pk} can't be used for step {index}: no attempt of step {missing} has ended in it."
-        raise TrialError({"run": f"{sentence} Choose another run, or type the values."})
+        raise TrialError("run", f"{sentence} Choose another run, or type the values.")
     attempts = history.attempts(index)
-    if not 0 <= feedback_count <= len(attempts):
-        raise TrialError({"after_attempt": f"Run {run.pk} has no attempt {feedback_count} of step {index}."})
+    if feedback_count > len(attempts):
+        raise TrialError("after_attempt", f"Run {run.pk} has no attempt {feedback_count} of step {index}.")
     value, notes = history.initial_input, list(_compare_steps(run, spec, index))
     try:
-        value = _fit_input(value, spec)
+        value = check_input(value, spec.input_schema)
     except InputError as error:
-        notes.append(f"The run's input doesn't fit the input schema as it is now. {_list_problems(error)}")
+        notes.append(f"The run's input doesn't fit the input schema as it is now. {_describe(error)}")
     before = History(history.run_id, ((initial_attempt(value),), *history.steps[1:index]))
     return Trial(spec, index, before, attempts, feedback_count, tuple(notes))
 
 
-def try_on_texts(spec: FlowSpec, index: int, *, input: str, outputs: Mapping[int, str]) -> Trial:
-    """Step ``index`` of ``spec`` on JSON texts: the run's input, and by step the outputs of the steps before.
+def try_on_values(
+    spec: FlowSpec, index: int, input: dict[str, Any], outputs: Mapping[int, dict[str, Any] | None]
+) -> Trial:
+    """Step ``index`` of ``spec`` on a run's input, and by step the outputs of the steps before.
 
-    An empty output stands for a step without a usable one. Raises ``TrialError`` with every text that can't be used.
+    A step without an output has no usable one. Raises ``TrialError`` for an input that doesn't fit its schema, and
+    ``SpecError`` for a schema that can't be used.
     """
-    problems: dict[str, str] = {}
-    notes: list[str] = []
-    attempts = []
     try:
-        attempts.append(initial_attempt(_fit_input(clean_value(parse_object(input)).value, spec)))
+        attempts = [initial_attempt(check_input(clean_value(input).value, spec.input_schema))]
     except InputError as error:
-        problems["input"] = f"The input doesn't fit the input schema. {_list_problems(error)}"
-    except ValueError as error:
-        problems["input"] = str(error)
+        raise TrialError("input", f"The input doesn't fit the input schema. {_describe(error)}") from None
+    notes = []
     for position in range(1, index):
-        text = outputs.get(position, "")
-        try:
-            output = clean_value(parse_object(text)).value if text.strip() else None
-        except ValueError as error:
-            problems[f"output-{position}"] = str(error)
-            continue
+        output = clean_value(outputs.get(position)).value
         schema = spec.step(position).output_schema
-        # A schema that can't be used is being written; its own problems are shown at its field.
-        with suppress(SpecError):
-            if output is not None and schema is not None:
-                compiled = compile_schema(schema)
-                output = compiled.coerce_numbers(output)
-                if compiled.validate_output(output):
-                    notes.append(f"The output of step {position} doesn't fit its schema: a run would not pass it on.")
+        if output is not None and schema is not None:
+            compiled = compile_schema(schema)
+            output = compiled.coerce_numbers(output)
+            if compiled.validate_output(output):
+                notes.append(f"The output of step {position} doesn't fit its schema: a run would not pass it on.")
         outcome = Outcome.ERRORED if output is None else Outcome.PASSED
         attempts.append(Attempt(step=position, number=1, outcome=outcome, output=output))
-    if problems:
-        raise TrialError(problems)
     return Trial(spec, index, History.from_attempts(attempts, run_id="typed"), notes=tuple(notes))
 
 
-def _fit_input(value: Any, spec: FlowSpec) -> dict[str, Any]:
-    """The input with the numbers that its schema names. Raises ``InputError`` if it doesn't fit."""
-    try:
-        return check_input(value, spec.input_schema)
-    except SpecError:  # the schema is being written
-        return check_input(value, None)
-
-
-def _list_problems(error: InputError) -> str:
-    shown = [str(problem) for problem in error.problems[:MAX_PROBLEMS]]
-    more = len(error.problems) - len(shown)
-    return " ".join([*shown, f"{more} more."] if more else shown)
+def _describe(error: InputError) -> str:
+    return " ".join(str(problem) for problem in error.problems[:MAX_PROBLEMS])
 
 
 def _compare_steps(run: Run, spec: FlowSpec, index: int) -> Iterator[str]:
     """Sentences about steps of the run's version that had other names."""
-    steps = run.version.flow_spec.steps
+    names = [step.name for step in run.version.flow_spec.steps]
     where = f"In run {run.pk} (version {run.version.number})"
-    for position in range(1, index + 1):
-        name = spec.step(position).name
-        if position > len(steps):
+    for position, step in enumerate(spec.steps[:index], start=1):
+        if position > len(names):
             yield f"{where} there was no step {position}."
-            return
-        if steps[position - 1].name != name:
-            yield f"{where} step {position} was “{steps[position - 1].name}”; here it is “{name}”."
+        elif names[position - 1] != step.name:
+            yield f"{where} step {position} was “{names[position - 1]}”; here it is “{step.name}”."

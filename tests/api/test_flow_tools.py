@@ -14,7 +14,6 @@ from django.test import Client
 
 from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FailAt, FlowSpec
-from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from runs.models import Attempt, Run, TokenScope
@@ -57,23 +56,19 @@ def list_pointers(answer: HttpResponse) -> list[str]:
 
 
 class TestValidate:
-    def test_a_good_flow_is_told_with_its_digest_and_nothing_is_saved(self, editor: Script) -> None:
-        spec = make_flow(make_step(), title="Tea")
-        assert read(editor.post("flows/validate", spec.to_document())) == {
+    def test_a_good_flow_is_told_with_the_version_that_storing_it_would_make(self, editor: Script) -> None:
+        same, other = (make_flow(make_step(max_retries=retries), title="Tea").to_document() for retries in (1, 2))
+        assert read(editor.post("flows/validate", same)) == {
             "valid": True,
             "name": "example",
-            "digest": spec.digest,
+            "digest": make_flow(make_step(max_retries=1), title="Tea").digest,
             "would_make_version": 1,
             "warnings": [],
         }
         assert not Flow.objects.exists()
-
-    def test_it_tells_which_version_storing_it_would_make(self, editor: Script) -> None:
-        same, other = (make_flow(make_step(max_retries=retries), title="Tea").to_document() for retries in (1, 2))
-        stored = load_flow(document=same)
+        load_flow(document=same)
         told = [read(editor.post("flows/validate", document)) for document in (same, other)]
         assert [one["would_make_version"] for one in told] == [None, 2]
-        assert told[0]["digest"] == stored.digest
         assert FlowVersion.objects.count() == 1
 
     def test_what_is_most_likely_not_meant_is_a_warning(self, editor: Script) -> None:
@@ -94,10 +89,6 @@ class TestValidate:
         problem = read_problem(editor.post("flows/validate", file, Content_Type="application/yaml"))
         places = [(error["pointer"], error["detail"].partition(":")[0]) for error in problem["errors"]]
         assert places == [("/steps/0/compute", "Line 4, column 5"), ("/steps/0/pass_expression", "Line 5, column 5")]
-
-    def test_what_the_download_holds_is_valid(self, editor: Script) -> None:
-        file = render_flow(make_flow(make_step(), title="Tea"))
-        assert read(editor.post("flows/validate", file.encode(), Content_Type="application/yaml"))["valid"] is True
 
 
 class TestPreview:
@@ -144,26 +135,21 @@ class TestPreview:
         answer = read(editor.post("flows/preview", make_trial(make_step(1), run=run.pk)))
         assert answer["notes"] == [f"In run {run.pk} (version 1) step 1 was “Outline”; here it is “Step 1”."]
 
-    def test_an_attempt_that_the_run_does_not_have_is_told_as_such(self, editor: Script) -> None:
-        run = make_stored_run(make_attempt(1), spec=make_flow(make_step(1)))
-        trial = make_trial(make_step(1), run=run.pk, after_attempt=3)
-        (error,) = read_problem(editor.post("flows/preview", trial))["errors"]
-        assert error == {"pointer": "/after_attempt", "detail": f"Run {run.pk} has no attempt 3 of step 1."}
-        assert list_pointers(editor.post("flows/preview", {**trial, "run": run.pk + 1})) == ["/run"]
-
     @pytest.mark.parametrize(
         ("fields", "pointers"),
         [
             ({"step": 3}, ["/step"]),
             ({"step": 0}, ["/step"]),
-            ({"step": "1"}, ["/step"]),
             ({"step": True}, ["/step"]),
-            ({"step": None}, ["/step"]),
             ({"document": []}, ["/document"]),
             ({"document": {}}, ["/document/name", "/document/steps"]),
             (
                 {"document": {"name": "tea", "steps": [{"name": "\ud800", "compute": "input"}]}},
                 ["/document/steps/0/name"],
+            ),
+            (
+                {"document": {"name": "tea", "steps": [{"name": "Brew", "compute": "input", "colour": 1}]}},
+                ["/document/steps/0/colour"],
             ),
             ({"input": [1]}, ["/input"]),
             ({"input": {"topic": "tea"}, "run": 1}, [""]),
@@ -188,22 +174,18 @@ class TestPreview:
         del trial["input"]
         assert list_pointers(editor.post("flows/preview", trial)) == [""]
 
-    def test_mistakes_in_the_definition_lie_below_its_place(self, editor: Script) -> None:
-        trial = make_trial(make_step(1))
-        trial["document"]["steps"][0]["colour"] = "green"
-        assert list_pointers(editor.post("flows/preview", trial)) == ["/document/steps/0/colour"]
-
-    def test_only_runs_of_the_flow_can_be_worked_on(self, editor: Script) -> None:
-        load_flow(document=make_flow().to_document())
-        other = make_stored_run(make_attempt(1), spec=make_flow().model_copy(update={"name": "other"}))
-        for number in (other.pk, other.pk + 1, 10**30):
-            assert list_pointers(editor.post("flows/preview", make_trial(run=number))) == ["/run"]
-
-    def test_a_run_that_did_not_get_so_far_is_refused(self, editor: Script) -> None:
+    def test_a_run_must_be_one_of_the_flow_that_went_as_far(self, editor: Script) -> None:
         spec = make_flow(make_step(1), make_step(2), make_step(3))
         run = make_stored_run(make_attempt(1), spec=spec, status="failed")
-        trial = {"document": spec.to_document(), "step": 3, "run": run.pk}
-        assert list_pointers(editor.post("flows/preview", trial)) == ["/run"]
+        other = make_stored_run(make_attempt(1), spec=spec.model_copy(update={"name": "other"}))
+        for step, number, fields, pointer in (
+            (1, other.pk, {}, "/run"),
+            (1, 10**30, {}, "/run"),
+            (3, run.pk, {}, "/run"),
+            (1, run.pk, {"after_attempt": 3}, "/after_attempt"),
+        ):
+            trial = {"document": spec.to_document(), "step": step, "run": number, **fields}
+            assert list_pointers(editor.post("flows/preview", trial)) == [pointer]
 
     def test_whoever_may_see_no_runs_types_values(self, groups: None) -> None:
         user = User.objects.create_user("vera")
@@ -279,12 +261,16 @@ class TestTryAudits:
 
 
 class TestLimit:
-    def test_tries_are_limited_together_with_those_in_the_editor(self, editor: Script) -> None:
+    def test_tries_are_limited_together_with_those_in_the_editor(
+        self, editor: Script, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         page = Client()
         user = User.objects.get(username="editor")
         user.is_staff = True
         user.save()
         page.force_login(user)
+        # All of them are in one minute, however long they take.
+        monkeypatch.setattr("flows.throttle.time.time", lambda: 1_900_000_000.0)
         for _ in range(58):
             assert page.post("/admin/flows/flow/try/").status_code == 400
         trial = make_trial()

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
-from django.db.models import QuerySet
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from flows.models import FlowVersion
 from runs.models import Run, RunStatus
 from runs.try_out import trial as trials
 from tests.engine.builders import make_attempt, make_issue, make_step
@@ -87,20 +85,19 @@ def list_paths(tree: dict[str, Any] | None, before: str = "") -> list[str]:
 
 
 def test_a_value_is_a_tree_of_paths(editor: Client) -> None:
-    run = store_run()
-    variables = read_variables(editor, run)
+    variables = read_variables(editor, store_run())
     assert variables["output"] == ["output: {booked}", "output.booked: false"]
     assert variables["input"] == ["input: {document}", 'input.document: "INVOICE"']
-    assert variables["steps"] == ["steps: 2 elements", "steps[0]: the input", "steps[1]: “Extract”, passed"]
-    lines = read_variables(editor, run, step=1)["output"]
-    assert {"output.total: 131.5", "output.lines[0].amount: 120.0", 'output.lines[1].text: "Freight"'} <= set(lines)
-
-
-def test_an_element_of_steps_is_read_when_it_is_unfolded(editor: Client) -> None:
-    run = store_run()
-    lines = list_paths(read(editor, run, part=1)["tree"], "steps")
-    assert {"steps[1].output.total: 131.5", 'steps[1].issues[0].code: "cheap"', "steps[1].passed: true"} <= set(lines)
-    assert 'steps[0].output.document: "INVOICE"' in list_paths(read(editor, run, part=0)["tree"], "steps")
+    assert {
+        "steps: 2 elements",
+        "steps[0]: the input",
+        'steps[0].output.document: "INVOICE"',
+        "steps[1]: “Extract”, passed",
+        "steps[1].output.total: 131.5",
+        "steps[1].output.lines[0].amount: 120.0",
+        'steps[1].issues[0].code: "cheap"',
+        "steps[1].passed: true",
+    } <= set(variables["steps"])
 
 
 @pytest.mark.parametrize(
@@ -111,6 +108,7 @@ def test_an_element_of_steps_is_read_when_it_is_unfolded(editor: Client) -> None
         ("previous", "compute", 3, "previous: {booked}"),
         ("value", "output_sanitizer", 1, "value: {sum}"),
         ("value", "output_sanitizer", 2, "value: {booked}"),
+        ("value", "input_sanitizer", 3, "Run {run} did not reach this step."),
         ("issues", "pass_expression", 1, "issues: 1 element"),
         ("issues", "pass_expression", 3, "Run {run} did not reach this step."),
         ("output", "rule", 3, "Run {run} did not reach this step."),
@@ -124,29 +122,6 @@ def test_a_variable_holds_what_it_held_in_the_run(
     assert first == expected.replace("{run}", str(run.pk))
 
 
-def test_the_input_of_a_step_is_what_its_sanitizer_had_as_far_as_it_is_kept(editor: Client) -> None:
-    attempt = make_attempt(1, 1, input={"document": "INVOICE"})
-    assert (
-        read_variables(editor, store_run(attempt), field="input_sanitizer", step=1)["value"][0] == "value: {document}"
-    )
-    step = make_step(1, name="Extract", input_sanitizer="value")
-    run = make_stored_run(attempt, spec=make_page_flow(step, name="other"))
-    note = read_variables(editor, run, field="input_sanitizer", step=1)["value"][0]
-    assert note == "As the sanitizer of then left it; what it was given is not kept."
-
-
-@pytest.mark.parametrize("spec", [{"steps": 7}, {}, "text"])
-def test_values_of_a_version_that_cant_be_read_are_shown(editor: Client, spec: Any) -> None:
-    run = store_run(make_attempt(1, 1, input={"document": "INVOICE"}, output=OUTPUT))
-    # Versions never change: a later release made this one.
-    QuerySet.update(FlowVersion.objects.filter(pk=run.version_id), spec=spec)
-    note, *lines = read_variables(editor, run, field="input_sanitizer", step=1)["value"]
-    assert note.endswith("this ToolFlow can’t read the version of this run.")
-    assert 'value.document: "INVOICE"' in lines
-    for field in ("rule", "output_sanitizer", "compute", "pass_expression", "message"):
-        assert read_variables(editor, run, field=field, step=1)
-
-
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
@@ -154,8 +129,8 @@ def test_values_of_a_version_that_cant_be_read_are_shown(editor: Client, spec: A
         ("output.lines.filter(l, l.amount < 0.0)", ["Here the rule gives an empty list."]),
         ("output.total > 1.0", ["Here the rule gives no list."]),
         ("steps.map(s, s.name)", ["The first of the rule’s list.", 'item: "Initial input"']),
-        ("output.nothing", ["The rule could not be evaluated over this output."]),
-        ("output.", ["The rule can’t be read yet."]),
+        ("output.nothing", ["The rule can’t be evaluated over this output."]),
+        ("output.", ["The rule can’t be evaluated over this output."]),
         ("python:contrast", ["null if the rule gives false."]),
         ("", ["null if the rule gives false."]),
     ],
@@ -170,7 +145,7 @@ def test_a_rule_that_takes_too_long_is_stopped(editor: Client, monkeypatch: pyte
     numbers = "lists.range(10000)"
     rule = f"{numbers}.filter(a, {numbers}.all(b, {numbers}.all(c, a + b + c + output.lines.size() < 0)))"
     lines = read_variables(editor, store_run(), field="message", step=1, rule=rule)["item"]
-    assert lines[0].endswith("The rule could not be evaluated over this output.")
+    assert lines[0].endswith("The rule can’t be evaluated over this output.")
 
 
 def test_the_latest_run_that_reached_the_step_is_shown_first_and_another_can_be_chosen(editor: Client) -> None:
@@ -183,7 +158,7 @@ def test_the_latest_run_that_reached_the_step_is_shown_first_and_another_can_be_
     assert read(editor, late, step=1, run=runs[3].pk)["run"] == runs[3].pk
     other = make_stored_run(make_attempt(1, 1), spec=make_page_flow(name="other"))
     for number in (runs[0].pk, other.pk):
-        assert post(editor, late, run=number).status_code == 400
+        assert read(editor, late, step=1, run=number)["run"] == runs[-1].pk
 
 
 def test_an_output_that_no_step_could_use_is_not_shown(editor: Client) -> None:
@@ -198,7 +173,7 @@ def test_steps_are_found_by_name_and_renamed_ones_by_position(editor: Client) ->
     run = store_run()
     moved = read_variables(editor, run, names=["New", "Extract"], step=2)
     assert moved["output"][0] == "output: {total, lines}"
-    assert moved["steps"][2:] == ["steps[1]: “New”, not in this run"]
+    assert "steps[1]: “New”, not in this run" in moved["steps"]
     renamed = read_variables(editor, run, names=["Read", "Book"], step=1)
     assert renamed["output"][0] == "output: {total, lines}"
 
@@ -206,9 +181,9 @@ def test_steps_are_found_by_name_and_renamed_ones_by_position(editor: Client) ->
 def test_a_huge_output_is_cut(editor: Client) -> None:
     entry = {f"key {number}": "x" * 5_000 for number in range(200)}
     output = {"texts": ["ü" * 1_000] * 2_000, "deep": entry, **{f"part_{number}": entry for number in range(50)}}
-    run = store_run(make_attempt(1, 1, output=output))
-    answer = post(editor, run, step=1)
-    assert len(answer.content) < 50_000
+    attempt = make_attempt(1, 1, output=output)
+    answer = post(editor, store_run(attempt, make_attempt(2, 1, output=output)), step=2)
+    assert len(answer.content) < 100_000
     (tree,) = [one["tree"] for one in answer.json()["variables"] if one["name"] == "output"]
     texts = tree["parts"][0]
     assert (texts["preview"], len(texts["parts"]), texts["more"]) == ("2,000 elements", 5, 1_995)
@@ -237,34 +212,29 @@ def test_a_question_that_is_not_valid_is_refused(editor: Client) -> None:
     for name, values in {
         "flow": [None, "1", 2**70],
         "step": [0, 4, True],
-        "names": ["Extract", [1, 2], ["x"] * 51],
+        "names": ["Extract", [1, 2], ["x"] * 51, None],
         "field": ["name", None],
-        "run": ["7", 0],
-        "part": [2, -1],
+        "run": ["7", -1],
         "rule": [7],
     }.items():
         for value in values:
             answer = post(editor, run, **{name: value})
             assert (answer.status_code, bool(answer.json()["error"])) == (400, True), (name, value)
-    for step_name in ("\ud800", "\0", "x" * 10_000):
-        assert post(editor, run, names=[step_name] * 3, step=3).status_code == 200
+    assert post(editor, run, names=["\ud800", "\0", "x" * 10_000], step=3).status_code == 200
 
 
 def test_requests_are_limited(editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = store_run()
     monkeypatch.setattr("flows.throttle.count_request", lambda *args, **limits: 30)
-    assert post(editor, run).status_code == 429
+    assert post(editor, store_run()).status_code == 429
 
 
 @pytest.mark.parametrize(
     ("permissions", "status", "has_runs"),
     [
-        ([], 403, None),
         (["view_run"], 403, None),
         (["view_flow"], 200, False),
         (["change_flow"], 200, False),
         (["view_flow", "view_run"], 200, True),
-        (["change_flow", "view_run"], 200, True),
     ],
 )
 def test_values_are_for_those_who_may_see_flows_and_runs(

@@ -103,24 +103,27 @@
     }
     const holder = document.createElement("template");
     holder.innerHTML = text;
-    const parts = holder.content.querySelector("[data-try-parts]");
-    if (parts) return { parts };
+    const panel = holder.content.querySelector("#try-form");
+    if (panel) return { panel };
     if (response.status === 403) return { trouble: "Your account may not do this." };
     return { trouble: `The server answered with an error (${response.status}). Nothing is lost: try again.` };
   }
 
-  // Replaces the parts that came, and keeps the reader where they are.
-  function swap(parts) {
+  // Of the whole panel that came, shows what is not for typing in, and keeps the reader where they are.
+  function swap(panel) {
     const focused = document.activeElement ? document.activeElement.id : "";
     const scrolled = dialog.scrollTop;
-    for (const part of [...parts.children]) {
-      const present = body.querySelector(`#${part.id}`);
+    const folds = [...body.querySelectorAll("#try-request details")].map((fold) => fold.open);
+    for (const part of panel.querySelectorAll("[data-try-part]")) {
+      const present = document.getElementById(part.id);
       if (present) present.replaceWith(part);
     }
+    const unfolded = [...body.querySelectorAll("#try-request details")];
+    if (unfolded.length === folds.length) unfolded.forEach((fold, index) => (fold.open = folds[index]));
     dialog.scrollTop = scrolled;
     const again = focused && document.getElementById(focused);
     if (again && again !== document.activeElement) again.focus({ preventScroll: true });
-    say(parts.dataset.announce);
+    say(panel.dataset.announce);
   }
 
   function setBusy(busy, action) {
@@ -142,23 +145,21 @@
     const panel = readPanel();
     const step = prefix || (panel && panel.dataset.step);
     if (!step) return;
-    const isWhole = action === "open" || !body.querySelector("#try-basis");
+    const isNew = action === "open" || !body.querySelector("#try-basis");
     setBusy(true, action);
     if (action === "call") say("Waiting for the model.");
     const stale = body.querySelector("#try-stale");
     if (stale) stale.hidden = true;
     try {
-      const data = collect(isWhole ? "open" : action, step);
+      const data = collect(isNew ? "open" : action, step);
       const answer = await readAnswer(await fetch(form.dataset.tryUrl, { method: "POST", body: data }));
       if (answer.trouble) {
         showTrouble(answer.trouble);
-      } else if (isWhole && answer.parts.querySelector("#try-form")) {
-        body.replaceChildren(answer.parts);
+      } else if (isNew) {
+        body.replaceChildren(answer.panel);
         body.querySelector("#try-title").focus();
-      } else if (body.querySelector("#try-problems")) {
-        swap(answer.parts);
       } else {
-        showTrouble(answer.parts.dataset.announce);
+        swap(answer.panel);
       }
     } catch {
       showTrouble("The server can't be reached. Nothing is lost: try again in a moment.");

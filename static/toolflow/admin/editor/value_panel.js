@@ -39,7 +39,6 @@ window.ToolFlow = window.ToolFlow || {};
     const tree = window.ToolFlow.makeValueTree({
       label: "Variables; Enter puts a path into the field",
       choose: (path) => insertPath(field, path),
-      fetchParts: async (part) => (await askForValues({ part })).tree,
     });
     const search = make("input", { type: "search", placeholder: "Find a function" });
     search.setAttribute("aria-label", "Find a function");
@@ -86,20 +85,19 @@ window.ToolFlow = window.ToolFlow || {};
 
   // ----- Values of an earlier run -----
 
-  function askForValues(more) {
+  function askForValues() {
     const names = listSteps().map(cards.nameOf);
     const kind = fieldKind(field);
-    const question = { flow: flowKey(), step: findStep(field), names, field: kind, run: chosenRun, ...more };
+    const question = { flow: flowKey(), step: findStep(field), names, field: kind, run: chosenRun };
     if (known.fields[kind].variables.includes("item")) {
       question.rule = cards.fieldOf(field.closest(".audit"), "rule").value;
     }
     const key = JSON.stringify(question);
     const before = fetched.get(key);
     if (before && Date.now() - before.time < FRESH) return Promise.resolve(before.answer);
-    if (!more && asking) asking.abort();
-    const ending = new AbortController();
-    if (!more) asking = ending;
-    return ask(document.getElementById("flow_form").dataset.valuesUrl, question, ending.signal).then((answer) => {
+    if (asking) asking.abort();
+    asking = new AbortController();
+    return ask(document.getElementById("flow_form").dataset.valuesUrl, question, asking.signal).then((answer) => {
       fetched.set(key, { time: Date.now(), answer });
       return answer;
     });

@@ -4,8 +4,8 @@
 
 window.ToolFlow = window.ToolFlow || {};
 
-// `choose(path)` hears which path was taken; `fetchParts(part)` gives the parts of what is left out at first.
-window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
+// `choose(path)` hears which path was taken.
+window.ToolFlow.makeValueTree = ({ label, choose }) => {
   const DEEPEST = 12;
   const tree = document.createElement("ul");
   tree.className = "value-tree";
@@ -15,7 +15,6 @@ window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
 
   const rows = () => [...tree.querySelectorAll("[role=treeitem]")];
   const levelOf = (row) => Number(row.dataset.level);
-  const hasParts = (node) => node.parts || node.part !== undefined;
 
   function makeRow(node, path, level) {
     const row = document.createElement("li");
@@ -27,14 +26,14 @@ window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
     const preview = Object.assign(document.createElement("span"), { textContent: node.preview, className: "value-preview" });
     preview.title = node.preview;
     row.append(makeTwisty(node), name, " ", preview);
-    if (hasParts(node)) row.setAttribute("aria-expanded", "false");
+    if (node.parts) row.setAttribute("aria-expanded", "false");
     nodes.set(row, { node, path, level });
     return row;
   }
 
   function makeTwisty(node) {
     const twisty = document.createElement("span");
-    twisty.className = hasParts(node) ? "twisty" : "no-twisty";
+    twisty.className = node.parts ? "twisty" : "no-twisty";
     twisty.setAttribute("aria-hidden", "true");
     return twisty;
   }
@@ -57,23 +56,11 @@ window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
     return below;
   }
 
-  async function unfold(row) {
+  function unfold(row) {
     const { node, path, level } = nodes.get(row);
     if (row.getAttribute("aria-expanded") !== "false" || level > DEEPEST) return;
     row.setAttribute("aria-expanded", "true");
-    if (!node.parts && node.part !== undefined) {
-      const note = makeNote("…", level + 1);
-      row.after(note);
-      try {
-        Object.assign(node, await fetchParts(node.part));
-      } catch (error) {
-        note.textContent = error.message;
-        return;
-      }
-      note.remove();
-      if (!row.isConnected || row.getAttribute("aria-expanded") !== "true") return;
-    }
-    const parts = (node.parts || []).map((part) => makeRow(part, path + part.segment, level + 1));
+    const parts = node.parts.map((part) => makeRow(part, path + part.segment, level + 1));
     if (node.more) parts.push(makeNote(`… ${node.more} more`, level + 1));
     row.after(...parts);
   }
@@ -141,7 +128,7 @@ window.ToolFlow.makeValueTree = ({ label, choose, fetchParts }) => {
     const first = tree.firstElementChild;
     if (!first) return;
     first.tabIndex = 0;
-    if (hasParts(nodes.get(first).node)) unfold(first);
+    if (nodes.get(first).node.parts) unfold(first);
   }
 
   return { element: tree, show };
