@@ -38,21 +38,16 @@ class CallGate(Protocol):
         """Wait for a permit for ``request`` for as long as the gate thinks fit, a few seconds at most."""
 
 
-class _FreePermit:
-    def release(self, usage: TokenUsage | None) -> None:
-        """Nothing was counted."""
-
-
-_FREE_PERMIT = _FreePermit()
-
-
 class OpenGate:
-    """A gate without limits."""
+    """A gate without limits, and its own permit."""
 
     def try_enter(self, request: Mapping[str, Any]) -> Permit:
         """A permit, always."""
-        return _FREE_PERMIT
+        return self
 
     async def enter(self, request: Mapping[str, Any]) -> Permit | Throttled:
         """A permit, always."""
-        return _FREE_PERMIT
+        return self
+
+    def release(self, usage: TokenUsage | None) -> None:
+        """Nothing was counted."""

@@ -12,11 +12,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """The current time, aware, in UTC."""
-        ...
 
     async def sleep_until(self, moment: datetime) -> None:
         """Return once ``moment`` has come; at once if it has passed."""
-        ...
 
 
 class SystemClock:
@@ -31,9 +29,9 @@ class SystemClock:
 
 def describe_seconds(count: float) -> str:
     """A time in words: ``1 second``, ``90 seconds``, ``30 minutes``, ``2 hours``, ``0.25 seconds``."""
-    unit, size = next(
-        ((unit, size) for unit, size in (("hour", 3_600), ("minute", 60)) if count and count % size == 0), ("second", 1)
-    )
+    unit, size = "second", 1
+    if count and count % 60 == 0:
+        unit, size = ("hour", 3_600) if count % 3_600 == 0 else ("minute", 60)
     count /= size
     number = f"{int(count):,}" if count == int(count) else f"{count:.3g}"
     return f"{number} {unit if count == 1 else f'{unit}s'}"

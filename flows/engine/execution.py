@@ -39,7 +39,7 @@ from flows.engine.providers import ModelClient, Provider, Providers, build_idemp
 from flows.engine.redaction import Redactor
 from flows.engine.reply import ToolReply
 from flows.engine.spec import FlowSpec, ServiceTier
-from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, Deadline, TimeBudget, find_deadline
+from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, TimeBudget, find_deadline
 
 logger = logging.getLogger(__name__)
 
@@ -147,9 +147,9 @@ class _Course:
         if self._ended is not None:
             await self.record()
 
-    async def receive(self, received: Received) -> None:
+    async def receive(self, start: Start, reply: ToolReply) -> None:
         """Store a reply before it is judged. What ended before was recorded with the start of its attempt."""
-        await self._recorder.record(Progress(received=replace(received, start=self._redact(received.start))))
+        await self._recorder.record(Progress(received=Received(self._redact(start), reply)))
 
     def _redact(self, begun: Start) -> Start:
         if self.redactor.is_idle:
@@ -166,8 +166,8 @@ class _Ready:
     """
 
     start: Start
-    permit: Permit | None
     budget: TimeBudget
+    permit: Permit | None = None
     reply: ToolReply | None = None
 
 
@@ -213,7 +213,7 @@ class Execution:
         if received is not None:
             start = received.start
             budget = self._allot(history, start.step, start.started_at)
-            following = _Ready(start, None, budget, received.reply)
+            following = _Ready(start, budget, reply=received.reply)
         else:
             following = await self._find_next(course)
         while isinstance(following, _Ready):
@@ -237,7 +237,12 @@ class Execution:
         if is_stopped or isinstance(action, Wait):
             await course.flush()
         if isinstance(action, Wait):
-            if is_stopped or self._is_too_long(action) or await self._is_stopped_before(action.until):
+            seconds = (action.until - self.clock.now()).total_seconds()
+            is_too_long = self.max_wait is not None and seconds > self.max_wait
+            if not (is_stopped or is_too_long):
+                await self.clock.sleep_until(action.until)
+                is_stopped = self.should_stop()
+            if is_stopped or is_too_long:
                 return ExecutionEnd(history, None, action.until, action.sentence)
             action = self._check_time(action.then, history)
         elif is_stopped:
@@ -249,7 +254,7 @@ class Execution:
         assert not isinstance(action, Wait)  # one wait leads to an attempt
         ready = await self._prepare(action, course)
         if isinstance(ready, _Ready) and ready.start.request is not None:
-            return await self._enter_gate(ready, course)
+            return await self._enter_gate(ready, ready.start.request, course)
         return ready
 
     def _check_time(self, action: Action, history: History) -> Action:
@@ -258,26 +263,15 @@ class Execution:
             return action
         step = action.then.step if isinstance(action, Wait) else action.step
         now = self.clock.now()
-        deadline = self._find_deadline(history, step, now)
+        deadline = self._allot(history, step, now).deadline
         if deadline is None:
             return action
         due = max(now, action.until) if isinstance(action, Wait) else now
         return action if due < deadline.moment else deadline.end(now=now)
 
-    def _find_deadline(self, history: History, step: int, now: datetime) -> Deadline | None:
-        return find_deadline(self.spec, history, step, run_deadline=self.deadline, now=now)
-
     def _allot(self, history: History, step: int, now: datetime) -> TimeBudget:
-        return TimeBudget(self.plugin_timeout, self._find_deadline(history, step, now), self.clock)
-
-    def _is_too_long(self, wait: Wait) -> bool:
-        if self.max_wait is None:
-            return False
-        return (wait.until - self.clock.now()).total_seconds() > self.max_wait
-
-    async def _is_stopped_before(self, moment: datetime) -> bool:
-        await self.clock.sleep_until(moment)
-        return self.should_stop()
+        deadline = find_deadline(self.spec, history, step, run_deadline=self.deadline, now=now)
+        return TimeBudget(self.plugin_timeout, deadline, self.clock)
 
     async def _prepare(self, action: Call | Compute, course: _Course) -> _Ready | Finish:
         """The attempt that an action means, or the end of the run if it can't start."""
@@ -297,92 +291,49 @@ class Execution:
         request = None
         if isinstance(action, Call):
             request = build_request(self.spec, history, action.step, step_input, providers=self.providers)
-        return _Ready(Start(action.step, action.number, step_input, request, now, plugins), None, budget)
+        return _Ready(Start(action.step, action.number, step_input, request, now, plugins), budget)
 
-    async def _enter_gate(self, ready: _Ready, course: _Course) -> _Ready | Finish | ExecutionEnd:
+    async def _enter_gate(
+        self, ready: _Ready, body: Mapping[str, Any], course: _Course
+    ) -> _Ready | Finish | ExecutionEnd:
         """The attempt with the permit of its call. What waits at the gate has not begun."""
         start, history = ready.start, course.history
-        assert start.request is not None
         # Limits go by the name that flows use, with that of the provider.
-        request = {**start.request, "model": self.spec.step(start.step).model}
+        request = {**body, "model": self.spec.step(start.step).model}
         permit = self.gate.try_enter(request)
         if permit is not None:
-            return _Ready(start, permit, ready.budget)
+            return _Ready(start, ready.budget, permit)
         await course.flush()
         entered = await self.gate.enter(request)
         now = self.clock.now()
         budget = self._allot(history, start.step, now)
         until = max(now, entered.until) if isinstance(entered, Throttled) else now
-        is_late = budget.deadline is not None and until >= budget.deadline.moment
-        stop: Finish | ExecutionEnd | None = budget.deadline.end(now=now) if budget.deadline and is_late else None
+        stop: Finish | ExecutionEnd | None = None
+        if budget.deadline is not None and until >= budget.deadline.moment:
+            stop = budget.deadline.end(now=now)
         if isinstance(entered, Throttled):
             return stop or ExecutionEnd(history, None, entered.until, entered.sentence)
         stop = stop or (ExecutionEnd(history, None) if self.should_stop() else self.before_call())
         if stop is not None:
             entered.release(NO_USAGE)
             return stop
-        return _Ready(replace(start, started_at=now), entered, budget)
+        return _Ready(replace(start, started_at=now), budget, entered)
 
     # The attempt
 
     async def _perform(self, ready: _Ready, course: _Course) -> Attempt:
-        start, history = ready.start, course.history
-        if ready.reply is not None:
-            return await self._judge_reply(start, ready.reply, history, ready.budget)
-        if ready.permit is None:
+        start, reply = ready.start, ready.reply
+        if reply is None and ready.permit is None:
             await course.record(begun=start)
-            return await self._compute(start, history, ready.budget)
-        answer = await self._call(ready, ready.permit, course)
-        if isinstance(answer, AttemptError):
-            usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
-            return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
-        provider = self._find_provider(start.step)
-        reply = replace(
-            answer, usage=self._price(answer, start, provider), model=answer.model and provider.qualify(answer.model)
-        )
-        if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
-            await course.receive(Received(start, reply))
-        return await self._judge_reply(start, reply, history, ready.budget)
-
-    async def _call(self, ready: _Ready, permit: Permit, course: _Course) -> ToolReply | AttemptError:
-        """Make the call of an attempt, and give the permit back whatever becomes of it."""
-        start, budget = ready.start, ready.budget
-        timeout = self.call_timeout
-        if self.spec.step(start.step).service_tier is ServiceTier.FLEX:
-            timeout = max(timeout, MIN_FLEX_CALL_TIMEOUT)
-        used: TokenUsage | None = NO_USAGE
-        try:
-            await course.record(begun=start)
-            remaining = budget.remaining
-            if remaining is not None and remaining <= 0:
-                return _break_off(budget)
-            used = None
-            is_cut = remaining is not None and remaining <= timeout
-            answer = await self._send(
-                start, course.history.run_id, timeout if remaining is None else min(timeout, remaining)
-            )
-            if isinstance(answer, ToolReply):
-                used = answer.usage if answer.usage.reported else None
-            elif is_cut and answer.code is ModelErrorCode.TIMEOUT and answer.status is None:
-                return _break_off(budget)
-            return answer
-        finally:
-            permit.release(used)
-
-    async def _send(self, start: Start, run_id: str, timeout: float) -> ToolReply | AttemptError:
-        assert start.request is not None
-        return await send_request(
-            self.clients.get(self._find_provider(start.step).name, self.client),
-            start.request,
-            tool_name=self.spec.step(start.step).tool_name or "",
-            idempotency_key=build_idempotency_key(
-                run_id=run_id, step=start.step, number=start.number, started_at=start.started_at
-            ),
-            timeout=timeout,
-            logs_errors=not self.spec.redact,
-        )
-
-    async def _judge_reply(self, start: Start, reply: ToolReply, history: History, budget: TimeBudget) -> Attempt:
+            return await self._compute(ready, course.history)
+        if reply is None:
+            answer = await self._call(ready, course)
+            if isinstance(answer, AttemptError):
+                usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
+                return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
+            reply = self._price(answer, start)
+            if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
+                await course.receive(start, reply)
         meta: dict[str, Any] = {
             "usage": reply.usage,
             "model": reply.model,
@@ -392,35 +343,88 @@ class Execution:
         if reply.arguments is None:
             raw = clean_value(reply.raw).value
             return self._end(start, outcome=Outcome.INVALID, raw_output=raw, issues=reply.issues, **meta)
-        return await self._judge(start, history, budget, *clean_output(reply.arguments), **meta)
+        return await self._judge(ready, course.history, *clean_output(reply.arguments), **meta)
 
-    async def _compute(self, start: Start, history: History, budget: TimeBudget) -> Attempt:
+    async def _call(self, ready: _Ready, course: _Course) -> ToolReply | AttemptError:
+        """Make the call of an attempt, and give the permit back whatever becomes of it."""
+        start, budget, step = ready.start, ready.budget, self.spec.step(ready.start.step)
+        assert start.request is not None and ready.permit is not None
+        timeout = self.call_timeout
+        if step.service_tier is ServiceTier.FLEX:
+            timeout = max(timeout, MIN_FLEX_CALL_TIMEOUT)
+        used: TokenUsage | None = NO_USAGE
+        try:
+            await course.record(begun=start)
+            remaining = budget.remaining
+            if remaining is not None and remaining <= 0:
+                return _break_off(budget)
+            used = None
+            answer = await send_request(
+                self.clients.get(self._find_provider(start.step).name, self.client),
+                start.request,
+                tool_name=step.tool_name or "",
+                idempotency_key=build_idempotency_key(
+                    run_id=course.history.run_id, step=start.step, number=start.number, started_at=start.started_at
+                ),
+                timeout=timeout if remaining is None else min(timeout, remaining),
+                logs_errors=not self.spec.redact,
+            )
+            if isinstance(answer, ToolReply):
+                used = answer.usage if answer.usage.reported else None
+                return answer
+            is_cut = remaining is not None and remaining <= timeout
+            is_timeout = answer.code is ModelErrorCode.TIMEOUT and answer.status is None
+            return _break_off(budget) if is_cut and is_timeout else answer
+        finally:
+            ready.permit.release(used)
+
+    def _find_provider(self, step: int) -> Provider:
+        return self.providers.split(self.spec.step(step).model or "")[0]
+
+    def _price(self, answer: ToolReply, start: Start) -> ToolReply:
+        """The reply with the cost of its usage, and its model as flows call it."""
+        assert start.request is not None
+        provider = self._find_provider(start.step)
+        model = answer.model or start.request["model"]
+        # A server that does not say which tier it used is taken at the request's word.
+        tier = answer.service_tier or start.request.get("service_tier")
+        try:
+            usage = NO_USAGE
+            if self.track_usage:
+                usage = self.price(model, answer.usage, provider=provider, service_tier=tier)
+        except Exception:  # whatever a price list does wrong, the attempt is paid for and kept
+            logger.exception("The price of a call of “%s” could not be found; its cost is unknown.", model)
+            usage = leave_unpriced(model, answer.usage)
+        return replace(answer, usage=usage, model=answer.model and provider.qualify(answer.model))
+
+    async def _compute(self, ready: _Ready, history: History) -> Attempt:
+        start = ready.start
         compute = self.spec.step(start.step).compute or ""
         variables = {**step_variables(self.spec, history, start.step), "previous": start.input}
-        evaluator = Evaluator(variables, self.registry, budget)
+        evaluator = Evaluator(variables, self.registry, ready.budget)
         try:
             output, notes = clean_output(await evaluator.evaluate("compute", compute))
         except (ExpressionError, ValueError) as error:
             sentence = f"The step could not be computed: {error}"
             issue = Issue(code="compute_error", severity=Severity.CRITICAL, description=sentence)
             return self._end(start, outcome=Outcome.INVALID, issues=(issue,), plugins=evaluator.plugins)
-        return await self._judge(start, history, budget, output, notes, plugins=evaluator.plugins)
+        return await self._judge(ready, history, output, notes, plugins=evaluator.plugins)
 
     async def _judge(
         self,
-        start: Start,
+        ready: _Ready,
         history: History,
-        budget: TimeBudget,
         output: dict[str, Any],
         notes: tuple[Issue, ...],
         *,
         plugins: Mapping[str, str] = MappingProxyType({}),
         **meta: Any,
     ) -> Attempt:
-        variables = step_variables(self.spec, history, start.step)
-        judgement = await judge_output(self.spec.step(start.step), output, variables, self.registry, budget)
+        step = ready.start.step
+        variables = step_variables(self.spec, history, step)
+        judgement = await judge_output(self.spec.step(step), output, variables, self.registry, ready.budget)
         return self._end(
-            start,
+            ready.start,
             outcome=judgement.outcome,
             output=judgement.output,
             raw_output=judgement.raw_output,
@@ -441,23 +445,6 @@ class Execution:
             ended_at=self.clock.now(),
             **fields,
         )
-
-    def _find_provider(self, step: int) -> Provider:
-        return self.providers.split(self.spec.step(step).model or "")[0]
-
-    def _price(self, answer: ToolReply, start: Start, provider: Provider) -> TokenUsage:
-        usage = answer.usage
-        if not self.track_usage:
-            return NO_USAGE
-        assert start.request is not None
-        model = answer.model or start.request["model"]
-        # A server that does not say which tier it used is taken at the request's word.
-        tier = answer.service_tier or start.request.get("service_tier")
-        try:
-            return self.price(model, usage, provider=provider, service_tier=tier)
-        except Exception:  # whatever a price list does wrong, the attempt is paid for and kept
-            logger.exception("The price of a call of “%s” could not be found; its cost is unknown.", model)
-            return leave_unpriced(model, usage)
 
 
 def _break_off(budget: TimeBudget) -> AttemptError:

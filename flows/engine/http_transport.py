@@ -6,15 +6,17 @@ import asyncio
 import io
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx2
 from yarl import URL
 
+from flows.engine.errors import ModelError, ModelErrorCode
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds."""
 _KEEP_ALIVE = 30.0
 """Seconds that an idle connection is kept."""
 _PROBE_INTERVAL_SECONDS = 60
@@ -27,41 +29,47 @@ _ERRORS: dict[type[aiohttp.ClientError], type[httpx2.TransportError]] = {
     aiohttp.ConnectionTimeoutError: httpx2.ConnectTimeout,
     aiohttp.ClientConnectorError: httpx2.ConnectError,
     aiohttp.ClientOSError: httpx2.ReadError,
+    aiohttp.ClientError: httpx2.RemoteProtocolError,
 }
 """What errors of connections are in httpx2; the first that fits counts."""
-
-
-class UnsupportedProxyError(ValueError):
-    """The environment names a proxy that calls can't go through. The message says which kind."""
 
 
 class HttpTransport(httpx2.AsyncBaseTransport):
     """Carries the requests of an ``httpx2.AsyncClient`` over aiohttp, on the event loop of its first request.
 
-    There is no limit to the connections: the caller bounds the calls in flight. The whole body of a response is
-    read before it is handed on. Errors come out as those of httpx2.
+    The caller bounds the calls in flight and the time of each. Errors come out as those of httpx2.
     """
 
     def __init__(self, *, proxy: str | None = None) -> None:
-        """``proxy`` is the address that requests go through, None for the direct way."""
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request. Raises ``httpx2.TransportError``."""
+        """Send one request and read the whole answer. Raises ``httpx2.TransportError``."""
         content = request.content
-        await _let_connections_close()
-        with _translated_errors():
+        # One turn of the event loop learns which idle connections the other side has closed, the next takes note of
+        # it. Without them a call that follows a pause of the loop would go out on a dead connection.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        try:
             async with self._open_session().request(
                 request.method,
-                _parse_address(str(request.url)),
+                # httpx2 has made a header of the user name in the address.
+                URL(str(request.url), encoded=True).with_user(None),
                 headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
                 data=io.BytesIO(content) if len(content) > _LARGE_BODY else content,
                 allow_redirects=False,
                 proxy=self._proxy,
-                timeout=_build_timeout(request.extensions.get("timeout", {}).get("connect")),
             ) as response:
                 body = await response.read()
+        except aiohttp.ClientHttpProxyError as error:
+            # Not chained, since its own text repeats the proxy's address with user name and password.
+            raise httpx2.ProxyError(f"the proxy answered {error.status} {error.message}") from None
+        except aiohttp.ClientResponseError as error:
+            raise httpx2.RemoteProtocolError(error.message) from None
+        except aiohttp.ClientError as error:
+            kind = next(kind for known, kind in _ERRORS.items() if isinstance(error, known))
+            raise kind(str(getattr(error, "os_error", None) or error) or type(error).__name__) from error
         return httpx2.Response(response.status, headers=response.raw_headers, content=body, request=request)
 
     async def aclose(self) -> None:
@@ -71,13 +79,12 @@ class HttpTransport(httpx2.AsyncBaseTransport):
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0, socket_factory=_open_socket, ssl=_build_ssl_context(), keepalive_timeout=_KEEP_ALIVE
+            )
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    socket_factory=_open_socket,
-                    ssl=_build_ssl_context(),
-                    keepalive_timeout=_KEEP_ALIVE,
-                ),
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=_MADE_BY_HTTPX,
@@ -86,10 +93,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
 
 
 def find_proxy(url: httpx2.URL) -> str | None:
-    """The proxy that the environment (``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY``) names for ``url``.
-
-    Raises ``UnsupportedProxyError`` for one that is not spoken to by HTTP.
-    """
+    """The proxy that the environment names for ``url``. Raises ``ModelError`` for one that does not speak HTTP."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(url.netloc.decode("ascii")):
@@ -98,18 +102,12 @@ def find_proxy(url: httpx2.URL) -> str | None:
     if not separator:
         return f"http://{proxy}"
     if scheme.lower() not in ("http", "https"):
-        raise UnsupportedProxyError(
+        raise ModelError(
+            ModelErrorCode.NOT_CONFIGURED,
             f"The proxy in the environment is one for {scheme}://, and calls only go through http:// or https://. "
-            f"Change {url.scheme.upper()}_PROXY or ALL_PROXY, or add {url.host} to NO_PROXY, and restart the worker."
+            f"Change {url.scheme.upper()}_PROXY or ALL_PROXY, or add {url.host} to NO_PROXY, and restart the worker.",
         )
     return proxy
-
-
-async def _let_connections_close() -> None:
-    # One turn of the event loop learns which idle connections the other side has closed, the next takes note of it.
-    # Without them a call that follows a pause of the loop would go out on a dead connection.
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
 
 
 def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
@@ -120,32 +118,6 @@ def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_INTERVAL_SECONDS)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_INTERVAL_SECONDS)
     return opened
-
-
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    try:
-        yield
-    except aiohttp.ClientHttpProxyError as error:
-        # Not chained, since its own text repeats the proxy's address with user name and password.
-        raise httpx2.ProxyError(f"the proxy answered {error.status} {error.message}") from None
-    except aiohttp.ClientResponseError as error:
-        raise httpx2.RemoteProtocolError(error.message) from None
-    except aiohttp.ClientError as error:
-        kind = next((kind for known, kind in _ERRORS.items() if isinstance(error, known)), httpx2.RemoteProtocolError)
-        raise kind(str(error)) from error
-
-
-@lru_cache(maxsize=16)
-def _parse_address(url: str) -> URL:
-    # httpx2 has made a header of the user name in it.
-    return URL(url, encoded=True).with_user(None)
-
-
-@cache
-def _build_timeout(connect: float | None) -> aiohttp.ClientTimeout:
-    # The caller bounds the whole call.
-    return aiohttp.ClientTimeout(total=None, connect=connect)
 
 
 @cache

@@ -43,10 +43,7 @@ def is_judged_in_python(step: StepSpec, registry: Registry) -> bool:
     texts = [step.output_sanitizer, step.pass_expression, step.failure_reason_expression]
     for audit in step.audits:
         texts += [audit.rule, audit.message, audit.suggestions, audit.path]
-    for text in texts:  # noqa: SIM110  # asked for every reply; a generator takes five times as long
-        if text is not None and text.startswith(PREFIX):
-            return True
-    return False
+    return any(text is not None and text.startswith(PREFIX) for text in texts)
 
 
 async def judge_output(
@@ -93,10 +90,13 @@ async def judge_output(
         plugins.update(evaluator.plugins)
         return Judgement(Outcome.INVALID, sanitized, raw_output, (*notes, *issues), reason, plugins)
 
-    results = [await run_type_audit(step.output_type or "", evaluator, typed)] if typed is not None else []
-    results += [await run_audit(audit, evaluator, typed) for audit in step.audits]
-    issues = tuple(issue for result in results for issue in result.issues)
-    passed = all(result.passed for result in results)
+    found = []
+    if typed is not None and callable(getattr(typed, "audit", None)):
+        audit = build_type_audit(step.output_type or "")
+        found.append((audit, await run_type_audit(audit, evaluator, typed)))
+    found += [(audit, await run_audit(audit, evaluator, typed)) for audit in step.audits]
+    issues = tuple(issue for _, raised in found for issue in raised)
+    passed = all(audit.is_passed_with(raised) for audit, raised in found)
     if step.pass_expression is not None:
         passed, issues = await _apply_pass_expression(step.pass_expression, issues, evaluator)
     reason = None if passed else await _explain_failure(step, issues, evaluator)
@@ -137,7 +137,7 @@ async def _apply_pass_expression(
         if not isinstance(passed, bool):
             raise ExpressionError(f"it gave {describe_type(passed)}; true or false is needed.")
     except ExpressionError as error:
-        return False, (*issues, error_issue("", f"The pass_expression could not be evaluated: {error}"))
+        return False, (*issues, _critical(AUDIT_ERROR, f"The pass_expression could not be evaluated: {error}"))
     if not passed and not issues:
         issues = (_critical("not_accepted", "The step's pass_expression does not accept this output."),)
     return passed, issues
@@ -159,8 +159,8 @@ def _dump(issues: tuple[Issue, ...]) -> list[dict[str, Any]]:
     return [issue.model_dump(mode="json") for issue in issues]
 
 
-def _critical(code: str, description: str) -> Issue:
-    return Issue(code=code, severity=Severity.CRITICAL, description=description)
+def _critical(code: str, description: str, audit: str = "") -> Issue:
+    return Issue(code=code, severity=Severity.CRITICAL, description=description, audit=audit)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -168,43 +168,10 @@ def _critical(code: str, description: str) -> Issue:
 
 AUDIT_ERROR = "audit_error"
 """The code of the issue that an audit which can't be evaluated becomes."""
-
 MAX_ISSUES = 500
 """Issues that one audit keeps of one output; one more issue then says how many there were."""
-
 MORE_ISSUES = "more_issues"
 """The code of that one more issue: of the audit, not all issues are there."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditResult:
-    """The issues that one audit raised, and whether it passed by its own ``fail_at``."""
-
-    issues: tuple[Issue, ...]
-    passed: bool
-
-
-async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> AuditResult:
-    """Hold the output among the evaluator's variables against one audit. Never raises: what can't be evaluated is
-    itself a critical issue, beside the audit's usable findings.
-
-    A Python audit is handed a copy of ``typed_output`` as its ``output`` where the step has a registered type.
-    """
-    return await _build_result(audit, evaluator, _evaluate_rule(audit, evaluator, typed_output))
-
-
-async def run_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> AuditResult:
-    """Run the method ``audit`` of a registered output type, if it has one, as an audit named like the type."""
-    if not callable(getattr(typed_output, "audit", None)):
-        return AuditResult((), passed=True)
-    return await _build_result(
-        build_type_audit(type_name), evaluator, _call_type_audit(type_name, evaluator, typed_output)
-    )
-
-
-async def _call_type_audit(type_name: str, evaluator: Evaluator, typed_output: BaseModel) -> Any:
-    method = copy_value(typed_output).audit
-    return await evaluator.call(type_name, PythonFunction(type_name, method), {})
 
 
 def build_type_audit(type_name: str) -> AuditSpec:
@@ -212,33 +179,35 @@ def build_type_audit(type_name: str) -> AuditSpec:
     return AuditSpec(name=type_name, rule=f"{PREFIX}{type_name}")
 
 
-def error_issue(audit: str, description: str) -> Issue:
-    """The critical issue that a broken audit or pass rule becomes."""
-    return Issue(code=AUDIT_ERROR, severity=Severity.CRITICAL, description=description, audit=audit)
+async def run_type_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel) -> list[Issue]:
+    """The issues that the method ``audit`` of a registered output type raises; see ``run_audit``."""
+
+    async def call() -> Any:
+        return await evaluator.call(audit.name, PythonFunction(audit.name, copy_value(typed_output).audit), {})
+
+    return await _collect_issues(audit, evaluator, call())
 
 
-def _explain(error: Exception) -> str:
-    if isinstance(error, (ExpressionError, ValueError)):
-        return str(error)
-    return f"what it gave can't be read ({type(error).__name__})."
+async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> list[Issue]:
+    """The issues that one audit raises on the output among the evaluator's variables.
 
-
-def build_code(name: str) -> str:
-    """The code of an audit's issues: its name in lower case, words joined by ``_``."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "audit"
+    A Python audit is handed a copy of ``typed_output`` as its ``output`` where the step has a registered type. Never
+    raises: what can't be evaluated is itself a critical issue, beside the audit's usable findings.
+    """
+    return await _collect_issues(audit, evaluator, _evaluate_rule(audit, evaluator, typed_output))
 
 
 async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> Any:
-    if not audit.rule.startswith(PREFIX):
-        finding = await evaluator.evaluate("rule", audit.rule)
-        if not isinstance(finding, (bool, list)):
-            raise ExpressionError(f"the rule gave {describe_type(finding)}; a rule gives true, false or a list.")
-        return finding
-    return await evaluator.evaluate("rule", audit.rule, **({} if typed_output is None else {"output": typed_output}))
+    if audit.rule.startswith(PREFIX):
+        extra = {} if typed_output is None else {"output": typed_output}
+        return await evaluator.evaluate("rule", audit.rule, **extra)
+    finding = await evaluator.evaluate("rule", audit.rule)
+    if not isinstance(finding, (bool, list)):
+        raise ExpressionError(f"the rule gave {describe_type(finding)}; a rule gives true, false or a list.")
+    return finding
 
 
-async def _build_result(audit: AuditSpec, evaluator: Evaluator, finding: Awaitable[Any]) -> AuditResult:
-    """Make issues of what a rule gives. One more issue says what was wrong with findings that can't be used."""
+async def _collect_issues(audit: AuditSpec, evaluator: Evaluator, finding: Awaitable[Any]) -> list[Issue]:
     faults: list[Exception] = []
     issues: list[Issue] = []
     try:
@@ -249,18 +218,26 @@ async def _build_result(audit: AuditSpec, evaluator: Evaluator, finding: Awaitab
     for element in elements[:MAX_ISSUES]:
         try:
             issues.append(await _build_issue(audit, evaluator, element))
-        except ExpressionTimeout as error:
-            # The messages of further findings would take as long.
-            faults.append(error)
-            break
         except Exception as error:  # noqa: BLE001  # as above
             faults.append(error)
+            if isinstance(error, ExpressionTimeout):
+                break  # the messages of further findings would take as long
     if (more := len(elements) - MAX_ISSUES) > 0:
         sentence = f"The audit “{audit.name}” found {more:,} more; the first {MAX_ISSUES} are kept."
         issues.append(Issue(code=MORE_ISSUES, severity=audit.severity, audit=audit.name, description=sentence))
     if faults:
-        issues.append(error_issue(audit.name, _describe_faults(audit, faults, is_partial=bool(issues))))
-    return AuditResult(tuple(issues), passed=audit.is_passed_with(issues))
+        fully, first = "fully " if issues else "", faults[0]
+        is_sentence = isinstance(first, (ExpressionError, ValueError))
+        reason = str(first) if is_sentence else f"what it gave can't be read ({type(first).__name__})."
+        more_faults = f" It is the first of {len(faults):,} faults." if len(faults) > 1 else ""
+        sentence = f"The audit “{audit.name}” could not be {fully}evaluated: {reason}{more_faults}"
+        issues.append(_critical(AUDIT_ERROR, sentence, audit.name))
+    return issues
+
+
+def build_code(name: str) -> str:
+    """The code of an audit's issues: its name in lower case, words joined by ``_``."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "audit"
 
 
 def _list_elements(audit: AuditSpec, finding: Any) -> list[Any]:
@@ -275,12 +252,6 @@ def _list_elements(audit: AuditSpec, finding: Any) -> list[Any]:
         return finding
     # What Python gives for an element stands for the same as if it were all: ``[check(line) for line in lines]``.
     return [None if one is False else one for one in finding if one is not None and one is not True]
-
-
-def _describe_faults(audit: AuditSpec, faults: list[Exception], *, is_partial: bool) -> str:
-    fully = "fully " if is_partial else ""
-    more = f" It is the first of {len(faults):,} faults." if len(faults) > 1 else ""
-    return f"The audit “{audit.name}” could not be {fully}evaluated: {_explain(faults[0])}{more}"
 
 
 def _read_fields(element: Any) -> dict[str, Any]:
@@ -317,7 +288,9 @@ async def _build_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> 
         fields["suggestions"] = suggestions if isinstance(suggestions, list) else [suggestions]
     if isinstance(fields.get("suggestions"), str):
         fields["suggestions"] = [fields["suggestions"]]
-    fields.setdefault("description", _describe_by_default(audit, item))
+    if "description" not in fields:
+        what = "did not pass" if item is None else f"found {dump_json(item)[:500]}"
+        fields["description"] = f"The audit “{audit.name}” {what}."
     try:
         return Issue.model_validate(clean_value(fields).value)
     except ValidationError as error:
@@ -331,9 +304,3 @@ async def _evaluate_text(audit: AuditSpec, evaluator: Evaluator, field: str, tex
     if not isinstance(value, str):
         raise ExpressionError(f"its {field} gave {describe_type(value)}; a text is needed.")
     return value
-
-
-def _describe_by_default(audit: AuditSpec, item: Any) -> str:
-    if item is None:
-        return f"The audit “{audit.name}” did not pass."
-    return f"The audit “{audit.name}” found {dump_json(item)[:500]}."

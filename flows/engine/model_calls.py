@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,13 @@ from flows.engine.reply import ToolReply, parse_reply
 from flows.engine.spec import FlowSpec, ModelSettings, StepSpec
 
 logger = logging.getLogger(__name__)
+
+_NO_EFFORT = "takes no reasoning effort. Remove it."
+_NO_TEMPERATURE = "takes no temperature. Remove it."
+_ONLY_WITH_NONE = (
+    "takes a temperature only with the reasoning effort “none”. Remove the temperature, or set the effort to “none”."
+)
+_CODES = {TimeoutError: ModelErrorCode.TIMEOUT, ConnectionError: ModelErrorCode.CONNECTION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +48,14 @@ def plan_call(model: str, effort: ReasoningEffort | None, providers: Providers) 
     """Decide how ``model`` or ``provider:model`` is called. Raises ``UnsupportedCallError`` if it can't be."""
     provider, name = providers.split(model)
     family = provider.find_family(name)
-    api, sent = choose_api(provider, family, effort)
+    api, sent = _choose_api(provider, family, effort)
     return CallPlan(provider, name, family, api, sent)
 
 
-def choose_api(
+def _choose_api(
     provider: Provider, family: ModelFamily, effort: ReasoningEffort | None
 ) -> tuple[Api, ReasoningEffort | None]:
-    """The API for a forced tool call with this effort, chat completions or Responses, and the effort to send.
-
-    Raises ``UnsupportedCallError`` if the call needs an API that the provider is not asked by.
-    """
+    """The API for a forced tool call with this effort, and the effort to send."""
     if provider.api is Api.RESPONSES:
         return Api.RESPONSES, effort
     has_responses = provider.api is Api.AUTO and provider.is_openai
@@ -66,55 +69,46 @@ def choose_api(
             return Api.CHAT, ReasoningEffort.NONE
     if has_responses:
         return Api.RESPONSES, effort
-    remedy = f"Set {provider.name_setting('API')} to “responses” if {provider.place} has that API"
-    if family.chat_tools is ForcedTools.NEVER:
-        raise UnsupportedCallError(
-            f"Models of the family {family.name} take tool calls only on the Responses API. "
-            f"{remedy}, or name another model."
-        )
+    is_about_effort = family.chat_tools is not ForcedTools.NEVER
+    when = f" with the reasoning effort “{effort}”" if is_about_effort else ""
+    other = "set the effort to “none”" if is_about_effort else "name another model"
     raise UnsupportedCallError(
-        f"Models of the family {family.name} take tool calls with the reasoning effort “{effort}” only on the "
-        f"Responses API. {remedy}, or set the effort to “none”.",
-        is_about_effort=True,
+        f"Models of the family {family.name} take tool calls{when} only on the Responses API. "
+        f"Set {provider.name_setting('API')} to “responses” if {provider.place} has that API, or {other}.",
+        is_about_effort=is_about_effort,
     )
 
 
-def resolve_step(step: StepSpec, flow: FlowSpec, defaults: ModelSettings, providers: Providers) -> StepSpec:
-    """A model step with its settings filled in: step, flow, defaults.
-
-    A default effort or temperature that the model does not take is left out.
-    """
-    filled = {name: _find_setting(name, step, flow, defaults) for name in ModelSettings.model_fields}
-    if (step.reasoning_effort or flow.reasoning_effort) is None and filled["reasoning_effort"] is not None:
-        plan = _try_plan(filled["model"], filled["reasoning_effort"], providers)
-        if plan is None or filled["reasoning_effort"] not in plan.family.efforts:
-            filled["reasoning_effort"] = None
-    if step.temperature is None and flow.temperature is None and filled["temperature"] is not None:
-        plan = _try_plan(filled["model"], filled["reasoning_effort"], providers)
-        if plan and (not plan.takes_temperature or plan.family.temperature is TemperatureRule.IF_SET):
-            filled["temperature"] = None
-    return step.model_copy(update=filled)
-
-
 def resolve_spec(spec: FlowSpec, defaults: ModelSettings, providers: Providers | None = None) -> FlowSpec:
-    """A flow with its model settings filled in on every model step: step, flow, defaults.
-
-    A default temperature or effort that a model does not take at its provider is left out.
-    """
+    """A flow with its settings filled in on every model step; defaults that a model does not take are left out."""
     known = providers or Providers()
-    steps = tuple(step if step.is_local else resolve_step(step, spec, defaults, known) for step in spec.steps)
+    steps = tuple(step if step.is_local else _resolve_step(step, spec, defaults, known) for step in spec.steps)
     return spec.model_copy(update={"steps": steps})
 
 
-def _find_setting(name: str, *places: StepSpec | FlowSpec | ModelSettings) -> Any:
-    return next((value for place in places if (value := getattr(place, name)) is not None), None)
+def _resolve_step(step: StepSpec, flow: FlowSpec, defaults: ModelSettings, providers: Providers) -> StepSpec:
+    own = {name: _first(getattr(step, name), getattr(flow, name)) for name in ModelSettings.model_fields}
+    filled = {name: _first(value, getattr(defaults, name)) for name, value in own.items()}
+
+    def try_plan() -> CallPlan | None:
+        try:
+            return plan_call(filled["model"], filled["reasoning_effort"], providers)
+        except UnsupportedCallError:
+            return None
+
+    plan = try_plan()
+    effort = filled["reasoning_effort"]
+    if own["reasoning_effort"] is None and effort is not None and (plan is None or effort not in plan.family.efforts):
+        filled["reasoning_effort"] = None
+        plan = try_plan()
+    is_risky = plan and (not plan.takes_temperature or plan.family.temperature is TemperatureRule.IF_SET)
+    if own["temperature"] is None and is_risky:
+        filled["temperature"] = None
+    return step.model_copy(update=filled)
 
 
-def _try_plan(model: str, effort: ReasoningEffort | None, providers: Providers) -> CallPlan | None:
-    try:
-        return plan_call(model, effort, providers)
-    except UnsupportedCallError:
-        return None
+def _first(value: Any, default: Any) -> Any:
+    return default if value is None else value
 
 
 def check_model_calls(spec: FlowSpec, defaults: ModelSettings | None, providers: Providers | None) -> list[Problem]:
@@ -137,11 +131,9 @@ def _check_step(
     index: int, spec: FlowSpec, defaults: ModelSettings | None, providers: Providers | None
 ) -> Iterator[Problem]:
     step = spec.steps[index]
-    model = step.model or spec.model
+    model = step.model or spec.model or (defaults.model if defaults else None)
     if model is None:
-        if defaults is None:
-            return
-        model = defaults.model
+        return
     known = providers or Providers()
 
     def place(field: str, message: str) -> Problem:
@@ -155,32 +147,20 @@ def _check_step(
             yield place("model", problem)
         effort, family = step.reasoning_effort or spec.reasoning_effort, provider.find_family(name)
         if effort is not None and effort not in family.efforts:
-            yield place("reasoning_effort", _explain_effort(model, family))
+            choice = (
+                f"takes these reasoning efforts: {', '.join(family.efforts)}. Choose one of them, or leave it unset."
+            )
+            yield place("reasoning_effort", f"“{model}” {choice if family.efforts else _NO_EFFORT}")
             return
-        resolved = resolve_step(step, spec, defaults or ModelSettings(model=model), known)
+        resolved = _resolve_step(step, spec, defaults or ModelSettings(model=model), known)
         plan = plan_call(model, resolved.reasoning_effort, known)
         has_temperature = step.temperature is not None or spec.temperature is not None
         if has_temperature and not plan.takes_temperature:
-            yield place("temperature", _explain_temperature(model, family))
+            with_none = family.temperature is TemperatureRule.WITHOUT_REASONING
+            yield place("temperature", f"“{model}” {_ONLY_WITH_NONE if with_none else _NO_TEMPERATURE}")
     except UnsupportedCallError as error:
         if providers is not None:
             yield place("reasoning_effort" if error.is_about_effort else "model", str(error))
-
-
-def _explain_effort(model: str, family: ModelFamily) -> str:
-    if not family.efforts:
-        return f"“{model}” takes no reasoning effort. Remove it."
-    efforts = ", ".join(family.efforts)
-    return f"“{model}” takes these reasoning efforts: {efforts}. Choose one of them, or leave it unset."
-
-
-def _explain_temperature(model: str, family: ModelFamily) -> str:
-    if family.temperature is TemperatureRule.WITHOUT_REASONING:
-        return (
-            f"“{model}” takes a temperature only with the reasoning effort “none”. "
-            "Remove the temperature, or set the effort to “none”."
-        )
-    return f"“{model}” takes no temperature. Remove it."
 
 
 async def send_request(
@@ -192,37 +172,18 @@ async def send_request(
     timeout: float,
     logs_errors: bool = True,
 ) -> ToolReply | AttemptError:
-    """The reply of a model, or why there is none, whatever the client raises. ``timeout`` is in seconds.
-
-    What the client raises is logged; without ``logs_errors`` its words are not, since they may quote the request.
-    """
+    """The reply of a model, or why there is none; without ``logs_errors`` no words are logged that may quote it."""
     try:
         reply = await client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
         return parse_reply(reply.body, tool_name=tool_name, api=find_api(request))
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return _describe_client_error(error, logs_errors=logs_errors)
-    except Exception as error:  # noqa: BLE001  # Clients are user code; paid attempts must be kept.
-        return _describe_client_error(error, logs_errors=logs_errors)
-
-
-def _describe_client_error(error: BaseException, *, logs_errors: bool) -> AttemptError:
-    code, words = ModelErrorCode.CLIENT_ERROR, describe_exception(error)
-    if isinstance(error, ModelError):
-        try:
-            return AttemptError(
-                code=error.code,
-                message=clean_value(error.message).value,
-                status=error.status,
-                retry_after=error.retry_after,
-            )
-        except Exception as fault:  # noqa: BLE001  # its attributes may be anything
-            error, words = fault, f"a malformed {words}"
-    elif isinstance(error, TimeoutError):
-        code = ModelErrorCode.TIMEOUT
-    elif isinstance(error, ConnectionError):
-        code = ModelErrorCode.CONNECTION
-    logger.error("The model client failed.", exc_info=error if logs_errors else None)
-    return AttemptError(code=code, message=f"The model client raised {words}")
+    except ModelError as error:
+        return AttemptError(
+            code=error.code,
+            message=clean_value(error.message).value,
+            status=error.status,
+            retry_after=error.retry_after,
+        )
+    except Exception as error:  # Clients are user code; paid attempts must be kept.
+        logger.error("The model client failed.", exc_info=error if logs_errors else None)
+        code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), ModelErrorCode.CLIENT_ERROR)
+        return AttemptError(code=code, message=f"The model client raised {describe_exception(error)}")

@@ -4,48 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import string
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Self
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, Omit, OpenAIError
+from openai import APIStatusError, APITimeoutError, AsyncOpenAI, Omit, OpenAIError
 
 from flows.engine.errors import ModelError, ModelErrorCode
-from flows.engine.http_transport import HttpTransport, UnsupportedProxyError, find_proxy
+from flows.engine.http_transport import CONNECT_TIMEOUT, HttpTransport, find_proxy
 from flows.engine.model_api import find_api
-from flows.engine.provider_errors import explain_status, mask_key, mask_key_within, quote_provider
+from flows.engine.provider_errors import explain_status, find_wrapped_status, mask_key, quote_provider
 from flows.engine.providers import OPENAI_BASE_URL, SIMULATED_BASE_URL, Api, ModelReply, Provider
 
 _PATHS = {Api.CHAT: "/chat/completions", Api.RESPONSES: "/responses"}
 _NO_KEY = "none"
 """Sent to compatible servers that want no key: the ``openai`` client insists on one."""
 _SIMULATED_KEY = "key-of-the-simulated-model"
-_CONNECT_TIMEOUT = 10.0
 _MIN_SECRET_LENGTH = 12
 """Characters of a key that is masked in answers: compatible servers are given keys such as “ollama”, no secrets, and
 their models may well write that."""
-
-_PLAIN_KEY = frozenset(string.ascii_letters + string.digits + string.punctuation) - {'"', "\\"}
-"""What JSON writes as it is, or with one of two escapes."""
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 _LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
 """What the ``openai`` client sends about itself and this machine. No provider needs it, and it takes time."""
 _MAX_PAGE_BYTES = 16_000
 """Bytes of a page that is no JSON that are looked at."""
 
-_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "invalid_prompt": 400}
-"""What the codes of a failed response would be as the status of HTTP; others may pass if tried again."""
-
-ASGIApp = Callable[
-    [
-        MutableMapping[str, Any],
-        Callable[[], Awaitable[MutableMapping[str, Any]]],
-        Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ],
-    Awaitable[None],
-]
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class OpenAIClient:
@@ -87,17 +71,15 @@ class OpenAIClient:
         client.provider = provider
         return client
 
-    async def complete(
-        self,
-        request: Mapping[str, Any],
-        *,
-        idempotency_key: str,
-        timeout: float,
-    ) -> ModelReply:
+    async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
         """Send ``request`` once; see ``ModelClient.complete``. Raises ``ModelError`` that says what to change."""
         if self._is_closed:
             raise RuntimeError("This client is closed.")
-        content = _encode_request(request)
+        try:
+            content = json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            message = f"The request can't be written as JSON: {error}. Change the input of the step."
+            raise ModelError(ModelErrorCode.BAD_REQUEST, message) from error
         client = await self._find_client()
         try:
             async with asyncio.timeout(timeout):
@@ -111,26 +93,15 @@ class OpenAIClient:
                         "headers": {**_LEFT_OUT, "Idempotency-Key": idempotency_key},
                         # Not sent; without it the client makes up one of its own.
                         "idempotency_key": idempotency_key,
-                        "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT)),
+                        "timeout": timeout,
                     },
                 )
-        except (APITimeoutError, TimeoutError) as error:
-            raise self._explain_timeout(error, timeout) from error
         except APIStatusError as error:
             # Not chained: the original repeats the provider's words without masking keys.
             raise self._explain_status(error.status_code, error.response, request) from None
-        except (APIConnectionError, OSError) as error:
-            raise self._explain_connection(error) from error
-        except OpenAIError as error:
-            raise self._explain_unreadable(error) from None
-        except Exception as error:
-            # The client decodes error pages as their charset says, and Python knows charsets that decode to no text.
-            raise self._explain_unreadable(error) from error
+        except (OpenAIError, TimeoutError, OSError) as error:
+            raise self._explain_connection(error, timeout) from error
         return self._read_reply(response, request)
-
-    def _explain_unreadable(self, error: Exception) -> ModelError:
-        reason = quote_provider(str(error) or type(error).__name__, self.provider.api_key)
-        return ModelError(ModelErrorCode.UNREADABLE, f"The answer of {self.provider.place} could not be read: {reason}")
 
     async def close(self) -> None:
         """Close the connections of the running event loop, and the client for all; other loops may call it as well."""
@@ -153,7 +124,6 @@ class OpenAIClient:
         await self.close()
 
     async def _find_client(self) -> AsyncOpenAI:
-        """The client of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             if problem := self.provider.find_problem():
@@ -164,12 +134,17 @@ class OpenAIClient:
 
     async def _hold_client(self) -> AsyncGenerator[AsyncOpenAI]:
         # A generator, since an event loop closes its async generators as it ends and has no other hook for that.
+        http_client = self._http_client
+        if http_client is None:
+            transport = HttpTransport(proxy=find_proxy(httpx2.URL(self.provider.base_url)))
+            # A redirected POST comes out as a GET or takes the key elsewhere: an error says so instead.
+            http_client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
         client = AsyncOpenAI(
             api_key=self.provider.api_key or _NO_KEY,
             base_url=self.provider.base_url,
             default_headers=self.provider.headers,
             max_retries=0,
-            http_client=self._http_client or self._build_http_client(),
+            http_client=http_client,
         )
         try:
             yield client
@@ -178,70 +153,45 @@ class OpenAIClient:
             if self._http_client is None:
                 await client.close()
 
-    def _build_http_client(self) -> httpx2.AsyncClient:
-        try:
-            proxy = find_proxy(httpx2.URL(self.provider.base_url))
-        except UnsupportedProxyError as error:
-            raise ModelError(ModelErrorCode.NOT_CONFIGURED, str(error)) from None
-        # A redirected POST comes out as a GET or takes the key elsewhere: an error says so instead.
-        return httpx2.AsyncClient(transport=HttpTransport(proxy=proxy), trust_env=False, follow_redirects=False)
-
     def _read_reply(self, response: httpx2.Response, request: Mapping[str, Any]) -> ModelReply:
+        provider = self.provider
         # Whatever repeats the key, a tool call too, goes without it into the history.
-        key = self.provider.api_key if len(self.provider.api_key) >= _MIN_SECRET_LENGTH else ""
-        request_id = response.headers.get("x-request-id")
-        if request_id is not None:
-            request_id = mask_key(request_id, key)
-        try:
-            text = response.content.decode("utf-8-sig", errors="surrogatepass")
-            body = json.loads(text)
-            # Most answers hold no key, and neither of the signs by which JSON may write one in another way.
-            if key and (key in text or "\\/" in text or "\\u00" in text or not _PLAIN_KEY.issuperset(key)):
-                body = mask_key_within(body, key)
-        except (ValueError, RecursionError):
-            body = None
+        key = provider.api_key if len(provider.api_key) >= _MIN_SECRET_LENGTH else ""
+        request_id = mask_key(response.headers.get("x-request-id"), key)
+        body = _parse_body(response, key)
         if not isinstance(body, dict):
             kind = response.headers.get("content-type", "no content type").partition(";")[0]
-            kind = quote_provider(kind, self.provider.api_key)
             message = (
-                f"{self.provider.place} answered {response.status_code} with something that is no JSON object "
-                f"({kind}). "
-                f"Check {self.provider.name_setting('BASE_URL')}: it usually ends with /v1."
+                f"{provider.place} answered {response.status_code} with something that is no JSON object "
+                f"({quote_provider(kind, provider.api_key)}). "
+                f"Check {provider.name_setting('BASE_URL')}: it usually ends with /v1."
             )
-            if quote := quote_provider(_read_page(response), self.provider.api_key):
+            if isinstance(body, str) and (quote := quote_provider(body, provider.api_key)):
                 message = f"{message} It said: “{quote}”"
             raise ModelError(ModelErrorCode.UNREADABLE, message, status=response.status_code, request_id=request_id)
         if body.get("error") and not body.get("choices"):
             # Routers wrap the error of the provider behind them in a 200.
-            raise self._explain_status(_find_wrapped_status(body["error"]), response, request)
+            raise self._explain_status(find_wrapped_status(body["error"]), response, request)
         return ModelReply(body, request_id)
 
     def _explain_status(self, status: int, response: httpx2.Response, request: Mapping[str, Any]) -> ModelError:
-        try:
-            body = json.loads(response.content)
-        except (ValueError, RecursionError):
-            body = _read_page(response)
+        body = _parse_body(response, "")
         return explain_status(status, body, response.headers, request=request, provider=self.provider)
 
-    def _explain_timeout(self, error: Exception, timeout: float) -> ModelError:
-        if isinstance(error.__cause__, httpx2.ConnectTimeout):
-            return ModelError(
-                ModelErrorCode.CONNECTION,
-                f"No connection to {self.provider.place} within {min(timeout, _CONNECT_TIMEOUT):g} seconds. "
-                f"Check {self.provider.name_setting('BASE_URL')} and the network.",
-            )
-        return ModelError(
-            ModelErrorCode.TIMEOUT, f"{self.provider.place} gave no complete answer within {timeout:g} seconds."
-        )
-
-    def _explain_connection(self, error: Exception) -> ModelError:
-        cause = error.__cause__ or error
-        url = self.provider.name_setting("BASE_URL")
-        detail = quote_provider(_find_words(cause), self.provider.api_key)
+    def _explain_connection(self, error: Exception, timeout: float) -> ModelError:
+        provider, cause = self.provider, error.__cause__ or error
+        remedy = f"Check {provider.name_setting('BASE_URL')} and the network."
+        if isinstance(cause, httpx2.ConnectTimeout):
+            message = f"No connection to {provider.place} within {CONNECT_TIMEOUT:g} seconds. {remedy}"
+            return ModelError(ModelErrorCode.CONNECTION, message)
+        if isinstance(error, APITimeoutError | TimeoutError):
+            message = f"{provider.place} gave no complete answer within {timeout:g} seconds."
+            return ModelError(ModelErrorCode.TIMEOUT, message)
+        detail = quote_provider(str(cause) or type(cause).__name__, provider.api_key)
         if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
-            message = f"No connection to {self.provider.place}: {detail}. Check {url} and the network."
+            message = f"No connection to {provider.place}: {detail}. {remedy}"
         else:
-            message = f"The connection to {self.provider.place} broke before the answer was complete: {detail}."
+            message = f"The connection to {provider.place} broke before the answer was complete: {detail}."
         return ModelError(ModelErrorCode.CONNECTION, message)
 
 
@@ -251,37 +201,10 @@ def simulated_client(app: ASGIApp, *, api: Api | str = Api.AUTO) -> OpenAIClient
     return OpenAIClient(api_key=_SIMULATED_KEY, base_url=SIMULATED_BASE_URL, api=api, http_client=http_client)
 
 
-def _find_words(error: BaseException) -> str:
-    """What the innermost error says: the outer ones are often empty or general."""
-    words = type(error).__name__
-    seen: BaseException | None = error
-    for _ in range(10):
-        if seen is None:
-            break
-        if isinstance(seen, ConnectionError) and seen.errno:
-            # What asyncio adds to these are names of its own.
-            words = os.strerror(seen.errno)
-        else:
-            words = str(seen) or words
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-    return words
-
-
-def _encode_request(request: Mapping[str, Any]) -> bytes:
+def _parse_body(response: httpx2.Response, key: str) -> Any:
+    """The JSON of a response with ``key`` masked, or its first bytes as text where it is none."""
     try:
-        return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        message = f"The request can't be written as JSON: {error}. Change the input of the step."
-        raise ModelError(ModelErrorCode.BAD_REQUEST, message) from error
-
-
-def _find_wrapped_status(error: Any) -> int:
-    code = error.get("code") if isinstance(error, Mapping) else None
-    if isinstance(code, int) and 400 <= code < 600:
-        return code
-    return _STATUS_OF_CODE.get(str(code), 502)
-
-
-def _read_page(response: httpx2.Response) -> str:
-    # Not as its charset says: that may name one that decodes to no text at all.
-    return response.content[:_MAX_PAGE_BYTES].decode(errors="replace")
+        return mask_key(json.loads(response.content), key)
+    except (ValueError, RecursionError):
+        # Not as its charset says: that may name one that decodes to no text at all.
+        return response.content[:_MAX_PAGE_BYTES].decode(errors="replace")

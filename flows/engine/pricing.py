@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import NamedTuple
 
 from genai_prices import Usage
 from genai_prices.data_snapshot import get_snapshot
-from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+from genai_prices.types import ModelPrice, TieredPrices
 
 from flows.engine.history import TokenUsage
 from flows.engine.providers import OPENAI_BASE_URL, Provider
@@ -27,13 +25,11 @@ def price_usage(
 
     ``model`` is the name that the provider answered with, ``service_tier`` the tier that served the call. The price
     list knows providers by their address. Cached prompt tokens cost what the list says for them, reasoning tokens are
-    part of the completion. A usage without tokens comes back as it is. Nothing is sent anywhere: the list is installed
-    with the package and as old as it is.
+    part of the completion. Nothing is sent anywhere: the list is installed with the package and as old as it is.
     """
     if not (usage.prompt or usage.completion):
         return usage
-    cost = _find_cost(model, usage, provider, service_tier)
-    return _set_cost(usage, cost)
+    return _set_cost(usage, _find_cost(model, usage, provider, service_tier))
 
 
 def _set_cost(usage: TokenUsage, cost: Decimal | None) -> TokenUsage:
@@ -60,60 +56,45 @@ def _find_cost(model: str, usage: TokenUsage, provider: Provider, service_tier: 
     tier = None if service_tier in _STANDARD_TIERS else service_tier
     # Some prices depend on the time of day.
     prices = _find_prices(model, base_url, tier, datetime.now(UTC).replace(second=0, microsecond=0))
-    if prices is None or (usage.prompt and prices.prompt is None) or (usage.completion and prices.completion is None):
+    if prices is None:
         return None
-    if usage.prompt > prices.limit:
-        return _ask_price_list(prices.listed, usage)
-    return (
-        Decimal(0)
-        + (prices.prompt or 0) * (usage.prompt - usage.cached)
-        + (prices.cached or 0) * usage.cached
-        + (prices.completion or 0) * usage.completion
+    listed = (prices.input_mtok, prices.cache_read_mtok, prices.output_mtok)
+    prompt, cached, completion = (price.base if isinstance(price, TieredPrices) else price for price in listed)
+    if (usage.prompt and prompt is None) or (usage.completion and completion is None):
+        return None
+    starts = [tier.start for price in listed if isinstance(price, TieredPrices) for tier in price.tiers]
+    if prices.requests_kcount is not None or usage.prompt > min(starts, default=usage.prompt):
+        return _ask_price_list(prices, usage)
+    # What the list computes as well, in a twentieth of the time.
+    counts = (
+        (prompt, usage.prompt - usage.cached),
+        (prompt if cached is None else cached, usage.cached),
+        (completion, usage.completion),
     )
-
-
-class _Prices(NamedTuple):
-    """USD for one token of each kind, None where that is not known, in calls with up to ``limit`` prompt tokens."""
-
-    prompt: Decimal | None
-    cached: Decimal | None
-    completion: Decimal | None
-    limit: float
-    listed: ModelPrice
+    return sum((Decimal(price or 0) / 1_000_000 * count for price, count in counts), Decimal(0))
 
 
 @lru_cache(maxsize=1024)
-def _find_prices(model: str, base_url: str, tier: str | None, moment: datetime) -> _Prices | None:
-    """The prices of a model, kept since the list takes as long to ask as the rest of an attempt; None if not listed."""
+def _find_prices(model: str, base_url: str, tier: str | None, moment: datetime) -> ModelPrice | None:
+    """The prices of a model; None where the list has none for it, or none for its tier."""
     try:
         found = get_snapshot().find_provider_model(model, None, None, base_url)[1]
     except LookupError:
         return None
-    context = {} if tier is None else {"service_tier": tier}
-    if tier is not None and not _has_tier(found, context, moment):
+    if tier is None:
+        return found.get_prices(moment, {})
+    context = {"service_tier": tier}
+    variants = [variant for variant in found.price_variants or () if variant.when == context]
+    # Prices of the standard tier don't hold in others.
+    if not any(variant.constraint is None or variant.constraint.active(moment) for variant in variants):
         return None
-    listed = found.get_prices(moment, context)
-    prices = (listed.input_mtok, listed.cache_read_mtok, listed.output_mtok)
-    base = [price.base if isinstance(price, TieredPrices) else price for price in prices]
-    starts = [tier.start for price in prices if isinstance(price, TieredPrices) for tier in price.tiers]
-    prompt, cached, completion = (price and price / 1_000_000 for price in base)
-    # What also costs something for each call is left to the list.
-    limit = min(starts, default=math.inf) if listed.requests_kcount is None else -1
-    return _Prices(prompt, prompt if cached is None else cached, completion, limit, listed)
+    return found.get_prices(moment, context)
 
 
-def _has_tier(found: ModelInfo, context: dict[str, str], moment: datetime) -> bool:
-    """Whether the list has own prices for a tier: those of the standard tier don't hold there."""
-    return any(
-        variant.when == context and (variant.constraint is None or variant.constraint.active(moment))
-        for variant in found.price_variants or ()
-    )
-
-
-def _ask_price_list(listed: ModelPrice, usage: TokenUsage) -> Decimal | None:
+def _ask_price_list(prices: ModelPrice, usage: TokenUsage) -> Decimal | None:
     tokens = Usage(input_tokens=usage.prompt, cache_read_tokens=usage.cached, output_tokens=usage.completion)
     try:
-        return listed.calc_price(tokens)["total_price"]
+        return prices.calc_price(tokens)["total_price"]
     except ValueError:
         # These counts don't suffice for its prices.
         return None

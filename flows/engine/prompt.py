@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from flows.engine.history import Attempt, History, Issue, Outcome, Severity
 from flows.engine.json_values import dump_line
-from flows.engine.model_api import ModelRequest
+from flows.engine.model_api import render_request
 from flows.engine.model_calls import plan_call
 from flows.engine.providers import Providers
 from flows.engine.spec import FlowSpec, StepSpec
@@ -75,19 +75,12 @@ def build_request(
     if step.model is None or step.tool_name is None or step.output_schema is None:
         raise ValueError(f"Step {index} is not ready to be called: resolve and freeze the spec first.")
     plan = plan_call(step.model, step.reasoning_effort, providers or Providers())
-    request = ModelRequest(
-        model=plan.model,
+    return render_request(
+        plan,
+        step,
         system_message=build_system_message(spec, history, index),
         user_message=dump_visible(input),
-        tool_name=step.tool_name,
-        tool_description=step.description,
-        parameters=step.output_schema,
-        temperature=step.temperature,
-        max_tokens=step.max_tokens,
-        reasoning_effort=plan.effort,
-        service_tier=step.service_tier,
     )
-    return request.render(plan.api, plan.family)
 
 
 def build_system_message(spec: FlowSpec, history: History, index: int) -> str:

@@ -9,25 +9,15 @@ from enum import StrEnum
 from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from flows.engine.model_families import (
-    COMPATIBLE_FAMILY,
-    NEWER_FAMILY,
-    ForcedTools,
-    ModelFamily,
-    find_family,
-)
+from flows.engine.model_families import COMPATIBLE_FAMILY, NEWER_FAMILY, ForcedTools, ModelFamily, find_family
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 SIMULATED_BASE_URL = "http://simulated-model/v1"
 """What stands for the simulated model of this process."""
 
-_OPENAI_HOST = "api.openai.com"
-_OPENAI_DOMAINS = (
-    f".{_OPENAI_HOST}",
-    ".openai.azure.com",
-    ".services.ai.azure.com",
-    ".cognitiveservices.azure.com",
-)
+_OPENAI_HOST = ".api.openai.com"
+_AZURE_HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+_NEWER_ELSEWHERE = replace(NEWER_FAMILY, chat_tools=ForcedTools.ALWAYS)
 FINE_TUNED = "ft"
 """What stands before the first colon in the name of a fine-tuned model of OpenAI's."""
 
@@ -42,10 +32,7 @@ class Api(StrEnum):
 
 
 class UnsupportedCallError(ValueError):
-    """A model can't be asked at its provider in this way. The message says what would be right.
-
-    ``is_about_effort`` says that another reasoning effort would do as well.
-    """
+    """A model can't be asked at its provider in this way; ``is_about_effort`` if another effort would do as well."""
 
     def __init__(self, message: str, *, is_about_effort: bool = False) -> None:
         super().__init__(message)
@@ -70,8 +57,7 @@ class Provider:
     @property
     def is_openai(self) -> bool:
         """Whether this is a server of OpenAI's or Azure's own; the simulated model counts as one."""
-        host = (self._address.hostname or "").lower()
-        return host == _OPENAI_HOST or host.endswith(_OPENAI_DOMAINS) or self.is_simulated
+        return self.is_simulated or f".{self._address.hostname}".endswith((_OPENAI_HOST, *_AZURE_HOSTS))
 
     @property
     def is_simulated(self) -> bool:
@@ -104,32 +90,27 @@ class Provider:
         """The family of a model by the name that it has here."""
         if not self.is_openai or self.api is Api.CHAT:
             # Which API it needs is not known: it is asked by the one that the server has.
-            return find_family(model, newer=replace(NEWER_FAMILY, chat_tools=ForcedTools.ALWAYS))
+            return find_family(model, newer=_NEWER_ELSEWHERE)
         # At Azure models have the names of deployments, which say nothing.
-        is_azure = not self.is_simulated and not f".{self._address.hostname}".endswith(f".{_OPENAI_HOST}")
+        is_azure = f".{self._address.hostname}".endswith(_AZURE_HOSTS)
         return find_family(model, unknown=COMPATIBLE_FAMILY if is_azure else NEWER_FAMILY)
 
     def find_problem(self) -> str | None:
         """What keeps any call from being made, in a sentence; None where nothing does."""
-        url, address = self.name_setting("BASE_URL"), self._address
-        if address.scheme not in ("http", "https") or not address.hostname:
+        key, whose = self.name_setting("API_KEY"), f" for the provider “{self.name}”" if self.name else ""
+        if self._address.scheme not in ("http", "https") or not self._address.hostname:
             return (
-                f"{url} is no web address. Give one that begins with http:// or https://, "
+                f"{self.name_setting('BASE_URL')} is no web address. Give one that begins with http:// or https://, "
                 f"such as {OPENAI_BASE_URL}, and restart the worker."
             )
-        key = self.name_setting("API_KEY")
         if not self.api_key and self.is_openai and not self.is_simulated:
-            return f"There is no API key{self._whose}. Set {key} and restart the worker."
+            return f"There is no API key{whose}. Set {key} and restart the worker."
         if not self.api_key.isascii() or not self.api_key.isprintable() or " " in self.api_key:
             return (
-                f"The API key{self._whose} holds a character that no key has (a space, a line break, a typographic "
-                f"sign). Copy {key} again and restart the worker."
+                f"The API key{whose} holds a character that no key has (a space, a line break, a typographic sign). "
+                f"Copy {key} again and restart the worker."
             )
         return None
-
-    @property
-    def _whose(self) -> str:
-        return f" for the provider “{self.name}”" if self.name else ""
 
     @property
     def _address(self) -> SplitResult:
@@ -143,7 +124,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """The providers of an installation: the default one, and others by name."""
+    """The providers of an installation."""
 
     default: Provider = Provider()
     named: Mapping[str, Provider] = field(default_factory=dict)
@@ -154,15 +135,13 @@ class Providers:
         Raises ``UnsupportedCallError`` for a provider that is not known.
         """
         prefix, colon, name = model.partition(":")
-        if not colon or prefix == FINE_TUNED:
-            return self.default, model
         provider = self.named.get(prefix)
-        if provider is not None and name:
-            return provider, name
-        # Elsewhere colons are part of names, as in Ollama's “llama3:8b”.
-        if provider is None and not self.default.is_openai:
+        # Elsewhere than at OpenAI colons are part of names, as in Ollama's “llama3:8b”.
+        if not colon or prefix == FINE_TUNED or (provider is None and not self.default.is_openai):
             return self.default, model
         if provider is not None:
+            if name:
+                return provider, name
             raise UnsupportedCallError(f"“{model}” names a provider and no model, such as “{prefix}:name-of-model”.")
         known = ", ".join(f"“{name}”" for name in sorted(self.named)) or "none"
         raise UnsupportedCallError(
@@ -182,8 +161,8 @@ class ModelReply:
 class ModelClient(Protocol):
     """Sends one request and returns what came back.
 
-    A client with an attribute ``provider`` (a ``Provider``) is sent what models take there, chat completions or
-    Responses as the provider's ``api`` says; one without is sent chat completions.
+    A client with an attribute ``provider`` (a ``Provider``) is sent what models take there; one without is sent chat
+    completions.
     """
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
@@ -194,11 +173,9 @@ class ModelClient(Protocol):
         the call is repeated. So it is after ``TimeoutError`` and ``ConnectionError``. Anything else that it raises
         ends the run as errored, with all attempts kept.
         """
-        ...
 
     async def close(self) -> None:
         """Give back connections. The client can't be used afterwards."""
-        ...
 
 
 CUSTOM_PROVIDER = Provider(api=Api.CHAT, api_key="its-own")
@@ -215,9 +192,6 @@ def find_providers(client: ModelClient, clients: Mapping[str, ModelClient]) -> P
 
 
 def build_idempotency_key(*, run_id: str, step: int, number: int, started_at: datetime) -> str:
-    """Return what names one attempt to a provider, so that a request that arrives twice is answered once.
-
-    It ends with run, step and number of the attempt. The time is part of it: after an older copy of a database was put
-    back, another run has the number of one that the provider may remember.
-    """
+    """Return what names one attempt to a provider, so that a request that arrives twice is answered once."""
+    # After an older copy of a database was put back, another run has the number of one that the provider may remember.
     return f"{int(started_at.timestamp() * 1000):x}-{run_id}-{step}-{number}"

@@ -17,8 +17,6 @@ from flows.engine.spec import FlowSpec
 DEFAULT_PLUGIN_TIMEOUT = 60.0
 """Seconds that one call of a plug-in may take."""
 
-_UNLIMITED: AbstractAsyncContextManager[None] = nullcontext()
-
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
@@ -34,9 +32,8 @@ class Deadline:
 
         ``blocking`` is the attempt that was broken off, if one was.
         """
-        if now >= self.moment:
-            sentence = f"{self.subject} took longer than {self.limit}."
-        else:
+        sentence = f"{self.subject} took longer than {self.limit}."
+        if now < self.moment:
             sentence = (
                 f"{self.subject} would take longer than {self.limit}: its next attempt may begin only after that."
             )
@@ -50,18 +47,16 @@ def find_deadline(
 
     A step's time counts from the start of its first attempt, ``now`` if it has none yet.
     """
-    attempts = history.attempts(step)
+    attempts, seconds = history.attempts(step), spec.step(step).time_limit
     last = (step, attempts[-1].number) if attempts else None
     found = []
     if run_deadline is not None:
         limit = f"its time limit of {describe_seconds(spec.time_limit)}" if spec.time_limit else "it may"
         found.append(Deadline(run_deadline, "The run", limit, last))
-    seconds = spec.step(step).time_limit
     if seconds is not None:
-        started_at = (attempts[0].started_at if attempts else None) or now
-        subject = f"Step {step} “{spec.step(step).name}”"
+        end = ((attempts[0].started_at if attempts else None) or now) + timedelta(seconds=seconds)
         limit = f"its time limit of {describe_seconds(seconds)}"
-        found.append(Deadline(started_at + timedelta(seconds=seconds), subject, limit, last))
+        found.append(Deadline(end, f"Step {step} “{spec.step(step).name}”", limit, last))
     return min(found, key=lambda deadline: deadline.moment, default=None)
 
 
@@ -85,7 +80,7 @@ class TimeBudget:
 
     def limit(self) -> AbstractAsyncContextManager[None]:
         """Cancel what is within at the deadline, and raise ``ExpressionError`` then."""
-        return _UNLIMITED if self.deadline is None else self._watch(self.deadline)
+        return nullcontext() if self.deadline is None else self._watch(self.deadline)
 
     @asynccontextmanager
     async def _watch(self, deadline: Deadline) -> AsyncIterator[None]:

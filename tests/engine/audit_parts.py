@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
 from flows.engine.evaluation import Evaluator
 from flows.engine.history import Issue, Severity
-from flows.engine.judging import AuditResult, Judgement, judge_output, run_audit
+from flows.engine.judging import Judgement, build_type_audit, judge_output, run_audit, run_type_audit
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import make_step
@@ -18,6 +19,14 @@ OUTPUT = {
     "title": "October",
     "lines": [{"text": "Paper", "amount": 120.0}, {"text": "Freight", "amount": 11.5}, {"text": "Tape", "amount": 3.0}],
 }
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The issues that one audit raised, and whether it passed by its own ``fail_at``."""
+
+    issues: tuple[Issue, ...]
+    passed: bool
 
 
 def make_evaluator(registry: Registry | None = None, output: Any = OUTPUT) -> Evaluator:
@@ -30,7 +39,8 @@ async def run_rule(
 ) -> AuditResult:
     """The result of an audit called “Cheap lines” with this rule."""
     audit = AuditSpec(name="Cheap lines", rule=rule, **fields)
-    return await run_audit(audit, make_evaluator(registry), typed)
+    issues = await run_audit(audit, make_evaluator(registry), typed)
+    return AuditResult(tuple(issues), audit.is_passed_with(issues))
 
 
 async def run_python(function: Callable[..., Any], **options: Any) -> AuditResult:
@@ -38,6 +48,13 @@ async def run_python(function: Callable[..., Any], **options: Any) -> AuditResul
     registry = Registry()
     registry.audit("check")(function)
     return await run_rule("python:check", registry=registry, **options)
+
+
+async def run_typed(output: BaseModel, name: str) -> AuditResult:
+    """The result of the method ``audit`` of an output type."""
+    audit = build_type_audit(name)
+    issues = await run_type_audit(audit, make_evaluator(), output)
+    return AuditResult(tuple(issues), audit.is_passed_with(issues))
 
 
 def the_issue(result: AuditResult) -> Issue:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from flows.engine.call_gate import OpenGate, Permit, Throttled
+from flows.engine.call_gate import Permit, Throttled
 from flows.engine.execution import Progress
 from flows.engine.history import NO_USAGE, TokenUsage
 from flows.engine.planner import EndReason, EndStatus, Finish
-from flows.engine.pricing import price_usage
 from flows.engine.simulated_model import Fault, FaultKind
 from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_step, seconds
-from tests.engine.executions import LONG, SHORT, audited, execute, make_execution, outcomes, simulate
+from tests.engine.executions import LONG, SHORT, audited, execute, outcomes, simulate
 
 FLOW = make_flow(audited(1), audited(2))
 APP: dict[str, list[Any]] = {"tool_1": [SHORT, LONG], "tool_2": [LONG]}
@@ -68,18 +67,6 @@ class TestPermits:
         # Held from before the record of the start, so that no attempt begins that may not call.
         assert inside == [1, 1, 1, 0]
 
-    async def test_it_is_given_back_before_the_output_is_judged(self) -> None:
-        gate, seen = Gate(), []
-        registry = make_execution(FLOW).registry
-
-        @registry.audit("look")
-        async def look(output: Any) -> None:
-            seen.append(gate.inside)
-
-        step = make_step(1, audits=[{"name": "Look", "rule": "python:look"}])
-        await execute(make_flow(step), simulate(tool_1=[LONG]), gate=gate, registry=registry)
-        assert seen == [0]
-
     async def test_local_steps_need_none(self) -> None:
         gate = Gate()
         await execute(make_flow(make_step(1, compute="{'text': 'Tea.'}")), gate=gate)
@@ -92,12 +79,6 @@ class TestPermits:
         gate = Gate()
         end = await execute(make_flow(audited(1, retry_window=0)), simulate(tool_1=[Fault(fault)]), gate=gate)
         assert (outcomes(end.history), gate.inside, gate.left) == (["errored"], 0, [None])
-
-    async def test_what_a_call_used_is_told_also_where_the_run_tracks_no_usage(self) -> None:
-        gate = Gate()
-        await execute(make_flow(), simulate(tool_1=[LONG]), gate=gate, track_usage=False)
-        (usage,) = gate.left
-        assert usage is not None and usage.total > 0
 
     async def test_a_run_that_is_cancelled_in_mid_call_gives_it_back_and_records_nothing(self) -> None:
         gate, recorder, called = Gate(), MemoryRecorder(), asyncio.Event()
@@ -129,12 +110,6 @@ class TestPermits:
             await execute(FLOW, app, gate=gate, recorder=Recorder())
         assert (app.call_count, gate.inside, gate.left) == (0, 0, [NO_USAGE])
 
-    async def test_the_open_gate_lets_everybody_in(self) -> None:
-        gate = OpenGate()
-        for permit in (gate.try_enter({}), await gate.enter({})):
-            assert not isinstance(permit, Throttled)
-            permit.release(None)
-
 
 class TestWaiting:
     async def test_what_ended_is_stored_first_and_what_waits_has_not_begun(self) -> None:
@@ -160,11 +135,6 @@ class TestWaiting:
         assert (app.call_count, recorder.records) == (0, [])
         end = await execute(FLOW, app, end.history)
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
-
-    async def test_a_gate_that_is_closed_until_after_the_deadline_ends_the_run(self) -> None:
-        gate = Gate(Throttled(NOON + seconds(40), "Waiting."))
-        end = await execute(FLOW, gate=gate, deadline=NOON + seconds(30))
-        assert end.finish is not None and end.finish.reason is EndReason.DEADLINE_EXCEEDED
 
     async def test_a_run_that_was_told_to_stop_meanwhile_gives_its_permit_back_unused(self) -> None:
         told: list[bool] = []
@@ -219,7 +189,3 @@ class TestPrices:
         assert (attempt.usage.cost, attempt.usage.unpriced) == (None, 1)
         assert attempt.usage.total > 0
         assert "no such unit" in caplog.text
-
-    async def test_the_cost_of_an_attempt_is_kept_with_it(self) -> None:
-        end = await execute(make_flow(), simulate(tool_1=[LONG]), price=price_usage)
-        assert end.history.attempts(1)[0].usage.cost

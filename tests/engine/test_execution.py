@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from flows.engine.errors import ModelError, ModelErrorCode
+from flows.engine.errors import ModelErrorCode
 from flows.engine.execution import Progress
-from flows.engine.history import Attempt, Outcome, Severity
+from flows.engine.history import Outcome, Severity
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
@@ -92,12 +91,6 @@ class TestRecords:
         assert recorder.describe()[-1] == "1.2 failed, run failed"
         assert end.finish is not None
         assert (end.finish.reason, end.finish.blocking) == (EndReason.STEP_FAILED, (1, 2))
-
-    async def test_a_run_that_had_ended_is_only_told_so_again(self) -> None:
-        recorder, app = MemoryRecorder(), SimulatedModel()
-        history = make_history(make_attempt(1), make_attempt(2))
-        await execute(self.FLOW, app, history, recorder=recorder)
-        assert (recorder.describe(), app.call_count) == (["run succeeded"], 0)
 
     @pytest.mark.parametrize("failing", [0, 1, 2, 3])
     async def test_what_the_recorder_raises_comes_out_and_nothing_more_is_called(self, failing: int) -> None:
@@ -203,21 +196,6 @@ class TestIdempotencyKeys:
         first, other = (call.idempotency_key for call in app.calls)
         assert first != other
 
-    async def test_the_timeout_of_a_call_is_handed_to_the_client(self) -> None:
-        timeouts: list[float] = []
-
-        class Client:
-            async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
-                timeouts.append(timeout)
-                return await simulated_client(SimulatedModel()).complete(
-                    request, idempotency_key=idempotency_key, timeout=timeout
-                )
-
-            async def close(self) -> None: ...
-
-        await execute(make_flow(), client=Client(), call_timeout=7.5)
-        assert timeouts == [7.5]
-
 
 class ClientThatBreaks:
     """Answers one call, and raises ``error`` or gives ``body`` at the others."""
@@ -277,43 +255,6 @@ class TestErrors:
         assert error.message == "The model client raised ValueError: no route"
 
     @pytest.mark.parametrize(
-        "error",
-        [
-            ModelError("overloaded", "Busy."),  # type: ignore[arg-type]  # as untyped code writes it
-            ModelError(ModelErrorCode.RATE_LIMITED, None),  # type: ignore[arg-type]
-            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", status="429 Too many"),  # type: ignore[arg-type]
-            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", retry_after="soon"),  # type: ignore[arg-type]
-            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", retry_after=float("nan")),
-            ModelError(ModelErrorCode.RATE_LIMITED, "Busy.", retry_after=float("inf")),
-            asyncio.CancelledError(),
-        ],
-        ids=["code", "message", "status", "retry_after", "NaN", "infinity", "cancelled by itself"],
-    )
-    async def test_so_it_is_with_an_error_that_cannot_be_used(self, error: BaseException) -> None:
-        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error))
-        assert end.finish is not None and end.finish.reason is EndReason.CALL_REFUSED
-        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
-        kept = end.history.attempts(2)[0].error
-        assert kept is not None and kept.code is ModelErrorCode.CLIENT_ERROR
-
-    async def test_and_with_a_response_that_cannot_be_read(self) -> None:
-        class Body(Mapping[str, Any]):
-            def __getitem__(self, name: str) -> Any:
-                raise RuntimeError("The connection is closed.")
-
-            def __iter__(self) -> Iterator[str]:
-                return iter(())
-
-            def __len__(self) -> int:
-                return 0
-
-            def get(self, name: str, default: Any = None) -> Any:
-                return self[name]
-
-        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(body=Body()))
-        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
-
-    @pytest.mark.parametrize(
         ("error", "code"),
         [(TimeoutError(), ModelErrorCode.TIMEOUT), (ConnectionResetError(), ModelErrorCode.CONNECTION)],
     )
@@ -328,17 +269,6 @@ class TestErrors:
     async def test_what_ends_the_program_is_no_error_of_a_call(self) -> None:
         with pytest.raises(KeyboardInterrupt):
             await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(KeyboardInterrupt()))
-
-    async def test_nor_is_the_end_of_the_task(self) -> None:
-        class Client(ClientThatBreaks):
-            async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
-                task = asyncio.current_task()
-                assert task is not None
-                task.cancel()
-                await asyncio.sleep(0)
-
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.create_task(execute(make_flow(), client=Client()))
 
     async def test_a_provider_that_stays_away_is_asked_until_the_retry_window_ends(self) -> None:
         clock = FakeClock()
@@ -392,22 +322,6 @@ class TestCancelling:
             await task
         assert (recorder.describe(), app.call_count) == (["1.1 begins"], 1)
 
-    async def test_so_it_does_in_the_middle_of_a_wait(self) -> None:
-        waiting = asyncio.Event()
-
-        class Clock(FakeClock):
-            async def sleep_until(self, moment: datetime) -> None:
-                waiting.set()
-                await asyncio.Event().wait()
-
-        app, recorder = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), MemoryRecorder()
-        task = asyncio.create_task(execute(make_flow(audited()), app, recorder=recorder, clock=Clock()))
-        await asyncio.wait_for(waiting.wait(), timeout=10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert recorder.describe() == ["1.1 begins", "1.1 errored"]
-
 
 class TestOutputsThatCannotBeStored:
     async def test_they_are_cleaned_before_they_are_history_and_a_low_issue_says_where(self) -> None:
@@ -418,20 +332,6 @@ class TestOutputsThatCannotBeStored:
         (issue,) = attempt.issues
         assert (issue.code, issue.severity) == ("cleaned_output", Severity.LOW)
         assert issue.description.startswith("/text: ")
-
-    async def test_so_are_those_of_a_local_step(self) -> None:
-        registry = Registry()
-        registry.function("measure")(lambda: {"ratio": float("nan"), "pair": (1, 2)})
-        end = await execute(make_flow(make_step(compute="python:measure")), registry=registry)
-        (attempt,) = end.history.attempts(1)
-        assert attempt.output == {"ratio": None, "pair": [1, 2]}
-        assert [issue.code for issue in attempt.issues] == ["cleaned_output"]
-
-    async def test_an_output_of_5_mb_with_html_in_it_is_kept_as_it_came(self) -> None:
-        text = "<script>alert(1)</script>" * 200_000
-        end = await execute(make_flow(audited()), simulate(tool_1=[{"text": text}]))
-        (attempt,) = end.history.attempts(1)
-        assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"text": text})
 
 
 class TestPlugins:
@@ -453,20 +353,6 @@ class TestPlugins:
             "python:check": registry.audits["check"].fingerprint,
         }
 
-    async def test_audits_that_change_what_they_see_change_no_history(self) -> None:
-        registry = Registry()
-
-        @registry.audit("vandal")
-        def spoil(output: Any, input: Any, steps: Any) -> None:
-            output.clear()
-            input.clear()
-            steps[0]["output"].clear()
-
-        step = make_step(audits=(AuditSpec(name="Vandal", rule="python:vandal"),))
-        end = await execute(make_flow(step), simulate(tool_1=[LONG]), registry=registry)
-        assert end.history.initial_input == {"topic": "tea"}
-        assert end.history.attempts(1)[0].output == LONG
-
 
 class TestHistoryIsTheOnlyState:
     async def test_one_execution_runs_many_histories_at_once(self) -> None:
@@ -474,10 +360,3 @@ class TestHistoryIsTheOnlyState:
         histories = [make_history(run_id=f"r{number}") for number in range(20)]
         ends = await asyncio.gather(*(execution.execute(history) for history in histories))
         assert {tuple(outcomes(end.history)) for end in ends} == {("failed", "passed")}
-
-    async def test_the_history_that_was_given_stays_as_it_was(self) -> None:
-        history = make_history()
-        await execute(make_flow(audited()), simulate(tool_1=[SHORT, LONG]), history)
-        assert [*history] == [
-            Attempt(step=0, number=1, outcome=Outcome.PASSED, input={"topic": "tea"}, output={"topic": "tea"})
-        ]

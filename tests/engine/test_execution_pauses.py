@@ -55,11 +55,6 @@ class TestWaits:
         assert seen == [["1.1 begins", "1.1 errored"]]
         assert recorder.describe() == ["1.1 begins", "1.1 errored", "1.2 begins", "1.2 passed, run succeeded"]
 
-    async def test_audit_failures_do_not_wait(self) -> None:
-        clock = FakeClock()
-        await execute(self.FLOW, simulate(tool_1=[SHORT, SHORT, LONG]), clock=clock)
-        assert clock.slept_until == []
-
     async def test_a_wait_longer_than_the_longest_pauses_with_the_moment_to_resume_at(self) -> None:
         clock, recorder = FakeClock(), MemoryRecorder()
         app = simulate(tool_1=[self.BUSY, LONG])
@@ -77,26 +72,6 @@ class TestWaits:
         assert end.waits_for == (
             "Waiting 8 seconds before attempt 2 of step 1. The call before it brought no answer: rate limited (429)."
         )
-
-    async def test_a_wait_that_is_not_longer_is_sat_out(self) -> None:
-        script = {"tool_1": [self.BUSY, LONG]}
-        paused = await execute(self.FLOW, simulate(**script), max_wait=0)
-        assert paused.resume_at is not None
-        clock, just = FakeClock(), (paused.resume_at - NOON).total_seconds()
-        end = await execute(self.FLOW, simulate(**script), clock=clock, max_wait=just)
-        assert (clock.slept_until, outcomes(end.history)) == ([paused.resume_at], ["errored", "passed"])
-
-    async def test_only_what_is_left_of_a_wait_counts(self) -> None:
-        history = make_history(make_attempt(outcome="errored"))
-        later = FakeClock(NOON + seconds(3600))
-        end = await execute(self.FLOW, simulate(tool_1=[LONG]), history, clock=later, max_wait=0)
-        assert outcomes(end.history) == ["errored", "passed"]
-
-    async def test_local_steps_never_wait_but_their_retries_are_tries(self) -> None:
-        clock = FakeClock()
-        flow = make_flow(make_step(compute="{'text': 'Tea.'}", audits=(LENGTH,)))
-        end = await execute(flow, clock=clock)
-        assert (outcomes(end.history), clock.slept_until) == (["failed"] * 4, [])
 
 
 class TestOutage:
@@ -250,10 +225,6 @@ class TestResuming:
             resumed = await self.run(stored, FakeClock(attempts[count].ended_at or NOON))
             assert resumed.history == whole.history, f"resumed after {count} attempts"
             assert resumed.finish == whole.finish
-
-    async def test_stored_history_equals_live_history(self) -> None:
-        live = (await self.run(make_history())).history
-        assert store(live) == live
 
     async def test_no_stored_attempt_is_called_or_computed_again(self) -> None:
         whole = await self.run(make_history())

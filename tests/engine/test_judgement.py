@@ -23,18 +23,10 @@ class TestOutcome:
     async def test_an_output_without_issues_passes(self) -> None:
         assert await judge({"text": "Tea."}) == Judgement(Outcome.PASSED, {"text": "Tea."}, None, ())
 
-    async def test_an_output_that_no_audit_fails_passes_with_its_issues(self) -> None:
-        verdict = await judge({"text": "Tea."}, audits=rules("false", severity="high", fail_at="never"))
-        assert (verdict.outcome, [issue.severity.value for issue in verdict.issues]) == (Outcome.PASSED, ["high"])
-
     async def test_one_failing_audit_fails_it_and_all_issues_are_kept_in_the_order_of_the_audits(self) -> None:
         verdict = await judge({"text": "Tea."}, audits=rules("['a', 'b']", "true", "['c']"))
         assert verdict.outcome is Outcome.FAILED
         assert [issue.description for issue in verdict.issues] == ["a", "b", "c"]
-
-    async def test_audits_see_what_the_step_sees(self) -> None:
-        audits = rules("output.text == 'Tea.' && input.topic == 'tea' && steps[0].output.topic == 'tea'")
-        assert (await judge({"text": "Tea."}, audits=audits)).outcome is Outcome.PASSED
 
     async def test_an_output_that_breaks_its_schema_is_invalid_and_not_audited(self) -> None:
         verdict = await judge({"text": 7, "more": 1}, audits=rules("false"))
@@ -77,17 +69,6 @@ class TestSanitizer:
         verdict = await judge(came, output_sanitizer="{'text': value.text.trim()}")
         assert verdict.raw_output == {"text": "  Tea. "}
 
-    async def test_nothing_is_kept_where_it_changed_nothing(self) -> None:
-        assert (await judge({"text": "Tea."}, output_sanitizer="value")).raw_output is None
-
-    async def test_what_came_back_is_kept_if_the_output_is_invalid(self) -> None:
-        verdict = await judge({"text": "Tea."}, output_sanitizer="{'words': 1}")
-        assert (verdict.outcome, verdict.output, verdict.raw_output) == (
-            Outcome.INVALID,
-            {"words": 1},
-            {"text": "Tea."},
-        )
-
     @pytest.mark.parametrize(
         ("came", "sanitizer", "output"),
         [({"n": 1}, "{'n': value.n == 1}", {"n": True}), ({"n": 1}, "{'n': double(value.n)}", {"n": 1.0})],
@@ -100,15 +81,6 @@ class TestSanitizer:
         assert verdict.output is not None
         assert type(verdict.output["n"]) is type(output["n"])
         assert verdict.raw_output == came
-
-    async def test_numbers_are_made_to_fit_after_it(self) -> None:
-        verdict = await judge(
-            {"count": 2, "total": "3"},
-            output_schema=NUMBERS_SCHEMA,
-            output_sanitizer="{'count': value.count, 'total': int(value.total)}",
-            audits=rules("output.total / 2.0 == 1.5"),
-        )
-        assert verdict.outcome is Outcome.PASSED
 
     async def test_a_python_one_that_works_in_place_loses_nothing_of_what_came_back(self) -> None:
         registry = Registry()
@@ -144,15 +116,6 @@ class TestSanitizer:
         assert (issue.code, issue.severity) == ("sanitizer_error", Severity.CRITICAL)
         assert issue.description.startswith("The output_sanitizer could not be applied: ")
         assert words in issue.description
-
-    async def test_what_it_gives_is_cleaned_and_a_low_issue_says_so(self) -> None:
-        registry = Registry()
-        registry.function("dirty")(lambda value: {"text": "Te\0a"})
-        verdict = await judge({"text": "Tea."}, output_sanitizer="python:dirty", registry=registry)
-        assert (verdict.outcome, verdict.output) == (Outcome.PASSED, {"text": "Te\ufffda"})
-        (issue,) = verdict.issues
-        assert (issue.code, issue.severity) == ("cleaned_output", Severity.LOW)
-        assert issue.description.startswith("/text: ")
 
 
 class TestPassExpression:
@@ -217,15 +180,6 @@ class TestPassExpression:
         assert verdict.issues[-1].description.startswith("The pass_expression could not be evaluated: ")
         assert words in verdict.issues[-1].description
 
-    async def test_python_decides_as_well_and_is_named(self) -> None:
-        registry = Registry()
-        registry.function("lenient")(lambda issues, output: len(issues) <= len(output["text"]))
-        verdict = await judge(
-            {"text": "Tea."}, audits=rules("['a']"), pass_expression="python:lenient", registry=registry
-        )
-        assert verdict.outcome is Outcome.PASSED
-        assert verdict.plugins == {"python:lenient": registry.functions["lenient"].fingerprint}
-
 
 class TestFailureReason:
     REASON = "issues.map(issue, issue.description).join(' ')"
@@ -239,21 +193,6 @@ class TestFailureReason:
     async def test_and_why_it_was_invalid(self) -> None:
         verdict = await judge({"text": 7}, failure_reason_expression="issues[0].path + ' is wrong.'")
         assert verdict.failure_reason == "/text is wrong."
-
-    async def test_and_why_a_pass_expression_said_no(self) -> None:
-        verdict = await judge(
-            {"text": "Tea."},
-            audits=rules("['a']", severity="low"),
-            pass_expression="size(issues) == 0",
-            failure_reason_expression="string(size(issues)) + ' too many.'",
-        )
-        assert verdict.failure_reason == "1 too many."
-
-    async def test_there_is_none_for_an_output_that_passed(self) -> None:
-        verdict = await judge(
-            {"text": "Tea."}, audits=rules("['a']", fail_at="never"), failure_reason_expression="'No.'"
-        )
-        assert verdict.failure_reason is None
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -275,31 +214,3 @@ class TestFailureReason:
         )
         assert verdict.outcome is Outcome.FAILED
         assert verdict.failure_reason is not None and words in verdict.failure_reason
-
-    async def test_a_python_one_is_named_among_the_plug_ins(self) -> None:
-        registry = Registry()
-        registry.function("explain")(lambda issues: f"{len(issues)} found")
-        verdict = await judge(
-            {"text": "Tea."}, audits=rules("false"), failure_reason_expression="python:explain", registry=registry
-        )
-        assert verdict.failure_reason == "1 found"
-        assert set(verdict.plugins) == {"python:explain"}
-
-
-class TestPlugins:
-    async def test_all_that_took_part_are_named(self) -> None:
-        registry = Registry()
-        registry.function("tidy")(lambda value: value)
-        registry.audit("check")(lambda output: ["a"])
-        registry.function("say")(lambda item: item)
-        registry.function("decide")(lambda issues: False)
-        registry.function("explain")(lambda issues: "Why.")
-        verdict = await judge(
-            {"text": "Tea."},
-            registry=registry,
-            output_sanitizer="python:tidy",
-            audits=rules("python:check", message="python:say"),
-            pass_expression="python:decide",
-            failure_reason_expression="python:explain",
-        )
-        assert set(verdict.plugins) == {f"python:{name}" for name in ("tidy", "check", "say", "decide", "explain")}
