@@ -99,7 +99,8 @@ class OpenAIClient:
         except APIStatusError as error:
             # Not chained: the original repeats the provider's words without masking keys.
             raise self._explain_status(error.status_code, error.response, request) from None
-        except (OpenAIError, TimeoutError, OSError) as error:
+        except (OpenAIError, TimeoutError, OSError, LookupError) as error:
+            # A LookupError is raised for an error page in a charset that decodes to no text.
             raise self._explain_connection(error, timeout) from error
         return self._read_reply(response, request)
 
