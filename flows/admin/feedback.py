@@ -23,7 +23,8 @@ from flows.admin.field_checks import (
     make_strict_text,
 )
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
-from flows.engine.expressions import FIELD_VARIABLES, list_functions
+from flows.engine.expression_functions import FUNCTIONS
+from flows.engine.expressions import FIELD_VARIABLES
 from flows.engine.plugins import PREFIX, PythonFunction, registry
 from flows.engine.spec import MAX_STEPS
 from flows.throttle import limit_rate
@@ -105,7 +106,7 @@ def describe_fields() -> dict[str, Any]:
             for field, available in FIELD_VARIABLES.items()
         },
         "variables": VARIABLES,
-        "functions": [{"usage": usage, "gives": gives} for usage, gives in list_functions()],
+        "functions": [{"usage": usage, "gives": gives} for usage, gives in FUNCTIONS.values()],
         "audits": _describe_plugins(registry.audits),
         "python_functions": _describe_plugins(registry.functions),
         "scripts": [static(script) for script in SCRIPTS],

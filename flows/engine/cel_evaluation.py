@@ -17,19 +17,14 @@ from typing import Any
 import cel
 
 from flows.engine.errors import ExpressionError
-from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, Evaluation, current
+from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, NeedsProcessError, current
 from flows.engine.expressions import CompiledExpression
-from flows.engine.json_values import MAX_DEPTH
+from flows.engine.json_values import MAX_DEPTH, shorten
 
-_VALUE_SIZE = 64
+MAX_INLINE_SIZE = 12_000
+"""Values in the variables of an expression that is evaluated in this process: to convert them takes up to 30 ms."""
+_VALUE_LENGTH = 64
 """Characters that take as long to copy as one value: about 0.1 µs."""
-MAX_INLINE_SIZE = 12_000 * _VALUE_SIZE
-"""Size of the variables of an expression that is evaluated in this process: to convert them takes up to 30 ms."""
-MAX_INLINE_COPIED = 200_000 * _VALUE_SIZE
-"""What the loops of such an expression may copy: up to 40 ms."""
-MAX_INLINE_ROUNDS = 20_000
-_MAX_VARIABLE_DEPTH = MAX_DEPTH + 10
-"""The variable ``steps`` adds a few levels around JSON values."""
 NEEDS_PROCESS = object()
 """Stands for a value that has to be worked out in another process."""
 
@@ -48,8 +43,8 @@ class Scope:
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._variables = variables
-        self._context = cel.Context()
-        self._sizes: dict[str, tuple[int, int]] = {}
+        self._context = cel.Context(functions=IMPLEMENTATIONS)
+        self._measures: dict[str, tuple[int, int]] = {}
         """Of the variables that the context holds."""
 
     def evaluate(
@@ -63,100 +58,73 @@ class Scope:
 
         ``NEEDS_PROCESS`` if that ``is_limited`` and would take too long here. Raises ``ExpressionError`` if it fails.
         """
-        values = select_variables(expression, {**self._variables, **extra} if extra else self._variables)
-        size, longest = len(expression.text), 1
-        fresh = [name for name in values if name in extra or name not in self._sizes]
-        for name, value in values.items():
-            its_size, its_longest = measure(name, value) if name in fresh else self._sizes[name]
-            size += its_size
-            longest = max(longest, its_longest)
-            if size > MAX_INLINE_SIZE and is_limited:
-                return NEEDS_PROCESS
-            if name in fresh:
-                self._convert(name, value)
-                self._sizes[name] = its_size, its_longest
-            if name in extra:
-                del self._sizes[name]  # the next evaluation has another value
+        values = select_variables(expression, {**self._variables, **extra})
+        for name in extra:
+            self._measures.pop(name, None)
+        measures = {name: self._measures.get(name) or measure(value) for name, value in values.items()}
+        size = len(expression.text) // _VALUE_LENGTH + sum(measured[0] for measured in measures.values())
+        longest = max((measured[1] for measured in measures.values()), default=1)
 
-        def allows(length: int, produced: int) -> bool:
-            """Whether the evaluation stays within the limits, given what functions make in its course."""
-            return not is_limited or expression.cost.is_within(
-                size + produced * _VALUE_SIZE,
-                max(longest, length),
-                max_rounds=MAX_INLINE_ROUNDS,
-                max_copied=MAX_INLINE_COPIED,
-            )
+        def is_quick(produced: int, length: int) -> bool:
+            largest = size + length + produced // _VALUE_LENGTH
+            return not is_limited or expression.work.is_quick(largest, max(longest, length))
 
-        return self._execute(expression, _KeyOrder(values), allows) if allows(longest, 0) else NEEDS_PROCESS
-
-    def _convert(self, name: str, value: Any) -> None:
-        try:
-            self._context.add_variable(name, value)
-        except (ValueError, OverflowError, RecursionError):
-            raise ExpressionError(
-                f"The variable “{name}” holds something that expressions can't read: "
-                "a number too large for a double, half of a surrogate pair, or what is not JSON."
-            ) from None
-
-    def _execute(self, expression: CompiledExpression, key_order: _KeyOrder, allows: Callable[[int, int], bool]) -> Any:
-        for function in expression.functions:
-            self._context.add_function(function, IMPLEMENTATIONS[function])
-        evaluation = Evaluation(lambda keys: key_order.sort(keys, ()), allows)
-        current.evaluation = evaluation
+        if (is_limited and size > MAX_INLINE_SIZE) or not is_quick(0, 0):
+            return NEEDS_PROCESS
+        for name in values.keys() - self._measures.keys():
+            try:
+                self._context.add_variable(name, values[name])
+            except (ValueError, OverflowError, RecursionError):
+                raise ExpressionError(f"The variable “{name}” holds what is not JSON.") from None
+            if name not in extra:
+                self._measures[name] = measures[name]
+        key_order = _KeyOrder(values)
+        current.begin(key_order.sort, is_quick)
         try:
             result = expression.program.execute(self._context)
         except BaseException as error:
             # A panic in Rust arrives as something that is no Exception; what ends a process or task goes on.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            if evaluation.fault is None:
+            if current.fault is None:
                 raise ExpressionError(_describe_failure(error)) from None
-        if evaluation.needs_process:
-            return NEEDS_PROCESS
-        if evaluation.fault is not None:
-            raise ExpressionError(evaluation.fault)
+        if current.fault is not None:
+            function, fault = current.fault
+            if isinstance(fault, NeedsProcessError):
+                return NEEDS_PROCESS
+            usage = FUNCTIONS[function][0] if function in FUNCTIONS else function
+            is_told = isinstance(fault, LookupError | ValueError)
+            reason = shorten(str(fault), 200).rstrip(".") if is_told else "the values are not what it takes"
+            raise ExpressionError(f"“{usage}” can't be worked out: {reason}.")
         return _to_json(result, lambda keys: key_order.sort(keys, expression.literal_keys))
 
 
 def select_variables(expression: CompiledExpression, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the ``variables`` that an expression reads. Raises ``ExpressionError`` if one has no value."""
-    for name in expression.variables:
-        if name not in variables:
-            raise ExpressionError(f"The variable “{name}” has no value here.")
+    for name in expression.variables - variables.keys():
+        raise ExpressionError(f"The variable “{name}” has no value here.")
     return {name: variables[name] for name in sorted(expression.variables)}
 
 
-def measure(name: str, value: Any) -> tuple[int, int]:
-    """The size of a JSON value in characters, and the number of elements in its longest list or map.
+def measure(value: Any) -> tuple[int, int]:
+    """How many values a JSON value holds, texts counted by their length, and how many its longest list or map has.
 
-    Stops counting above ``MAX_INLINE_SIZE``. Raises ``ExpressionError`` for what is nested too deeply, and for a map
-    with keys that are no text.
+    Stops counting above ``MAX_INLINE_SIZE``.
     """
-    size, longest, level = 0, 1, [value]
-    for _ in range(_MAX_VARIABLE_DEPTH):
-        below: list[Any] = []
-        size += _VALUE_SIZE * len(level)
-        for item in level:
-            kind = type(item)
-            if kind is str:
-                size += len(item)
-                continue
-            if kind is dict:
-                try:
-                    size += len("".join(item))
-                except TypeError:
-                    raise ExpressionError(f"The variable “{name}” holds a map with keys that are no text.") from None
-                below.extend(item.values())
-            elif kind is list or kind is tuple:
-                below.extend(item)
-            else:
-                continue
-            if len(item) > longest:
-                longest = len(item)
-        if not below or size > MAX_INLINE_SIZE:
-            return size, longest
-        level = below
-    raise ExpressionError(f"The variable “{name}” is nested too deeply for an expression.")
+    size, longest, left = 0, 1, [value]
+    while left and size <= MAX_INLINE_SIZE:
+        item = left.pop()
+        size += 1
+        if isinstance(item, str):
+            size += len(item) // _VALUE_LENGTH
+        elif isinstance(item, dict):
+            size += len("".join(item)) // _VALUE_LENGTH
+            longest = max(longest, len(item))
+            left.extend(item.values())
+        elif isinstance(item, list | tuple):
+            longest = max(longest, len(item))
+            left.extend(item)
+    return size, longest
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -170,55 +138,49 @@ class _KeyOrder:
         self._values = values
 
     @cached_property
-    def _found(self) -> tuple[dict[frozenset[str], tuple[str, ...]], dict[str, None]]:
+    def _found(self) -> tuple[dict[frozenset[str], list[str]], dict[str, None]]:
         """The keys of each map, by the set of them, and all keys in the order in which they are first met."""
-        shapes: dict[frozenset[str], tuple[str, ...]] = {}
+        shapes: dict[frozenset[str], list[str]] = {}
         known: dict[str, None] = {}
-        stack: list[Any] = list(self._values.values())[::-1]
-        while stack:
-            item = stack.pop()
+        left = list(self._values.values())[::-1]
+        while left:
+            item = left.pop()
             if isinstance(item, dict):
-                shapes.setdefault(frozenset(item), tuple(item))
+                shapes.setdefault(frozenset(item), list(item))
                 known.update(dict.fromkeys(item))
-                stack.extend(reversed(item.values()))
+                left.extend(reversed(item.values()))
             elif isinstance(item, list | tuple):
-                stack.extend(reversed(item))
+                left.extend(reversed(item))
         return shapes, known
 
-    def sort(self, keys: Sequence[str], literals: Sequence[str]) -> list[str]:
+    def sort(self, keys: Sequence[str], literals: Sequence[str] = ()) -> list[str]:
         """The keys of a map in the order of a literal in the expression, else of a map in the variables that has just
         these keys, else of the variables as a whole; what is in none of them comes last, by the alphabet.
         """
-        wanted = frozenset(keys)
-        if wanted.issubset(literals):
-            return list(dict.fromkeys(key for key in literals if key in wanted))
         shapes, known = self._found
-        if wanted in shapes:
-            return list(shapes[wanted])
-        ranks: dict[str, int] = {}
-        for key in (*literals, *known):
-            ranks.setdefault(key, len(ranks))
+        wanted = frozenset(keys)
+        if wanted in shapes and not wanted.issubset(literals):
+            return shapes[wanted]
+        ranks = {key: rank for rank, key in enumerate(dict.fromkeys((*literals, *known)))}
         return sorted(keys, key=lambda key: (ranks.get(key, len(ranks)), key))
 
 
 def _to_json(value: Any, sort_keys: Callable[[Sequence[str]], list[str]], depth: int = 0) -> Any:
     """A result of ``cel`` as a JSON value: times as text, optional values as what they hold, or null.
 
-    Raises ``ExpressionError`` for bytes, NaN and infinities, and for nesting deeper than ``MAX_DEPTH``.
+    Raises ``ExpressionError`` for what has no JSON form, and for nesting deeper than ``MAX_DEPTH``.
     """
+    if depth > MAX_DEPTH:
+        raise ExpressionError(f"The result is nested deeper than {MAX_DEPTH} levels.")
     match value:
         case None | str() | int():
             return value
-        case float():
-            if math.isfinite(value):
-                return value
-            raise ExpressionError("The result holds NaN or an infinite number, which JSON doesn't know.")
-        case list() | tuple() | dict() if depth >= MAX_DEPTH:
-            raise ExpressionError(f"The result is nested deeper than {MAX_DEPTH} levels.")
+        case float() if math.isfinite(value):
+            return value
         case list() | tuple():
             return [_to_json(item, sort_keys, depth + 1) for item in value]
         case dict():
-            named = {key if isinstance(key, str) else _name_key(key): item for key, item in value.items()}
+            named = {str(key).lower() if isinstance(key, bool) else str(key): item for key, item in value.items()}
             keys = sort_keys(list(named)) if len(named) > 1 else named
             return {key: _to_json(named[key], sort_keys, depth + 1) for key in keys}
         case datetime():
@@ -227,15 +189,8 @@ def _to_json(value: Any, sort_keys: Callable[[Sequence[str]], list[str]], depth:
             return f"{value.total_seconds():g}s"
         case cel.OptionalValue():
             return _to_json(value.value(), sort_keys, depth) if value.has_value() else None
-        case bytes():
-            raise ExpressionError(
-                "The result holds bytes, which JSON doesn't know; write base64.encode(x) or string(x)."
-            )
-    raise ExpressionError(f"The result holds a value of type “{type(value).__name__}”, which has no JSON form.")
-
-
-def _name_key(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
+    what = "NaN or an infinite number" if isinstance(value, float) else f"a value of type “{type(value).__name__}”"
+    raise ExpressionError(f"The result holds {what}, which has no JSON form.")
 
 
 def _describe_failure(error: BaseException) -> str:
@@ -245,7 +200,7 @@ def _describe_failure(error: BaseException) -> str:
         return f"There is no key {reason}. Ask first with has(x.key) or 'key' in x."
     called = re.match(r"Undefined variable or function: '(\w+)'|Function '(\w+)' error", reason)
     if called and (name := called[1] or called[2]) in FUNCTIONS:
-        usage, description = FUNCTIONS[name]
-        return f"“{name}” does not take these values here. “{usage}” gives {description}."
+        usage, gives = FUNCTIONS[name]
+        return f"“{name}” does not take these values here. “{usage}” gives {gives}."
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")
     return f"The expression can't be evaluated: {reason}.{hint}"

@@ -21,26 +21,22 @@ BeforeSlow = Callable[[], Awaitable[None]]
 
 def step_variables(spec: FlowSpec, history: History, index: int) -> dict[str, Any]:
     """``input``, ``steps`` and ``previous`` as step ``index`` sees them: final attempts of the steps before it."""
-    final = history.final(index - 1)
-    return {
-        "input": history.initial_input,
-        "steps": [_describe_step(spec, history, position) for position in range(index)],
-        "previous": final.usable_output if final else None,
-    }
-
-
-def _describe_step(spec: FlowSpec, history: History, index: int) -> dict[str, Any]:
-    final = history.final(index)
-    return {
-        "name": spec.step(index).name if index else "Initial input",
-        "output": final.usable_output if final else None,
-        "issues": [issue.model_dump(mode="json") for issue in final.issues] if final else [],
-        "passed": bool(final and final.passed),
-    }
+    steps = []
+    for position in range(index):
+        final = history.final(position)
+        steps.append(
+            {
+                "name": spec.step(position).name if position else "Initial input",
+                "output": final.usable_output if final else None,
+                "issues": [issue.model_dump(mode="json") for issue in final.issues] if final else [],
+                "passed": bool(final and final.passed),
+            }
+        )
+    return {"input": history.initial_input, "steps": steps, "previous": steps[-1]["output"]}
 
 
 class Evaluator:
-    """Evaluates the fields of one attempt over the same variables and notes which plug-ins they used.
+    """Evaluates the fields of one attempt over the same variables; ``plugins`` has the fingerprints of those used.
 
     ``budget`` says how long that may take; ``before_slow`` is awaited before anything that may take long.
     """
@@ -57,7 +53,6 @@ class Evaluator:
         self.registry = registry
         self.budget = budget or TimeBudget()
         self.plugins: dict[str, str] = {}
-        """Fingerprints of the plug-ins used so far, by name with their prefix."""
         self._before_slow = before_slow
         self._scope = Scope(variables)
 
@@ -72,12 +67,12 @@ class Evaluator:
             return await self.call(text, function, {**self.variables, **extra})
         expression = parse_expression(text, variables=FIELD_VARIABLES[field])
         value = self._scope.evaluate(expression, extra)
-        if value is NEEDS_PROCESS:
-            if self._before_slow is not None:
-                await self._before_slow()
-            async with self.budget.limit():
-                return await evaluate_in_process(expression, {**self.variables, **extra})
-        return value
+        if value is not NEEDS_PROCESS:
+            return value
+        if self._before_slow is not None:
+            await self._before_slow()
+        async with self.budget.limit():
+            return await evaluate_in_process(expression, {**self.variables, **extra})
 
     async def call(self, name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
         """Call a function of a plug-in; see ``call_function``."""

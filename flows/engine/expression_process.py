@@ -22,7 +22,7 @@ from flows.engine.expressions import CompiledExpression, parse_expression
 TIMEOUT = 2.0
 """Seconds that an expression may compute in a process of its own."""
 START_TIMEOUT = 30.0
-"""Seconds for a process to start: that an overloaded machine takes long is not the expression's fault."""
+"""Seconds more for the process to start and to be given the processor: an overloaded machine takes long."""
 MAX_PROCESSES = 2
 """At one time: more would only take the processor from each other, and from the runs beside them."""
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
@@ -30,7 +30,6 @@ MAX_RESULT_BYTES = 10 * 1024 * 1024
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SLOT_INTERVAL = 0.02
-_STARTED = b"\n"
 
 # Of the whole process, whichever event loops and threads it has.
 _slots = threading.BoundedSemaphore(MAX_PROCESSES)
@@ -44,19 +43,21 @@ async def evaluate_in_process(
     The process is killed if the caller is cancelled. Raises ``ExpressionTimeout`` if it takes longer,
     ``ExpressionError`` if it fails or takes too much memory.
     """
-    try:
-        named = select_variables(expression, variables)
-        request = json.dumps({"text": expression.text, "variables": named, "seconds": timeout}).encode()
-    except (RecursionError, TypeError, ValueError):
-        raise ExpressionError("A variable of the expression holds something that is not JSON.") from None
+    named = select_variables(expression, variables)
+    request = json.dumps({"text": expression.text, "variables": named, "seconds": timeout}).encode()
     while not _slots.acquire(blocking=False):  # noqa: ASYNC110  # no event can be shared by several event loops
         await asyncio.sleep(_SLOT_INTERVAL)
     try:
         status, output = await _run(request, timeout)
+    except TimeoutError:
+        raise ExpressionTimeout("The expression was not evaluated in time: the machine is overloaded.") from None
     finally:
         _slots.release()
     if status == -signal.SIGPROF:
-        raise _timed_out(timeout)
+        raise ExpressionTimeout(
+            f"The expression was stopped: it took longer than {timeout:g} s. "
+            "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
+        )
     if status != 0:
         raise ExpressionError(
             "The expression was stopped: it takes too much memory. It makes lists or texts that grow with every step."
@@ -68,7 +69,7 @@ async def evaluate_in_process(
 
 
 async def _run(request: bytes, timeout: float) -> tuple[int, bytes]:
-    """The exit status and the output of a process that was sent ``request``."""
+    """The exit status and the output of a process that was sent ``request``; it never outlives this call."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "flows.engine.expression_process"),
         stdin=asyncio.subprocess.PIPE,
@@ -76,22 +77,10 @@ async def _run(request: bytes, timeout: float) -> tuple[int, bytes]:
         stderr=asyncio.subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)])},
     )
-    assert process.stdout is not None, "It was started with one."
     try:
-        try:
-            async with asyncio.timeout(START_TIMEOUT):
-                await process.stdout.read(len(_STARTED))
-        except TimeoutError:
-            raise ExpressionTimeout(
-                f"The expression was not evaluated: no process for it started within {START_TIMEOUT:g} s. "
-                "The machine is overloaded."
-            ) from None
-        try:
-            # The process counts its own time; this is for a machine on which not even that works.
-            async with asyncio.timeout(timeout + START_TIMEOUT):
-                output, _ = await process.communicate(request)
-        except TimeoutError:
-            raise _timed_out(timeout) from None
+        # The process counts its own time; this is for a machine on which not even that works.
+        async with asyncio.timeout(timeout + START_TIMEOUT):
+            output, _ = await process.communicate(request)
     finally:
         if process.returncode is None:
             process.kill()
@@ -99,19 +88,11 @@ async def _run(request: bytes, timeout: float) -> tuple[int, bytes]:
     return status, output
 
 
-def _timed_out(timeout: float) -> ExpressionTimeout:
-    return ExpressionTimeout(
-        f"The expression was stopped: it took longer than {timeout:g} s. "
-        "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
-    )
-
-
 def _serve() -> None:
     # POSIX only, and the engine must be importable elsewhere.
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    os.write(sys.stdout.fileno(), _STARTED)
     request = json.load(sys.stdin)
     # Ends this process also where the parent has died and nothing else would.
     signal.setitimer(signal.ITIMER_PROF, request["seconds"])

@@ -7,102 +7,67 @@ be computed is for an expression in ``message``. Braces themselves are written `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from flows.engine.expressions import FIELD_VARIABLES, fail_at
 from flows.engine.json_values import dump_json, shorten
 
 MAX_VALUE_LENGTH = 500
 """Characters of one value in a message; a longer one is cut."""
-
 MISSING = "?"
 """Stands for a path that can't be found."""
 
-_VARIABLES = FIELD_VARIABLES["message"]
-
-_PART = re.compile(r"(?P<escaped>\{\{|\}\})|\{(?P<path>[^{}]*)\}|(?P<brace>[{}])")
-_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*|\[[0-9]{1,9}\])*")
-_STEP = re.compile(r"\w+")
+_PART = re.compile(r"\{\{|\}\}|\{\s*(?P<path>[^{}]*?)\s*\}|[{}]")
+_PATH = re.compile(r"([^\W\d]\w*)(?:\.[^\W\d]\w*|\[[0-9]{1,9}\])*")
 
 
-@dataclass(frozen=True, slots=True)
-class TemplatePath:
-    """A path and its offset in the template."""
+class MessageTemplate(NamedTuple):
+    """A template whose paths can be read: each with its offset in ``text``."""
 
     text: str
-    offset: int
-
-    @property
-    def variable(self) -> str:
-        return re.split(r"[.\[]", self.text, maxsplit=1)[0]
+    paths: tuple[tuple[str, int], ...]
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """The value at the path as text, ``?`` if there is none."""
-        value: Any = variables
-        for step in _STEP.findall(self.text):
-            if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-                value = value[int(step)]
-            elif isinstance(value, Mapping) and step in value:
-                value = value[step]
-            else:
-                return MISSING
-        return shorten(_render_value(value), MAX_VALUE_LENGTH)
+        """The text with the values of ``variables``, JSON values all of them; ``?`` where there is none."""
+        return _PART.sub(lambda part: _render_part(part, variables), self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageTemplate:
-    """Plain text and paths, in their order."""
-
-    parts: tuple[str | TemplatePath, ...]
-
-    @property
-    def paths(self) -> Iterator[TemplatePath]:
-        return (part for part in self.parts if isinstance(part, TemplatePath))
-
-    def render(self, variables: Mapping[str, Any]) -> str:
-        """The text with the values of ``variables``, JSON values all of them."""
-        return "".join(part if isinstance(part, str) else part.render(variables) for part in self.parts)
-
-
-@lru_cache(maxsize=2048)
 def parse_template(text: str) -> MessageTemplate:
     """Read a template. Raises ``ExpressionError`` with line and column for braces that hold no path."""
-    parts: list[str | TemplatePath] = []
-    end = 0
-    for match in _PART.finditer(text):
-        parts.append(text[end : match.start()])
-        end = match.end()
-        if match["escaped"]:
-            parts.append(match["escaped"][0])
-        elif match["brace"]:
-            kind = "opens here is never closed" if match["brace"] == "{" else "stands here closes nothing"
-            brace = match["brace"]
-            fail_at(text, match.start(), f"the “{brace}” that {kind}; “{brace * 2}” gives the character itself")
+    paths = []
+    for part in _PART.finditer(text):
+        path, start = part["path"], part.start()
+        if path is not None:
+            _check_path(text, path, part.start("path"))
+            paths.append((path, part.start("path")))
+        elif part[0] in ("{", "}"):
+            fault = "opens here is never closed" if part[0] == "{" else "stands here closes nothing"
+            fail_at(text, start, f"the “{part[0]}” that {fault}; “{part[0] * 2}” gives the character itself")
+    return MessageTemplate(text, tuple(paths))
+
+
+def _check_path(text: str, path: str, offset: int) -> None:
+    match, variables = _PATH.fullmatch(path), FIELD_VARIABLES["message"]
+    if match is None:
+        fault = "is not a path such as item.name or output.lines[0]; use message to compute"
+        fail_at(text, offset, f"“{shorten(path)}” {fault}")
+    if match[1] not in variables:
+        names = ", ".join(sorted(variables))
+        fail_at(text, offset, f"there is no variable “{shorten(match[1])}”; available: {names}")
+
+
+def _render_part(part: re.Match[str], variables: Mapping[str, Any]) -> str:
+    if part["path"] is None:
+        return part[0][0]
+    value: Any = variables
+    for step in re.findall(r"\w+", part["path"]):
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, Mapping) and step in value:
+            value = value[step]
         else:
-            parts.append(_parse_path(text, match))
-    return MessageTemplate((*parts, text[end:]))
-
-
-def _parse_path(text: str, match: re.Match[str]) -> TemplatePath:
-    inner = match["path"].strip()
-    offset = text.index(inner, match.start("path"))
-    if not _PATH.fullmatch(inner):
-        fail_at(
-            text, offset, f"“{inner[:60]}” is not a path such as item.name or output.lines[0]; use message to compute"
-        )
-    path = TemplatePath(inner, offset)
-    if path.variable not in _VARIABLES:
-        names = ", ".join(sorted(_VARIABLES))
-        fail_at(text, offset, f"there is no variable “{path.variable[:60]}”; available: {names}")
-    return path
-
-
-def _render_value(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value)) if abs(value) < 1e15 else dump_json(value)
-    return dump_json(value)
+            return MISSING
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return shorten(value if isinstance(value, str) else dump_json(value), MAX_VALUE_LENGTH)

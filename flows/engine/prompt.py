@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from flows.engine.history import Attempt, History, Issue, Outcome, Severity
 from flows.engine.json_values import dump_line
@@ -93,14 +93,14 @@ def build_sections(spec: FlowSpec, history: History, index: int) -> list[PromptS
     """The sections of a system message that show earlier attempts; those with nothing to show are left out."""
     step = spec.step(index)
     minimum = step.issue_severity_filter
-    earlier = [
-        _show(_step_heading(spec, position, number), attempt, issues)
-        for position in step.include_results
-        if position  # the input has no issues
-        for number, attempt, issues in select_attempts(spec.step(position), history.attempts(position), minimum)
-    ]
+    earlier = []
+    for position in filter(None, step.include_results):  # the input has no issues
+        name = _one_line(spec.step(position).name)
+        for number, attempt, issues in select_attempts(spec.step(position), history.attempts(position), minimum):
+            heading = STEP_ATTEMPT_HEADING.format(step=position, name=name, number=number)
+            earlier.append(FeedbackAttempt(attempt, heading, _render_output(attempt), issues))
     current = [
-        _show(ATTEMPT_HEADING.format(number=number), attempt, issues)
+        FeedbackAttempt(attempt, ATTEMPT_HEADING.format(number=number), _render_output(attempt), issues)
         for number, attempt, issues in select_attempts(step, history.attempts(index), minimum)
     ]
     sections = [
@@ -130,23 +130,11 @@ def select_attempts(
     ]
 
 
-class _Found(Protocol):
-    """An issue, or the row of one."""
+def select_issues(step: StepSpec, outcome: str, issues: Iterable[Any], minimum: Severity) -> tuple[Any, ...]:
+    """The issues of one attempt of ``step`` that calls show: from severity ``minimum`` on, and those that failed it.
 
-    @property
-    def severity(self) -> str: ...
-
-    @property
-    def audit(self) -> str: ...
-
-
-_FoundIssue = TypeVar("_FoundIssue", bound=_Found)
-
-
-def select_issues(
-    step: StepSpec, outcome: str, issues: Iterable[_FoundIssue], minimum: Severity
-) -> tuple[_FoundIssue, ...]:
-    """The issues of one attempt of ``step`` that calls show: from severity ``minimum`` on, and those that failed it."""
+    Each is an ``Issue``, or a row with the same ``severity`` and ``audit``.
+    """
     thresholds: dict[str, Severity] = {}
     if outcome == Outcome.FAILED:
         if step.pass_expression is not None:
@@ -169,14 +157,6 @@ def strip_internal(value: Any) -> Any:
     if isinstance(value, list):
         return [strip_internal(item) for item in value]
     return value
-
-
-def _step_heading(spec: FlowSpec, step: int, number: int) -> str:
-    return STEP_ATTEMPT_HEADING.format(step=step, name=_one_line(spec.step(step).name), number=number)
-
-
-def _show(heading: str, attempt: Attempt, issues: tuple[Issue, ...]) -> FeedbackAttempt:
-    return FeedbackAttempt(attempt, heading, _render_output(attempt), issues)
 
 
 def _render_output(attempt: Attempt) -> str:

@@ -33,7 +33,6 @@ def is_slow(text: str, output: Any) -> bool:
         "output.lines.map(l, l.amount).sum() > 0.0",
         "output.lines.filter(l, !l.text.matches('^line'))",
         "output.lines.all(a, output.lines.exists(b, a.text == b.text))",
-        "output.lines.filter(a, output.lines.filter(b, a.text == b.text).size() > 1)",
         "lists.range(output.lines.size()).filter(i, output.lines[i].amount < 20.0)",
         "output.lines.map(l, l.text.split(' ')).flatten().distinct().size()",
         "output.lines.map(l, {'text': l.text + ': ' + string(l.amount), 'amount': l.amount})",
@@ -52,9 +51,7 @@ def test_ordinary_audits_of_thirty_elements_need_no_process(text: str) -> None:
         ("output.lines.filter(l, true).size()", lines(2_000)),
         ("output.lines.map(l, output.lines)", lines(300)),
         ("lists.range(9999).map(x, lists.range(9999).map(y, x))", {}),
-        ("lists.range(300).map(x, lists.range(300))", {}),
         ("output.text.split('').filter(a, a == 'x')", {"text": "x" * 5_000}),
-        ("output.lines.map(a, output.lines).flatten().map(b, output.lines).flatten().filter(c, true)", lines(100)),
         ("(output.l" + " + output.l" * 300 + ").map(a, a)", {"l": list(range(30))}),
         ("lists.range(1000).exists(n, output.text.contains('y' + string(n)))", {"text": "x" * 100_000}),
         ("[0]" + ".map(x, [x, x])" * 40, {}),
@@ -65,10 +62,15 @@ def test_what_would_hold_up_the_event_loop_is_not_evaluated_in_its_process(text:
     assert is_slow(text, output)
 
 
-@pytest.mark.parametrize("text", [EXPLOSIVE, "lists.range(9999).map(x, lists.range(9999).map(y, x))"])
-async def test_what_computes_for_too_long_is_stopped(text: str) -> None:
+async def test_what_computes_for_too_long_is_stopped_and_the_event_loop_goes_on_meanwhile() -> None:
+    evaluation = asyncio.ensure_future(evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)}, timeout=0.4))
+    turns = 0
+    while not evaluation.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 100
     with pytest.raises(ExpressionTimeout, match=r"took longer than 0\.4 s"):
-        await evaluate_expression(parse(text), {"output": lines(30)}, timeout=0.4)
+        evaluation.result()
 
 
 async def test_what_would_fill_the_memory_is_stopped() -> None:
@@ -86,33 +88,6 @@ async def test_a_process_gives_the_same_value_in_the_same_order() -> None:
 async def test_what_fails_in_a_process_says_why() -> None:
     with pytest.raises(ExpressionError, match="no key 'missing'"):
         await evaluate_expression(parse("output.lines.map(a, a.missing)"), {"output": lines(2_000)}, timeout=20)
-
-
-async def test_what_is_nested_too_deeply_is_refused() -> None:
-    deep: Any = 1
-    for _ in range(100_000):
-        deep = [deep]
-    for output in (deep, [deep, "x" * 1_000_000]):
-        with pytest.raises(ExpressionError, match=r"nested too deeply|not JSON"):
-            await evaluate_expression(parse("output"), {"output": output})
-
-
-async def test_the_event_loop_goes_on_meanwhile() -> None:
-    evaluation = asyncio.ensure_future(evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)}, timeout=0.4))
-    turns = 0
-    while not evaluation.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 100
-    with pytest.raises(ExpressionTimeout):
-        evaluation.result()
-
-
-async def test_a_machine_that_starts_no_process_in_time_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    # No process is there in so short a time.
-    monkeypatch.setattr(expression_process, "START_TIMEOUT", 0.001)
-    with pytest.raises(ExpressionTimeout, match=r"no process for it started within 0\.001 s"):
-        await evaluate_expression(parse(EXPLOSIVE), {"output": lines(30)})
 
 
 async def test_the_process_of_a_run_that_is_cancelled_is_killed_and_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

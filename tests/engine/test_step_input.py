@@ -76,29 +76,16 @@ class TestInputExpression:
         history = make_history(make_attempt(1), make_attempt(2))
         assert await find_input(flow, history, 3) == {"topic": "tea", "first": "s1a1", "second": "s2a1", "last": "s2a1"}
 
-    async def test_index_0_is_the_input(self) -> None:
-        flow = second_step(input_expression="steps[0]")
-        assert await find_input(flow, make_history(make_attempt())) == {
-            "name": "Initial input",
-            "output": {"topic": "tea"},
-            "issues": [],
-            "passed": True,
-        }
-
-    async def test_each_step_has_its_name_output_issues_and_verdict(self) -> None:
-        flow = second_step(input_expression="steps[1]")
+    async def test_each_step_has_its_name_output_issues_and_verdict_and_index_0_is_the_input(self) -> None:
+        flow = second_step(input_expression="{'steps': steps}")
         issue = make_issue("high", "Too short.", path="/text", audit="Length", words=2)
         history = make_history(make_attempt(outcome="failed", output={"text": "Tea."}, issues=(issue,)))
-        step = await find_input(flow, history)
-        assert (step["name"], step["output"], step["passed"]) == ("Step 1", {"text": "Tea."}, False)
-        (seen,) = step["issues"]
-        assert (seen["severity"], seen["description"], seen["path"], seen["audit"]) == (
-            "high",
-            "Too short.",
-            "/text",
-            "Length",
-        )
-        assert seen["words"] == 2, "fields that an audit added are there too"
+        first, second = (await find_input(flow, history))["steps"]
+        assert first == {"name": "Initial input", "output": {"topic": "tea"}, "issues": [], "passed": True}
+        (seen,) = second.pop("issues")
+        assert second == {"name": "Step 1", "output": {"text": "Tea."}, "passed": False}
+        told = {"severity": "high", "description": "Too short.", "path": "/text", "audit": "Length", "words": 2}
+        assert told.items() <= seen.items(), "fields that an audit added are there too"
 
     async def test_only_final_attempts_stand_in_steps(self) -> None:
         flow = second_step(input_expression="{'texts': steps.map(s, s.output)}")
@@ -119,6 +106,7 @@ class TestInputExpression:
         first = make_history(make_attempt(1))
         found, plugins = await prepare_input(flow, first, 2, registry)
         assert found == {"draw": 0}
+        assert plugins == {f"python:{name}": registry.functions[name].fingerprint for name in ("draw", "keep")}
         for outcome in ("failed", "interrupted"):
             attempt = make_attempt(2, 1, outcome, input=found, plugins={**plugins, "python:audit": "f"})
             assert await prepare_input(flow, first.append(attempt), 2, registry) == (found, plugins)
@@ -157,14 +145,6 @@ class TestInputExpression:
         flow = second_step(input_expression="python:combine_later")
         assert await find_input(flow, history, registry=registry) == {"names": ["input", "previous", "steps"]}
 
-    async def test_plug_ins_that_made_the_input_are_named_with_their_fingerprints(self) -> None:
-        registry = Registry()
-        registry.function("pick")(lambda previous: previous)
-        registry.function("tidy")(lambda value: value)
-        flow = second_step(input_expression="python:pick", input_sanitizer="python:tidy")
-        _, plugins = await prepare_input(flow, make_history(make_attempt()), 2, registry)
-        assert plugins == {f"python:{name}": registry.functions[name].fingerprint for name in ("pick", "tidy")}
-
     async def test_what_cannot_be_stored_is_cleaned_before_it_is_an_input(self) -> None:
         registry = Registry()
         registry.function("dirty")(lambda: {"text": "a\0b\ud800", "pair": (1, 2)})
@@ -199,14 +179,6 @@ class TestSanitizer:
         assert found == {"text": "spoiled", "tags": ["spoiled"]}
         final = history.final(1)
         assert final is not None and final.output == {"text": "good", "tags": []}
-
-    async def test_what_it_gave_can_be_changed_afterwards_without_harm(self) -> None:
-        registry, kept = Registry(), {"texts": ["first"]}
-        registry.function("share")(lambda value: kept)
-        flow = second_step(input_sanitizer="python:share")
-        found = await find_input(flow, make_history(make_attempt()), registry=registry)
-        kept["texts"].append("second")
-        assert found == {"texts": ["first"]}
 
 
 class TestInternalKeys:
@@ -247,22 +219,3 @@ class TestFailures:
             await find_input(flow, make_history(make_attempt()), registry=self.make_registry())
         assert str(caught.value).startswith(f"Step 2 “Step 2”, {field}: ")
         assert words in str(caught.value)
-
-    async def test_a_key_that_is_not_there_is_named(self) -> None:
-        with pytest.raises(ExpressionError, match=r"^Step 2 “Step 2”, input_expression: .*missing"):
-            await find_input(second_step(input_expression="{'a': input.missing}"), make_history(make_attempt()))
-
-    async def test_what_a_function_raises_can_be_stored(self) -> None:
-        registry = Registry()
-
-        @registry.function("raises")
-        def fail() -> None:
-            raise RuntimeError("bad \0 \ud800 " + "x" * 100_000)
-
-        with pytest.raises(ExpressionError) as caught:
-            await find_input(
-                second_step(input_expression="python:raises"), make_history(make_attempt()), registry=registry
-            )
-        sentence = str(caught.value)
-        assert "raised RuntimeError: bad \ufffd \ufffd x" in sentence
-        assert len(sentence) < 2_000

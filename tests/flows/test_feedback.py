@@ -11,7 +11,8 @@ from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.test import Client
 
-from flows.engine.expressions import FIELD_VARIABLES, list_functions
+from flows.engine.expression_functions import FUNCTIONS
+from flows.engine.expressions import FIELD_VARIABLES
 from flows.engine.strict_schema import check_strict
 from flows.models import Flow
 from tests.engine.builders import INVOICE, closed
@@ -173,7 +174,7 @@ def test_a_sound_expression_says_what_it_reads(editor: Client) -> None:
         ("compute", "\n  {'a': previus.a}", 2, 9, "Did you mean “previous”?"),
         ("message", "'Only ' + sting(item)", 1, 11, "Unknown function “sting”. Did you mean “string”?"),
         ("input_sanitizer", "output", 1, 1, "Unknown variable “output”. Available here: value"),
-        ("pass_expression", "issues.size(", 1, 13, "ends too early"),
+        ("pass_expression", "issues.size(", 1, 13, "the end"),
     ],
 )
 def test_a_mistake_is_told_with_line_and_column(
@@ -232,7 +233,7 @@ def test_fields_are_described_with_their_variables_and_all_functions(editor: Cli
     for field, described in known["fields"].items():
         assert set(described["variables"]) == FIELD_VARIABLES[field]
         assert described["gives"]
-    assert [(one["usage"], one["gives"]) for one in known["functions"]] == list_functions()
+    assert [(one["usage"], one["gives"]) for one in known["functions"]] == list(FUNCTIONS.values())
 
 
 # ---------------------------------------------------------------------------------------------------------------
