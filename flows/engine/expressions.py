@@ -81,7 +81,7 @@ _REWRITTEN = re.compile(
     |\.\s*{NAME}""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-_PLACE = re.compile(r"ERROR: <input>:([0-9]+):([0-9]+): (?:Syntax error: )?(.*?)(?: expecting .*)?\n")
+_PLACE = re.compile(r"ERROR: <input>:([0-9]+):([0-9]+): (?:Syntax error: )?(.*?)(?: expecting .*)?(?:\n|\Z)")
 
 
 Token: TypeAlias = re.Match[str]
@@ -182,7 +182,7 @@ def _fail_syntax(text: str, tokens: Sequence[Token], message: str) -> NoReturn:
     if place is None:
         raise ExpressionError("The expression can't be read.")
     line, column = int(place[1]), int(place[2])
-    reason = "the expression is nested too deeply" if "Recursion" in place[3] else place[3].replace("<EOF>", "the end")
+    reason = "the expression is nested too deeply" if "Recursion" in place[3] else place[3].replace("'<EOF>'", "the end")
     raise ExpressionError(f"Line {line}, column {column}: {reason}.", line=line, column=column)
 
 
