@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 
@@ -26,16 +25,14 @@ MAX_LINES = 600
 MAX_WORDS_LENGTH = 60
 """Characters of a value that is shown within a line."""
 MAX_SUMMARY_LENGTH = 100
-"""Characters of a summary that names what changed; a longer one counts."""
+"""Characters of a summary that names what changed, two changes at most; else it counts them."""
 
 _MAX_COMPARED = 10_000
-"""Items, old and new, that ``difflib`` compares (2 s at worst); of longer sequences only the ends are compared."""
+"""Items, old and new, that ``difflib`` compares (2 s at worst); longer sequences are taken to differ wholly."""
 _MAX_MARKED = 4_000
 """Words of two lines that are compared with each other."""
 _MIN_IN_COMMON = 0.3
 """Lines that have less in common are shown without marks: nearly all of them would be marked."""
-_MAX_NAMED = 2
-"""Changes that a summary names."""
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 # What a browser would not show, or would take for something else.
@@ -50,8 +47,7 @@ _VISIBLE: dict[int, str] = {
 # Sequences
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """A part of the old sequence and the part of the new one in its place; the same, or wholly different."""
 
     old: slice
@@ -59,49 +55,23 @@ class Stretch:
     is_same: bool
 
 
-def compare_sequences(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Stretch]:
-    """Both sequences cut into stretches, in order and without gaps; same and different ones alternate."""
-    start = _count_equal(old, new)
-    end = _count_equal(old[start:][::-1], new[start:][::-1])
-    left, right = old[start : len(old) - end], new[start : len(new) - end]
-    blocks = [(0, 0, start)]
-    if len(left) + len(right) <= _MAX_COMPARED:
-        matches = SequenceMatcher(None, left, right).get_matching_blocks()
-        blocks += [(start + match.a, start + match.b, match.size) for match in matches]
-    blocks.append((len(old) - end, len(new) - end, end))
-    stretches: list[Stretch] = []
-    from_old = from_new = 0
-    for i, j, size in blocks:
-        if i > from_old or j > from_new:
-            stretches.append(Stretch(slice(from_old, i), slice(from_new, j), is_same=False))
-        if size:
-            stretches.append(Stretch(slice(i, i + size), slice(j, j + size), is_same=True))
-        from_old, from_new = i + size, j + size
-    return stretches
-
-
-def _count_equal(old: Sequence[Hashable], new: Sequence[Hashable]) -> int:
-    """How many items both begin with."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((index for index, (left, right) in pairs if left != right), min(len(old), len(new)))
+def compare_sequences(old: list[Any], new: list[Any]) -> list[Stretch]:
+    """Both lists, of hashable items, cut into stretches without gaps; same and different ones alternate."""
+    opcodes: list[tuple[Any, ...]] = [("replace", 0, len(old), 0, len(new))]
+    if len(old) + len(new) <= _MAX_COMPARED:
+        opcodes = [*SequenceMatcher(None, old, new).get_opcodes()]
+    return [Stretch(slice(a, b), slice(c, d), kind == "equal") for kind, a, b, c, d in opcodes]
 
 
 def find_increasing(values: Sequence[int]) -> list[int]:
     """The positions of a longest strictly increasing part of ``values``."""
     lowest: list[int] = []  # the least last value of a part with one, two, … values
-    ends: list[int] = []
-    before = [-1] * len(values)
+    parts: list[list[int]] = [[]]  # such a part
     for position, value in enumerate(values):
         length = bisect_left(lowest, value)
-        before[position] = ends[length - 1] if length else -1
         lowest[length : length + 1] = [value]
-        ends[length : length + 1] = [position]
-    found: list[int] = []
-    position = ends[-1] if ends else -1
-    while position >= 0:
-        found.append(position)
-        position = before[position]
-    return found[::-1]
+        parts[length + 1 : length + 2] = [[*parts[length], position]]
+    return parts[-1]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -116,20 +86,18 @@ class LineKind(StrEnum):
     ADDED = "added"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a line; marked where it differs from the line in its place."""
 
     text: str
     is_marked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of the old text, of the new one, or of both."""
 
     kind: LineKind
-    pieces: tuple[Piece, ...]
+    pieces: list[Piece]
 
     @property
     def text(self) -> str:
@@ -137,20 +105,18 @@ class Line:
         return "".join(piece.text for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Lines that stand together. Folded ones are unchanged and need not be in view."""
 
-    lines: tuple[Line, ...]
+    lines: list[Line]
     is_folded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextDifference:
+class TextDifference(NamedTuple):
     """All blocks of two texts, and how many changed lines are left out since there are too many."""
 
-    blocks: tuple[Block, ...]
-    left_out: int = 0
+    blocks: list[Block]
+    left_out: int
 
 
 def compare_texts(old: str, new: str) -> TextDifference:
@@ -158,18 +124,16 @@ def compare_texts(old: str, new: str) -> TextDifference:
     before, after = old.split("\n") if old else [], new.split("\n") if new else []
     stretches = compare_sequences(before, after)
     blocks: list[Block] = []
-    shown = changed = 0
-    for position, stretch in enumerate(stretches):
-        left, right = before[stretch.old], after[stretch.new]
-        if stretch.is_same:
-            blocks += _fold(left, is_first=position == 0, is_last=position == len(stretches) - 1)
+    room, left_out = MAX_LINES, 0
+    for position, (left, right, is_same) in enumerate(stretches):
+        if is_same:
+            blocks += _fold(before[left], is_first=position == 0, is_last=position == len(stretches) - 1)
             continue
-        changed += len(left) + len(right)
-        room = MAX_LINES - shown
-        lines = tuple(_pair_lines(left[:room], right[:room]))[:room]
-        shown += len(lines)
+        lines = _pair_lines(before[left][:room], after[right][:room])[:room]
+        left_out += len(before[left]) + len(after[right]) - len(lines)
+        room -= len(lines)
         blocks += [Block(lines)] if lines else []
-    return TextDifference(tuple(blocks), left_out=changed - shown)
+    return TextDifference(blocks, left_out)
 
 
 def reveal(text: str) -> str:
@@ -177,36 +141,32 @@ def reveal(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
-def _fold(lines: Sequence[str], *, is_first: bool, is_last: bool) -> Iterator[Block]:
-    same = tuple(Line(LineKind.SAME, (Piece(reveal(line)),)) for line in lines)
+def _fold(lines: list[str], *, is_first: bool, is_last: bool) -> list[Block]:
+    same = [Line(LineKind.SAME, [Piece(reveal(line))]) for line in lines]
     start, end = (0 if is_first else CONTEXT), len(same) - (0 if is_last else CONTEXT)
     if end - start < 2:  # a fold of one line takes as much room as the line
-        yield Block(same)
-        return
-    for part, is_folded in ((same[:start], False), (same[start:end], True), (same[end:], False)):
-        if part:
-            yield Block(part, is_folded)
+        return [Block(same)]
+    blocks = [Block(same[:start]), Block(same[start:end], is_folded=True), Block(same[end:])]
+    return [block for block in blocks if block.lines]
 
 
-def _pair_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Line]:
+def _pair_lines(old: list[str], new: list[str]) -> list[Line]:
     """Lines that took each other's place: first the old ones, then the new ones."""
     pairs = [_mark_words(before, after) for before, after in zip(old, new, strict=False)]
-    for kind, lines, side in ((LineKind.REMOVED, old, 0), (LineKind.ADDED, new, 1)):
-        for position, line in enumerate(lines):
-            yield Line(kind, pairs[position][side] if position < len(pairs) else (Piece(reveal(line)),))
+    before = [left for left, _ in pairs] + [[Piece(reveal(line))] for line in old[len(pairs) :]]
+    after = [right for _, right in pairs] + [[Piece(reveal(line))] for line in new[len(pairs) :]]
+    return [Line(LineKind.REMOVED, pieces) for pieces in before] + [Line(LineKind.ADDED, pieces) for pieces in after]
 
 
-def _mark_words(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+def _mark_words(old: str, new: str) -> tuple[list[Piece], list[Piece]]:
     before, after = _WORDS.findall(old), _WORDS.findall(new)
     stretches = compare_sequences(before, after) if len(before) + len(after) <= _MAX_MARKED else []
     same = sum(len("".join(before[one.old]).strip()) for one in stretches if one.is_same)
-    if same < _MIN_IN_COMMON * max(len(old.strip()), len(new.strip())):
-        stretches = []
-    if not stretches:
-        return (Piece(reveal(old)),), (Piece(reveal(new)),)
+    if not stretches or same < _MIN_IN_COMMON * max(len(old.strip()), len(new.strip())):
+        return [Piece(reveal(old))], [Piece(reveal(new))]
     return (
-        tuple(Piece(reveal("".join(before[one.old])), not one.is_same) for one in stretches if before[one.old]),
-        tuple(Piece(reveal("".join(after[one.new])), not one.is_same) for one in stretches if after[one.new]),
+        [Piece(reveal("".join(before[one.old])), not one.is_same) for one in stretches if before[one.old]],
+        [Piece(reveal("".join(after[one.new])), not one.is_same) for one in stretches if after[one.new]],
     )
 
 
@@ -230,8 +190,7 @@ class Subject(StrEnum):
     AUDIT = "audit"
 
 
-@dataclass(frozen=True)
-class FieldChange:
+class FieldChange(NamedTuple):
     """One field that differs; of something added or removed, one field that is set.
 
     ``old`` and ``new`` are JSON values, None where nothing is set.
@@ -268,7 +227,7 @@ class FieldChange:
         is_text = isinstance(self.old, str) and isinstance(self.new, str)
         return ("only white space differs",) if is_text and self.old.split() == self.new.split() else ()
 
-    @cached_property
+    @property
     def difference(self) -> TextDifference:
         """Both values line by line, JSON laid out."""
         return compare_texts(_render_text(self.old), _render_text(self.new))
@@ -293,12 +252,9 @@ class Change:
     @property
     def title(self) -> str:
         """What it is about: “Step 2 “Reconcile””."""
-        match self.subject:
-            case Subject.FLOW:
-                return "Flow"
-            case Subject.STEP:
-                return f"Step {self.place} “{self.name}”"
-        return f"Audit “{self.name}”"
+        if self.subject is Subject.FLOW:
+            return "Flow"
+        return f"Step {self.place} “{self.name}”" if self.subject is Subject.STEP else f"Audit “{self.name}”"
 
 
 def compare_specs(old: FlowSpec, new: FlowSpec) -> list[Change]:
@@ -313,21 +269,21 @@ def pair_steps(old: Sequence[StepSpec], new: Sequence[StepSpec]) -> dict[int, in
 
     From the position in the old list to that in the new one, both counted from 0.
     """
-    return _pair(old, new, ("name", "tool_name"))
+    return _pair(old, new, "name", "tool_name")
 
 
-def _pair(old: Sequence[Any], new: Sequence[Any], keys: Sequence[str]) -> dict[int, int]:
+def _pair(old: Sequence[Any], new: Sequence[Any], *keys: str) -> dict[int, int]:
     pairs: dict[int, int] = {}
-    for key in (*keys, ""):
-        taken = set(pairs.values())
-        waiting: dict[Hashable, list[int]] = defaultdict(list)
-        for index, item in enumerate(new):
-            if index not in taken:
-                waiting[getattr(item, key) if key else index].append(index)
+    for key in (*keys, None):
+        left = [index for index in range(len(new)) if index not in pairs.values()]
         for index, item in enumerate(old):
             value = getattr(item, key) if key else index
-            if index not in pairs and value is not None and waiting[value]:
-                pairs[index] = waiting[value].pop(0)
+            if index in pairs or value is None:
+                continue
+            same = (place for place in left if (getattr(new[place], key) if key else place) == value)
+            if (found := next(same, None)) is not None:
+                pairs[index] = found
+                left.remove(found)
     return pairs
 
 
@@ -346,7 +302,7 @@ def _compare_parts(
             continue
         move = () if before in staying else (f"moved from place {before + 1} to {index + 1}",)
         fields = _compare_fields(old[before], part)
-        audits = _compare_audits(old[before], part) if subject is Subject.STEP else ()
+        audits = _compare_audits(old[before].audits, part.audits) if subject is Subject.STEP else ()
         if move or fields or audits:
             change = Change(subject, ChangeKind.CHANGED, part.name, index + 1, move, fields, audits)
             placed.append(((index, 0), change))
@@ -357,21 +313,19 @@ def _compare_parts(
     return tuple(change for _, change in sorted(placed, key=lambda one: one[0]))
 
 
-def _compare_audits(old: StepSpec, new: StepSpec) -> tuple[Change, ...]:
-    pairs = _pair(old.audits, new.audits, ("name", "rule"))
-    return _compare_parts(Subject.AUDIT, old.audits, new.audits, pairs)
+def _compare_audits(old: Sequence[AuditSpec], new: Sequence[AuditSpec]) -> tuple[Change, ...]:
+    return _compare_parts(Subject.AUDIT, old, new, _pair(old, new, "name", "rule"))
 
 
 def _list_whole(subject: Subject, kind: ChangeKind, part: StepSpec | AuditSpec, index: int) -> Change:
     """All that is set in a step or an audit that was added or removed."""
-    is_gone = kind is ChangeKind.REMOVED
     values = part.model_dump(mode="json", exclude_defaults=True, exclude={"name", "audits"})
-    fields = tuple(
-        FieldChange(name, value if is_gone else None, None if is_gone else value, kind)
-        for name, value in values.items()
-    )
-    audits = enumerate(part.audits if isinstance(part, StepSpec) else ())
-    own = tuple(_list_whole(Subject.AUDIT, kind, audit, place) for place, audit in audits)
+    if kind is ChangeKind.REMOVED:
+        fields = tuple(FieldChange(name, value, None, kind) for name, value in values.items())
+    else:
+        fields = tuple(FieldChange(name, None, value, kind) for name, value in values.items())
+    audits = part.audits if isinstance(part, StepSpec) else ()
+    own = tuple(_list_whole(Subject.AUDIT, kind, audit, place) for place, audit in enumerate(audits))
     return Change(subject, kind, part.name, index + 1, (), fields, own)
 
 
@@ -418,31 +372,29 @@ def summarise_changes(changes: Sequence[Change]) -> str:
     items = [item for change in changes for item in _list_items(change)]
     if not items:
         return "No difference"
-    named = ", ".join(words for _, _, words in items)
-    if len(items) <= _MAX_NAMED and len(named) <= MAX_SUMMARY_LENGTH:
+    named = ", ".join(words for _, words in items)
+    if len(items) <= 2 and len(named) <= MAX_SUMMARY_LENGTH:
         return named[0].upper() + named[1:]
-    counts = Counter((noun, kind.value) for noun, kind, _ in items)
-    parts = [f"{count} {noun}{'' if count == 1 else 's'} {kind}" for (noun, kind), count in sorted(counts.items())]
-    return ", ".join(parts)
+    counts = sorted(Counter(what for what, _ in items).items())
+    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'} {kind.value}" for (noun, kind), count in counts)
 
 
-def _list_items(change: Change) -> Iterator[tuple[str, ChangeKind, str]]:
-    """Each change as what it is about, what became of it, and both in words."""
+def _list_items(change: Change) -> Iterator[tuple[tuple[str, ChangeKind], str]]:
+    """Each change as what it is about and what became of it, and both in words."""
     noun = change.subject.value
-    fields = [_describe_field(field) for field in change.fields]
+    fields = [
+        f"{field.field} changed" if field.has_lines else f"{field.field} {field.old_words} → {field.new_words}"
+        for field in change.fields
+    ]
     if change.subject is Subject.FLOW:
-        yield from (("setting", change.kind, words) for words in fields)
+        yield from ((("setting", change.kind), words) for words in fields)
         return
     if change.kind is not ChangeKind.CHANGED:
         # Its audits came or went with it.
-        yield noun, change.kind, f"{noun} “{change.name}” {change.kind.value}"
+        yield (noun, change.kind), f"{noun} “{change.name}” {change.kind.value}"
         return
     if facts := [*change.notes, *fields]:
         words = f"“{change.name}”: {facts[0]}" if len(facts) == 1 else f"{noun} “{change.name}” changed"
-        yield noun, change.kind, words
+        yield (noun, change.kind), words
     for audit in change.audits:
         yield from _list_items(audit)
-
-
-def _describe_field(field: FieldChange) -> str:
-    return f"{field.field} changed" if field.has_lines else f"{field.field} {field.old_words} → {field.new_words}"

@@ -1,17 +1,4 @@
-"""Everything the engine raises on purpose.
-
-    ToolFlowError
-    ├── SpecError          a flow can't run as it is defined; lists every problem with its path
-    ├── ExpressionError    an expression can't be parsed or evaluated
-    │   └── ExpressionTimeout   it was stopped because it took too long
-    ├── InputError         a run's input doesn't fit the flow's input schema
-    ├── OutputError        a result has no output of the type that is asked for
-    ├── PluginError        a plug-in module or a registered name is missing or registered twice
-    └── ModelError         a model call brought no answer that can be read
-
-What a *model* did wrong is never an exception: it is an issue of the attempt. What a flow most likely doesn't mean is a
-``FlowWarning``.
-"""
+"""Everything the engine raises on purpose. What a *model* did wrong is never an exception, but an issue."""
 
 from __future__ import annotations
 
@@ -62,8 +49,8 @@ class OutputError(ToolFlowError):
 class ExpressionError(ToolFlowError):
     """An expression can't be parsed, names something unknown, or failed while it was evaluated.
 
-    ``line`` and ``column`` count from 1 and say where in its text; None where it has no one place. ``found`` is
-    what a Python generator gave before it raised.
+    ``line`` and ``column`` count from 1; None where it has no one place. ``found`` is what a Python generator gave
+    before it raised.
     """
 
     def __init__(
@@ -106,18 +93,8 @@ class ModelErrorCode(StrEnum):
     @property
     def is_retryable(self) -> bool:
         """Whether trying the same call again can help."""
-        return self in _RETRYABLE
-
-
-_RETRYABLE = frozenset(
-    {
-        ModelErrorCode.RATE_LIMITED,
-        ModelErrorCode.SERVER_ERROR,
-        ModelErrorCode.TIMEOUT,
-        ModelErrorCode.CONNECTION,
-        ModelErrorCode.UNREADABLE,
-    }
-)
+        cls = ModelErrorCode
+        return self in (cls.RATE_LIMITED, cls.SERVER_ERROR, cls.TIMEOUT, cls.CONNECTION, cls.UNREADABLE)
 
 
 class ModelError(ToolFlowError):

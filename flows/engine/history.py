@@ -6,10 +6,12 @@ said about the course of a run is derived from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
@@ -21,10 +23,7 @@ MAX_CODE_LENGTH = 200
 
 
 class Severity(StrEnum):
-    """How much an issue matters: low < medium < high < critical.
-
-    The members are strings, but compare by rank, and only with one another.
-    """
+    """How much an issue matters: low < medium < high < critical. The members are strings, but compare by rank."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -37,33 +36,23 @@ class Severity(StrEnum):
         return _WEIGHTS[self]
 
     def __lt__(self, other: str) -> bool:
-        return self.weight < _weigh(other)
+        return self.weight < Severity(other).weight
 
     def __le__(self, other: str) -> bool:
-        return self.weight <= _weigh(other)
+        return self.weight <= Severity(other).weight
 
     def __gt__(self, other: str) -> bool:
-        return self.weight > _weigh(other)
+        return self.weight > Severity(other).weight
 
     def __ge__(self, other: str) -> bool:
-        return self.weight >= _weigh(other)
+        return self.weight >= Severity(other).weight
 
 
 _WEIGHTS = {severity: 1 << rank for rank, severity in enumerate(Severity)}
 
 
-def _weigh(other: str) -> int:
-    if not isinstance(other, Severity):
-        raise TypeError(f"A Severity can only be compared with another Severity, not with {other!r}.")
-    return other.weight
-
-
 class Issue(BaseModel):
-    """One finding in one attempt's output.
-
-    Fields that an audit adds beyond those below are kept as they are, in ``added_fields``,
-    and travel with the issue into rows and JSON.
-    """
+    """One finding in one attempt's output. Fields that an audit adds are kept as they are, in ``added_fields``."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -97,10 +86,8 @@ def filter_issues(issues: Iterable[Issue], minimum: Severity) -> tuple[Issue, ..
 
 def count_by_severity(issues: Iterable[Issue]) -> dict[Severity, int]:
     """How many issues there are of each severity; every severity is a key."""
-    counts = dict.fromkeys(Severity, 0)
-    for issue in issues:
-        counts[issue.severity] += 1
-    return counts
+    counts = Counter(issue.severity for issue in issues)
+    return {severity: counts[severity] for severity in Severity}
 
 
 class TokenUsage(BaseModel):
@@ -134,29 +121,12 @@ UNREPORTED_USAGE = TokenUsage(reported=False)
 
 def sum_usage(usages: Iterable[TokenUsage]) -> TokenUsage:
     """Add up usages; unknown costs stay out of the sum and are counted in ``unpriced``."""
-    prompt = completion = total = cached = reasoning = unpriced = 0
-    reported = True
-    cost: Decimal | None = None
-    for usage in usages:
-        prompt += usage.prompt
-        completion += usage.completion
-        total += usage.total
-        cached += usage.cached
-        reasoning += usage.reasoning
-        unpriced += usage.unpriced
-        reported = reported and usage.reported
-        if usage.cost is not None:
-            cost = usage.cost if cost is None else cost + usage.cost
-    return TokenUsage(
-        prompt=prompt,
-        completion=completion,
-        total=total,
-        cached=cached,
-        reasoning=reasoning,
-        reported=reported,
-        cost=cost,
-        unpriced=unpriced,
-    )
+    parts = list(usages)
+    names = ("prompt", "completion", "total", "cached", "reasoning", "unpriced")
+    counts: dict[str, Any] = {name: sum(getattr(usage, name) for usage in parts) for name in names}
+    costs = [usage.cost for usage in parts if usage.cost is not None]
+    is_reported = all(usage.reported for usage in parts)
+    return TokenUsage(**counts, reported=is_reported, cost=sum(costs, Decimal(0)) if costs else None)
 
 
 class Outcome(StrEnum):
@@ -249,42 +219,37 @@ class History:
     @classmethod
     def begin(cls, input: Any, *, run_id: str) -> History:
         """A history that holds the initial input and nothing else."""
-        return cls(run_id=run_id, steps=((initial_attempt(input),),))
+        return cls(run_id, ((initial_attempt(input),),))
 
     @classmethod
     def from_attempts(cls, attempts: Iterable[Attempt], *, run_id: str) -> History:
         """Build a history from stored attempts, in the order of step and number, step 0 first."""
-        history = cls(run_id=run_id, steps=())
+        history = cls(run_id, ())
         for attempt in attempts:
             history = history.append(attempt)
         return history
 
     def append(self, attempt: Attempt) -> History:
         """This history and one more attempt. Raises ``ValueError`` if it isn't the next of its step or step."""
-        known = len(self.attempts(attempt.step))
-        if attempt.step > len(self.steps) or attempt.step < len(self.steps) - 1 or attempt.number != known + 1:
+        known, last = self.attempts(attempt.step), len(self.steps) - 1
+        if attempt.step not in (last, last + 1) or attempt.number != len(known) + 1:
             raise ValueError(
                 f"Attempt {attempt.number} of step {attempt.step} can't follow: "
-                f"the history has {len(self.steps)} steps and {known} attempts of that step."
+                f"the history has {len(self.steps)} steps and {len(known)} attempts of that step."
             )
-        if known:
-            steps = (*self.steps[:-1], (*self.steps[-1], attempt))
-        else:
-            steps = (*self.steps, (attempt,))
-        return History(self.run_id, steps)
+        return History(self.run_id, (*self.steps[: attempt.step], (*known, attempt)))
 
     def attempts(self, step: int) -> tuple[Attempt, ...]:
         """The attempts of a step, none if it has not begun."""
         return self.steps[step] if 0 <= step < len(self.steps) else ()
 
     def final(self, step: int) -> Attempt | None:
-        """The attempt that decides about a step: its last one that was not cut off."""
+        """The attempt that decides about a step: its last one that was not interrupted or cancelled."""
         return find_final(self.attempts(step))
 
     def __iter__(self) -> Iterator[Attempt]:
         """All attempts, in order."""
-        for attempts in self.steps:
-            yield from attempts
+        return chain.from_iterable(self.steps)
 
     @property
     def initial_input(self) -> Any:
@@ -293,10 +258,7 @@ class History:
 
 def find_final(attempts: Sequence[Attempt]) -> Attempt | None:
     """The last of a step's attempts that was not interrupted or cancelled: it decides about the step."""
-    for attempt in reversed(attempts):
-        if attempt.outcome not in UNDECIDED:
-            return attempt
-    return None
+    return next((attempt for attempt in reversed(attempts) if attempt.outcome not in UNDECIDED), None)
 
 
 def initial_attempt(input: Any) -> Attempt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from flows.engine.errors import OutputError
 from flows.engine.history import Attempt, History, Issue, Severity, TokenUsage, filter_issues, find_final, sum_usage
@@ -24,17 +24,18 @@ class FoundIssue:
     issue: Issue
 
 
-@dataclass(frozen=True)
-class StepResult:
+class StepResult(BaseModel):
     """What one step brought. Index 0 is the initial input."""
+
+    model_config = ConfigDict(frozen=True)
 
     index: int
     name: str
+    retries_used: int
     attempts: tuple[Attempt, ...]
     """All attempts, or only the final one if the result was asked for without the others."""
-    usage: TokenUsage | None
+    usage: TokenUsage | None = None
     """Of all attempts, whether they are carried or not; None if usage is not tracked."""
-    retries_used: int
 
     @property
     def final(self) -> Attempt | None:
@@ -65,9 +66,10 @@ class StepResult:
         return bool(self.final and self.final.passed)
 
 
-@dataclass(frozen=True)
-class RunResult:
+class RunResult(BaseModel):
     """How a flow ran on one input."""
+
+    model_config = ConfigDict(frozen=True)
 
     status: EndStatus
     reason: EndReason
@@ -89,19 +91,24 @@ class RunResult:
     ) -> Self:
         """Derive the result of a history. ``names`` are those of the flow's steps, from step 1 on."""
 
-        def derive(index: int, attempts: tuple[Attempt, ...]) -> StepResult:
+        steps = []
+        for index, attempts in enumerate(history.steps):
             final = history.final(index)
-            carried = attempts if include_all_attempts else tuple(filter(None, [final]))
-            return StepResult(
+            step = StepResult(
                 index=index,
                 name=names[index - 1] if index else "Initial input",
-                attempts=carried,
-                usage=sum_usage(attempt.usage for attempt in attempts) if include_token_usage else None,
                 retries_used=max(0, sum(attempt.counts for attempt in attempts) - 1),
+                attempts=attempts if include_all_attempts else tuple(filter(None, [final])),
+                usage=sum_usage(attempt.usage for attempt in attempts) if include_token_usage else None,
             )
-
-        steps = tuple(derive(index, attempts) for index, attempts in enumerate(history.steps))
-        return cls(finish.status, finish.reason, finish.sentence, finish.blocking, steps)
+            steps.append(step)
+        return cls(
+            status=finish.status,
+            reason=finish.reason,
+            sentence=finish.sentence,
+            blocking=finish.blocking,
+            steps=tuple(steps),
+        )
 
     @property
     def passed(self) -> bool:
@@ -141,19 +148,11 @@ class RunResult:
 
     def all_issues(self, minimum: Severity = Severity.LOW) -> list[FoundIssue]:
         """The issues of all attempts carried, from ``minimum`` severity on, each with its step and attempt."""
-        return self._find_issues([attempt for step in self.steps for attempt in step.attempts], minimum)
+        return _list_issues([attempt for step in self.steps for attempt in step.attempts], minimum)
 
     def final_issues(self, minimum: Severity = Severity.LOW) -> list[FoundIssue]:
         """The issues of final attempts only, from ``minimum`` severity on."""
-        return self._find_issues(self.final_results, minimum)
-
-    @staticmethod
-    def _find_issues(attempts: list[Attempt], minimum: Severity) -> list[FoundIssue]:
-        return [
-            FoundIssue(attempt.step, attempt.number, issue)
-            for attempt in attempts
-            for issue in filter_issues(attempt.issues, minimum)
-        ]
+        return _list_issues(self.final_results, minimum)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -176,48 +175,22 @@ class RunResult:
 
     def to_document(self) -> dict[str, Any]:
         """The result as JSON types; ``from_document`` reads it back."""
-        return {
-            "status": self.status.value,
-            "reason": self.reason.value,
-            "sentence": self.sentence,
-            "blocking": list(self.blocking) if self.blocking else None,
-            "steps": [_dump_step(step) for step in self.steps],
-        }
+        document = self.model_dump(mode="json")
+        for step in document["steps"]:
+            if step["usage"] is None:
+                for part in (step, *step["attempts"]):
+                    del part["usage"]
+        return document
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Self:
-        """Read what ``to_document`` made. Raises ``KeyError`` or ``ValueError`` on anything else."""
-        blocking = document["blocking"]
-        return cls(
-            status=EndStatus(document["status"]),
-            reason=EndReason(document["reason"]),
-            sentence=document["sentence"],
-            blocking=(blocking[0], blocking[1]) if blocking else None,
-            steps=tuple(_load_step(step) for step in document["steps"]),
-        )
+        """Read what ``to_document`` made. Raises ``ValueError`` on anything else."""
+        return cls.model_validate(document)
 
 
-def _dump_step(step: StepResult) -> dict[str, Any]:
-    tracked = step.usage is not None
-    dumped = {
-        "index": step.index,
-        "name": step.name,
-        "retries_used": step.retries_used,
-        "attempts": [
-            attempt.model_dump(mode="json", exclude=None if tracked else {"usage"}) for attempt in step.attempts
-        ],
-    }
-    if step.usage is not None:
-        dumped["usage"] = step.usage.model_dump(mode="json")
-    return dumped
-
-
-def _load_step(document: dict[str, Any]) -> StepResult:
-    usage = document.get("usage")
-    return StepResult(
-        index=document["index"],
-        name=document["name"],
-        attempts=tuple(Attempt.model_validate(attempt) for attempt in document["attempts"]),
-        usage=TokenUsage.model_validate(usage) if usage is not None else None,
-        retries_used=document["retries_used"],
-    )
+def _list_issues(attempts: list[Attempt], minimum: Severity) -> list[FoundIssue]:
+    return [
+        FoundIssue(attempt.step, attempt.number, issue)
+        for attempt in attempts
+        for issue in filter_issues(attempt.issues, minimum)
+    ]

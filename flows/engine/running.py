@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import uuid
 import warnings
 from collections.abc import Mapping
@@ -52,20 +51,20 @@ async def run_flow(
 
     Models are asked by ``client``, those named ``provider:model`` by the one of that name in ``clients``.
     ``defaults`` are the model settings where neither step nor flow says otherwise; ``call_timeout`` and
-    ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used, by default at the list prices of
-    its provider.
-    Without ``include_all_attempts`` the result carries only each step's final attempt; without
-    ``include_token_usage`` no usage is tracked. Calls without an answer are repeated for 60 seconds, unless a step
-    sets its own ``retry_window``. Raises ``SpecError`` if the flow can't run as it is defined and
-    ``InputError`` if the input doesn't fit. What a model or a provider does wrong is in the result. A ``FlowWarning``
-    says what is most likely not meant.
+    ``plugin_timeout`` are in seconds; ``price`` puts a cost to what a call used. Without ``include_all_attempts`` the
+    result carries only each step's final attempt; without ``include_token_usage`` no usage is tracked. Calls without an
+    answer are repeated for 60 seconds, unless a step sets its own ``retry_window``.
+
+    Raises ``SpecError`` if the flow can't run as it is defined and ``InputError`` if the input doesn't fit. What a
+    model or a provider does wrong is in the result. A ``FlowWarning`` says what is most likely not meant.
     """
     clients = clients or {}
     defaults = defaults or ModelSettings(model=DEFAULT_MODEL)
     providers = find_providers(client, clients)
     spec = prepare_spec(flow, registry=registry, defaults=defaults, providers=providers)
     spec = spec.with_retry_window(SCRIPT_RETRY_WINDOW)
-    _warn(find_warnings(spec, default_model=defaults.model, providers=providers))
+    for problem in find_warnings(spec, default_model=defaults.model, providers=providers):
+        warnings.warn(str(problem), FlowWarning, stacklevel=2)
     clock = clock or SystemClock()
     has_budget = spec.token_budget is not None or spec.cost_budget is not None
     execution = Execution(
@@ -116,26 +115,5 @@ def check_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def run_flow_sync(flow: FlowSpec, input: dict[str, Any], **options: Any) -> RunResult:
-    """``run_flow`` for scripts without an event loop; takes the same options.
-
-    Raises ``RuntimeError`` where an event loop runs.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise RuntimeError(
-            "run_flow_sync can't be called where an event loop runs, such as in Jupyter or an async function. "
-            "Write “await run_flow(...)” with the same arguments."
-        )
+    """``run_flow`` for scripts without an event loop; takes the same options."""
     return asyncio.run(run_flow(flow, input, **options))
-
-
-def _warn(problems: list[Problem]) -> None:
-    """Issue a ``FlowWarning`` for each problem, at the line that called the engine or started the event loop."""
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("flows.engine.", "asyncio.")):
-        frame, level = frame.f_back, level + 1
-    for problem in problems:
-        warnings.warn(str(problem), FlowWarning, stacklevel=level)

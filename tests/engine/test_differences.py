@@ -96,6 +96,10 @@ class TestTexts:
         difference = compare_texts("", "\n".join(map(str, range(MAX_LINES + 50))))
         assert (len(draw(difference)), difference.left_out) == (MAX_LINES, 50)
 
+    def test_sequences_beyond_the_limit_differ_wholly(self) -> None:
+        old = list(range(10_000))
+        assert [one.is_same for one in compare_sequences(old, [*old, 1])] == [False]
+
     @given(LINES, LINES)
     def test_both_texts_can_be_read_from_the_difference(self, old: list[str], new: list[str]) -> None:
         lines = [line for block in compare_texts("\n".join(old), "\n".join(new)).blocks for line in block.lines]
@@ -109,10 +113,6 @@ class TestTexts:
         assert [item for one in stretches for item in new[one.new]] == new
         assert all((old[one.old] == new[one.new]) is one.is_same for one in stretches)
         assert all(left.is_same != right.is_same for left, right in pairwise(stretches))
-
-    def test_two_changes_far_apart_in_a_long_text_leave_the_lines_between_them_alone(self) -> None:
-        old = [f"line {n}" if n % 3 else "}" for n in range(4_000)]
-        assert [one.is_same for one in compare_sequences(old, ["first", *old[1:-1], "last"])] == [False, True, False]
 
     @given(st.lists(st.integers(0, 20), unique=True, max_size=8))
     def test_the_longest_increasing_part_is_found(self, values: list[int]) -> None:
@@ -130,9 +130,7 @@ class TestFields:
             ({"max_retries": 1}, ("max_retries", "3", "1")),
             ({"model": None}, ("model", "gpt-4.1", "none")),
             ({"max_tokens": 20_000}, ("max_tokens", "none", "20,000")),
-            ({"stop_on_failure": False}, ("stop_on_failure", "on", "off")),
             ({"input_expression": "{'a': 1}"}, ("input_expression", "none", "{'a': 1}")),
-            ({"include_results": (0, 1)}, ("include_results", "none", "0, 1")),
         ],
     )
     def test_a_short_value_is_shown_old_and_new(self, fields: dict[str, Any], words: tuple[str, str, str]) -> None:
@@ -182,11 +180,6 @@ class TestStepsAndAudits:
             (EXTRACT, CHECK),
             (EXTRACT, change(CHECK, name="New", tool_name="new")),
             [changed("Step 2 “New”", "name", "tool_name")],
-        ),
-        "audit renamed": (
-            (audited(ADDS_UP),),
-            (audited(ADDS_UP.model_copy(update={"name": "Sums"})),),
-            [changed("Step 1 “Extract”"), changed("Audit “Sums”", "name")],
         ),
         "audit changed": (
             (audited(ADDS_UP),),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
-from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -38,19 +36,10 @@ class TestHistory:
         assert (attempt.number, attempt.outcome, attempt.output) == (1, Outcome.PASSED, {"topic": "tea"})
         assert attempt.usage == TokenUsage()
 
-    @pytest.mark.parametrize(("step", "number"), [(1, 1), (1, 3), (2, 2), (3, 1), (0, 2)])
+    @pytest.mark.parametrize(("step", "number"), [(2, 1), (2, 3), (1, 2), (3, 2), (4, 1), (0, 2)])
     def test_an_attempt_that_cannot_come_next_is_refused(self, step: int, number: int) -> None:
         with pytest.raises(ValueError, match="can't follow"):
-            make_history(make_attempt(1)).append(make_attempt(step, number))
-
-    def test_a_settled_step_takes_no_more_attempts(self) -> None:
-        with pytest.raises(ValueError, match="can't follow"):
-            make_history(make_attempt(1), make_attempt(2)).append(make_attempt(1, 2))
-
-    def test_appending_leaves_the_earlier_history_as_it_was(self) -> None:
-        before = make_history()
-        before.append(make_attempt(1))
-        assert before.attempts(1) == ()
+            make_history(make_attempt(1), make_attempt(2)).append(make_attempt(step, number))
 
     def test_the_final_attempt_is_the_last_that_was_not_interrupted(self) -> None:
         history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"))
@@ -78,12 +67,6 @@ class TestIssues:
         assert Severity.LOW < Severity.HIGH <= Severity.HIGH and Severity.CRITICAL > Severity.MEDIUM >= Severity.MEDIUM
         assert min(Severity.HIGH, Severity.CRITICAL) is Severity.HIGH
 
-    @pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.gt, operator.ge])
-    def test_a_severity_and_a_text_do_not_compare(self, compare: Callable[[str, str], bool]) -> None:
-        for pair in ((Severity.HIGH, "low"), ("low", Severity.HIGH)):
-            with pytest.raises(TypeError, match="only be compared with another Severity"):
-                compare(*pair)
-
     def test_a_filter_at_medium_keeps_medium_and_everything_above(self) -> None:
         issues = [make_issue(severity) for severity in Severity]
         assert [issue.severity.value for issue in filter_issues(issues, Severity.MEDIUM)] == [
@@ -94,12 +77,10 @@ class TestIssues:
 
 
 class TestUsage:
-    def test_an_unknown_cost_is_not_zero(self) -> None:
-        assert sum_usage([make_usage(10, unpriced=1)]).cost is None
-
-    def test_known_costs_add_up_and_unknown_ones_are_counted(self) -> None:
+    def test_known_costs_add_up_and_unknown_ones_are_counted_and_not_zero(self) -> None:
         total = sum_usage([make_usage(10, cost=Decimal("0.01")), make_usage(20, unpriced=1), make_usage(5)])
         assert (total.total, total.cost, total.unpriced) == (35, Decimal("0.01"), 1)
+        assert sum_usage([make_usage(10, unpriced=1)]).cost is None
 
     def test_a_sum_says_when_a_part_was_not_reported(self) -> None:
         assert not sum_usage([make_usage(), TokenUsage(reported=False)]).reported

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import math
-from collections import OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.engine.simulated_model.completion import RequestView, build_answer
+from flows.engine.simulated_model.completion import RequestView, build_answer, parse_request
 from flows.engine.simulated_model.invention import invent_value
-from flows.engine.simulated_model.script import NO_FAULTS, Fault, FaultKind, Faults, Latency, Script, draw_latency
+from flows.engine.simulated_model.script import (
+    NO_FAULTS,
+    TRANSPORT_FAULTS,
+    Fault,
+    FaultKind,
+    Faults,
+    Latency,
+    Script,
+    draw_latency,
+)
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,18 +33,16 @@ RESET_EXTENSION = "toolflow.reset"
 _PATHS = ("/v1/chat/completions", "/v1/responses")
 _HTML = b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works</h1></body></html>"
 _MAX_KEYS = 10_000
-"""Idempotency keys that are remembered."""
+"""Idempotency keys whose calls are counted; then the count starts again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
     """One request for a completion, in the order of arrival. ``status`` is 0 where the connection broke or hung."""
 
-    number: int
     idempotency_key: str | None
     body: Any
     status: int
-    fault: FaultKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +53,10 @@ class Refusal:
     message: str
     code: str | None = None
     param: str | None = None
-    type: str = "invalid_request_error"
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The JSON body of the response."""
-        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
 
 class SimulatedModel:
-    """An OpenAI-compatible server that invents what it answers.
-
-    It serves ``POST /v1/chat/completions``, ``POST /v1/responses`` and ``GET /v1/models``.
+    """An OpenAI-compatible server of ``POST /v1/chat/completions`` and ``/v1/responses`` that invents its answers.
 
     It answers with a tool call whose arguments fit the tool's schema, scripted or invented. The same request gets the
     same answer. Models are unknown whose names begin with ``no-such``.
@@ -79,9 +77,6 @@ class SimulatedModel:
 
         ``latency`` is in seconds. ``keep_calls`` bounds how many requests ``calls`` remembers; 0 remembers none.
         """
-        least, most = latency if isinstance(latency, tuple) else (latency, latency)
-        if not (0 <= least <= most and math.isfinite(most)):
-            raise ValueError(f"Latency must be seconds, 0 or more, the lower bound first; not {latency}.")
         self.script = script or Script({})
         self._faults = faults
         self._latency = latency
@@ -89,7 +84,7 @@ class SimulatedModel:
         self._api_keys = api_keys
         self._sleep = sleep
         self._calls: deque[CallRecord] = deque(maxlen=keep_calls)
-        self._times_seen: OrderedDict[str, int] = OrderedDict()
+        self._times_seen: Counter[str] = Counter()
         self.call_count = 0
         """How many requests for a completion came in."""
 
@@ -103,84 +98,68 @@ class SimulatedModel:
         if scope["type"] != "http":
             return
         content = await _read_body(receive)
+        if scope["method"] != "POST" or scope["path"] not in _PATHS:
+            await _send_refusal(send, Refusal(404, f"Invalid URL ({scope['method']} {scope['path']})", "unknown_url"))
+            return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        route = (scope["method"], scope["path"])
-        refusal = self._check_key(headers)
-        if route[0] == "POST" and route[1] in _PATHS:
-            await self._serve_answer(scope, headers, content, receive, send, refusal)
-        elif refusal is not None:
-            await _send_json(send, refusal.status, refusal.body)
-        elif route == ("GET", "/v1/models"):
-            model = {"id": "simulated", "object": "model", "created": 0, "owned_by": "toolflow"}
-            await _send_json(send, 200, {"object": "list", "data": [model]})
-        else:
-            refusal = Refusal(404, f"Invalid URL ({route[0]} {route[1]})", "unknown_url")
-            await _send_json(send, refusal.status, refusal.body)
-
-    async def _serve_answer(
-        self,
-        scope: _Scope,
-        headers: Mapping[bytes, str],
-        content: bytes,
-        receive: _Receive,
-        send: _Send,
-        refusal: Refusal | None,
-    ) -> None:
         key = headers.get(b"idempotency-key")
-        try:
-            body = json.loads(content)
-        except (ValueError, RecursionError):
-            body = None
-        refusal = refusal or _check_request(body)
-        self.call_count += 1
-        number = self.call_count
-        request_id = (b"x-request-id", f"req-sim-{number}".encode())
+        body = _parse_body(content)
         digest = hashlib.sha256(f"{self._seed}/".encode() + content).hexdigest()
         time = self._count(key or digest)
-        view = RequestView(body, key)
-        answer = refusal or self._find_answer(view, digest, time)
+        request_id = (b"x-request-id", f"req-sim-{self.call_count}".encode())
+
+        async def reply(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"].append(request_id)
+            await send(message)
+
+        if refusal := self._check_key(headers.get(b"authorization", "")) or _check_request(body):
+            await self._refuse(reply, key, body, refusal)
+            return
+        view = parse_request(body, key)
+        answer = self._find_answer(view, digest, time)
         if isinstance(answer, Refusal):
-            self._calls.append(CallRecord(number, key, body, answer.status))
-            await _send_json(send, answer.status, answer.body, request_id)
+            await self._refuse(reply, key, body, answer)
             return
         fault = self._faults.draw(key or digest, time) or (answer if isinstance(answer, Fault) else None)
         kind = None if fault is None else fault.kind
-        self._calls.append(CallRecord(number, key, body, _STATUS_OF_FAULT.get(kind, 200), kind))
-        if seconds := draw_latency(self._latency, self._seed, digest, time):
-            await self._sleep(seconds)
-        if fault is not None and fault.kind.is_transport:
-            await _break(fault, scope, receive, send, request_id)
+        self._calls.append(CallRecord(key, body, _STATUS_OF_FAULT.get(kind, 200)))
+        await self._sleep(draw_latency(self._latency, self._seed, digest, time))
+        if fault is not None and fault.kind in TRANSPORT_FAULTS:
+            await _break(fault, scope, receive, reply)
             return
         arguments = answer if isinstance(answer, Mapping) else _invent(view, digest)
-        await _send_json(send, 200, build_answer(view, arguments, fault=kind, digest=digest), request_id)
+        await _send_json(reply, 200, build_answer(view, arguments, fault=kind, digest=digest))
+
+    async def _refuse(self, send: _Send, key: str | None, body: Any, refusal: Refusal) -> None:
+        self._calls.append(CallRecord(key, body, refusal.status))
+        await _send_refusal(send, refusal)
 
     def _find_answer(self, view: RequestView, digest: str, time: int) -> Mapping[str, Any] | Fault | Refusal:
         """The arguments of the answer, scripted or invented, or what the script wants in their place."""
-        if view.tool_name is None:
+        if view.function is None:
             return {}
-        shown = view.attempts_shown
+        shown, tool = view.attempts_shown, str(view.function["name"])
         hidden = time - 1 if view.attempt_number is None else view.attempt_number - 1 - shown
-        reply = self.script.find_reply(view.tool_name, shown=shown, hidden=hidden)
+        reply = self.script.find_reply(tool, shown=shown, hidden=hidden)
         if callable(reply):
             try:
                 reply = reply(view.body, view.input)
             except Exception as error:  # noqa: BLE001  # a broken script is a broken provider, no broken worker
-                message = f"The scripted reply of the tool '{view.tool_name}' failed: {error!r}"
-                return Refusal(500, message, type="server_error")
+                return Refusal(500, f"The scripted reply of the tool '{tool}' failed: {error!r}", "server_error")
         return _invent(view, digest) if reply is None else reply
 
     def _count(self, key: str) -> int:
         """How often a call with this key came in, this time included."""
-        time = self._times_seen.pop(key, 0) + 1
-        self._times_seen[key] = time
-        if len(self._times_seen) > _MAX_KEYS:
-            self._times_seen.popitem(last=False)
-        return time
+        self.call_count += 1
+        if len(self._times_seen) >= _MAX_KEYS:
+            self._times_seen.clear()
+        self._times_seen[key] += 1
+        return self._times_seen[key]
 
-    def _check_key(self, headers: Mapping[bytes, str]) -> Refusal | None:
-        scheme, _, key = headers.get(b"authorization", "").partition(" ")
-        key = key.strip()
-        if scheme.lower() != "bearer" or not key:
+    def _check_key(self, authorization: str) -> Refusal | None:
+        key = authorization.removeprefix("Bearer ").strip()
+        if not authorization.startswith("Bearer ") or not key:
             return Refusal(401, "You didn't provide an API key. Send it as a bearer token.")
         if key.startswith("wrong") or (self._api_keys is not None and key not in self._api_keys):
             return Refusal(401, f"Incorrect API key provided: {key[:5]}***.", "invalid_api_key")
@@ -188,14 +167,19 @@ class SimulatedModel:
 
 
 def _invent(view: RequestView, digest: str) -> Mapping[str, Any]:
-    if view.function is None:
-        return {}
-    invented = invent_value(view.function.get("parameters") or {"type": "object"}, seed=digest)
+    schema = (view.function or {}).get("parameters") or {"type": "object"}
+    invented = invent_value(schema, seed=digest)
     return invented if isinstance(invented, dict) else {}
 
 
+def _parse_body(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _check_request(body: Any) -> Refusal | None:
-    # Whether a model takes what is sent is for tests that know it by themselves.
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         return Refusal(400, "The body must be a JSON object that names a model.", "invalid_value", "model")
     if body["model"].startswith("no-such"):
@@ -215,17 +199,16 @@ _STATUS_OF_FAULT: Mapping[FaultKind | None, int] = {
 }
 
 
-async def _break(fault: Fault, scope: _Scope, receive: _Receive, send: _Send, request_id: tuple[bytes, bytes]) -> None:
+async def _break(fault: Fault, scope: _Scope, receive: _Receive, send: _Send) -> None:
     """Be the fault: no answer of the model comes."""
     if fault.kind is FaultKind.RATE_LIMITED:
-        refusal = Refusal(429, "Rate limit reached. Please try again later.", "rate_limit_exceeded", type="requests")
         wait = (b"retry-after", f"{fault.retry_after:g}".encode())
-        await _send_json(send, refusal.status, refusal.body, request_id, wait)
+        message = "Rate limit reached. Please try again later."
+        await _send_refusal(send, Refusal(429, message, "rate_limit_exceeded"), wait)
     elif fault.kind is FaultKind.SERVER_ERROR:
-        refusal = Refusal(500, "The server had an error while processing your request.", type="server_error")
-        await _send_json(send, refusal.status, refusal.body, request_id)
+        await _send_refusal(send, Refusal(500, "The server had an error while processing your request."))
     elif fault.kind is FaultKind.HTML:
-        await _send(send, 200, _HTML, b"text/html; charset=utf-8", request_id)
+        await _send(send, 200, _HTML, b"text/html; charset=utf-8")
     elif fault.kind is FaultKind.HANG:
         await _wait_for_disconnect(receive)
     elif reset := scope.get("extensions", {}).get(RESET_EXTENSION):
@@ -250,6 +233,12 @@ async def _read_body(receive: _Receive) -> bytes:
         chunks.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(chunks)
+
+
+async def _send_refusal(send: _Send, refusal: Refusal, *headers: tuple[bytes, bytes]) -> None:
+    kind = "server_error" if refusal.status >= 500 else "invalid_request_error"
+    error = {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}
+    await _send_json(send, refusal.status, {"error": error}, *headers)
 
 
 async def _send_json(send: _Send, status: int, body: Any, *headers: tuple[bytes, bytes]) -> None:

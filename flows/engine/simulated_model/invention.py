@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
+import jsonschema_rs
 from rstr import Rstr
 
 from flows.engine.schema_violations import resolve_refs
@@ -26,12 +27,10 @@ _DEEP = 6
 _MAX_DEPTH = 60
 _MAX_VALUES = 20_000
 """A schema that nests deeper or holds more recurses without a way out; from there on it gets null."""
+_MAX_LENGTH = 10_000
+"""Characters, or repetitions in a pattern, that a text may need."""
+_MAX_ITEMS = 1_000
 _MAX_TRIES = 20
-_MAX_PATTERN_WORK = 100_000
-"""Characters that are chosen from, and repetitions, in one text that a pattern describes."""
-_PRINTABLE = string.digits + string.ascii_letters + string.punctuation
-_MAX_EXTRA_REPEATS = 3
-"""Repetitions that ``*``, ``+`` and ``{n,}`` add."""
 
 
 def invent_value(schema: Mapping[str, Any], *, seed: str) -> Any:
@@ -46,9 +45,6 @@ def invent_value(schema: Mapping[str, Any], *, seed: str) -> Any:
 # ---------------------------------------------------------------------------------------------------------------
 # Vocabulary
 
-
-_FIRST_NAMES = ("Ada", "Ben", "Chloe", "Farid", "Ines", "Keiko")
-_LAST_NAMES = ("Brandt", "Costa", "Dubois", "Eriksen", "Haddad", "Ito")
 _WORDS = ("amber", "birch", "cedar", "dune", "fjord", "harbour", "iris", "meadow")
 _SENTENCES = (
     "The main points are in order and nothing is left open.",
@@ -69,17 +65,7 @@ def _make_time(random: Random) -> str:
     return f"{random.randrange(8, 18):02d}:{random.randrange(60):02d}:00Z"
 
 
-def _make_hex_colour(random: Random) -> str:
-    return f"#{random.randrange(1 << 24):06x}"
-
-
-def _make_person(random: Random) -> str:
-    return f"{random.choice(_FIRST_NAMES)} {random.choice(_LAST_NAMES)}"
-
-
-def _make_words(random: Random) -> str:
-    return " ".join(random.sample(_WORDS, 2))
-
+_make_person = _choose("Ada Brandt", "Ben Costa", "Chloe Dubois", "Farid Haddad", "Ines Eriksen", "Keiko Ito")
 
 _FORMATS: dict[str, Callable[[Random], str]] = {
     "date": _make_date,
@@ -87,7 +73,7 @@ _FORMATS: dict[str, Callable[[Random], str]] = {
     "time": _make_time,
     "duration": lambda random: f"PT{random.randrange(1, 60)}M",
     "email": lambda random: f"{_make_person(random).lower().replace(' ', '.')}@example.com",
-    "hostname": lambda random: "example.com",
+    "hostname": lambda random: f"{random.choice(_WORDS)}.example.com",
     "ipv4": lambda random: f"192.0.2.{random.randrange(1, 255)}",
     "ipv6": lambda random: f"2001:db8::{random.randrange(1, 10_000):x}",
     "uri": lambda random: f"https://example.com/{random.choice(_WORDS)}/{random.randrange(100, 1_000)}",
@@ -96,7 +82,7 @@ _FORMATS: dict[str, Callable[[Random], str]] = {
 
 # The first entry that shares a word with the name wins, so that the special stands before the general.
 _TEXTS: tuple[tuple[str, Callable[[Random], str]], ...] = (
-    ("hex color colour colors colours background foreground accent", _make_hex_colour),
+    ("hex color colour colors colours accent", lambda random: f"#{random.randrange(1 << 24):06x}"),
     ("email mail", _FORMATS["email"]),
     ("url link website homepage uri", _FORMATS["uri"]),
     ("date day due deadline birthday", _FORMATS["date"]),
@@ -131,26 +117,25 @@ def _find_named(table: tuple[tuple[str, _Entry], ...], name: str, default: _Entr
 class _PatternText(Rstr):
     """Texts that match a pattern: of bounded length, and the same in every process."""
 
+    printable_characters = string.digits + string.ascii_letters + string.punctuation
+
     def __init__(self, random: Random) -> None:
         # The alphabets of rstr hold control characters, and one of them is in another order in each process.
-        super().__init__(random, printable=_PRINTABLE, nonword=string.punctuation, whitespace=" ")
-        self.work = 0
-
-    def _count(self, work: int) -> None:
-        self.work += work
-        if self.work > _MAX_PATTERN_WORK:
-            raise ValueError("the pattern asks for a text that is too long")
+        super().__init__(random, printable=self.printable_characters, nonword=string.punctuation, whitespace=" ")
+        self._cases = {**self._cases, "range": lambda ends: list(map(chr, range(ends[0], ends[1] + 1)[:256]))}
+        self.repeats = 0
 
     def _handle_in(self, value: Any) -> Any:
         members = list(chain(*(self._handle_state(state) for state in value)))
-        self._count(len(members))
         if members[0] is False:
-            members = [character for character in _PRINTABLE if character not in members]
+            members = [character for character in self.printable_characters if character not in members]
         return self._random.choice(members)
 
     def _handle_repeat(self, start_range: int, end_range: int, value: Any) -> str:
-        times = self._random.randint(start_range, min(end_range, start_range + _MAX_EXTRA_REPEATS))
-        self._count(times)
+        times = self._random.randint(start_range, min(end_range, start_range + 3))
+        self.repeats += times
+        if self.repeats > _MAX_LENGTH:
+            raise ValueError("the pattern asks for a text that is too long")
         return "".join("".join(self._handle_state(state) for state in value) for _ in range(times))
 
 
@@ -162,7 +147,6 @@ class _Inventor:
     def __init__(self, root: dict[str, Any], random: Random) -> None:
         self.root = root
         self.random = random
-        self.retries = _MAX_TRIES
         self.values_left = _MAX_VALUES
 
     def invent(self, schema: Any, name: str, depth: int) -> Any:
@@ -172,14 +156,13 @@ class _Inventor:
             return None
         if "const" in schema:
             return schema["const"]
-        if isinstance(schema.get("enum"), list) and schema["enum"]:
+        if schema.get("enum"):
             return self.random.choice(schema["enum"])
-        for keyword in ("anyOf", "oneOf"):
-            if isinstance(schema.get(keyword), list) and schema[keyword]:
-                return self.invent(self.choose(schema[keyword], depth), name, depth + 1)
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return self.invent(self.choose(options, depth), name, depth + 1)
         match self.choose_type(schema):
             case "object":
-                properties = _as_mapping(schema.get("properties"))
+                properties = schema.get("properties", {})
                 return {key: self.invent(part, key, depth + 1) for key, part in properties.items()}
             case "array":
                 return self.invent_array(schema, name, depth)
@@ -191,100 +174,77 @@ class _Inventor:
                 return self.random.random() < 0.5
         return None
 
-    def choose(self, options: list[Any], depth: int) -> Any:
-        values = [option for option in options if _as_mapping(option).get("type") != "null"]
+    def choose(self, options: list[dict[str, Any]], depth: int) -> dict[str, Any]:
+        values = [option for option in options if option.get("type") != "null"]
         if depth >= _DEEP:
             if len(values) < len(options):
                 return {"type": "null"}
-            values = [option for option in values if "$ref" not in _as_mapping(option)] or values
+            values = [option for option in values if "$ref" not in option] or values
         return self.random.choice(values or options)
 
-    def choose_type(self, schema: Mapping[str, Any]) -> Any:
-        kind = schema.get("type")
-        if isinstance(kind, list) and kind:
+    def choose_type(self, schema: dict[str, Any]) -> Any:
+        kind = schema.get("type") or (
+            "object" if "properties" in schema else "array" if "items" in schema else "string"
+        )
+        if isinstance(kind, list):
             return self.random.choice([member for member in kind if member != "null"] or kind)
-        if kind is None:
-            return "object" if "properties" in schema else "array" if "items" in schema else "string"
         return kind
 
-    def invent_array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
-        least = _as_count(schema.get("minItems"), 0)
-        most = _as_count(schema.get("maxItems"), max(least, 3))
+    def invent_array(self, schema: dict[str, Any], name: str, depth: int) -> list[Any]:
+        least = schema.get("minItems", 0)
+        most = schema.get("maxItems", max(least, 3))
         wanted = (max(least, min(2, most)), max(least, min(most, least + 3))) if depth < _DEEP else (least, least)
-        items: list[Any] = []
-        count = self.random.randint(*wanted)
-        while len(items) < count:
-            item = self.invent(schema.get("items", {}), name, depth + 1)
-            # Repeated elements look careless even where they are allowed: try for others, then take what comes.
-            if item not in items or (self.retries <= 0 and not schema.get("uniqueItems")):
-                items.append(item)
-            elif self.retries <= 0:
-                break
-            else:
-                self.retries -= 1
-        return items
+        count = min(self.random.randint(*wanted), _MAX_ITEMS)
+        items = [self.invent(schema.get("items", {}), name, depth + 1) for _ in range(count)]
+        # Repeated elements look careless even where they are allowed.
+        distinct = [item for index, item in enumerate(items) if item not in items[:index]]
+        return distinct if len(distinct) >= least else items
 
-    def invent_text(self, schema: Mapping[str, Any], name: str) -> str:
-        make = _FORMATS.get(str(schema.get("format"))) or _find_named(_TEXTS, name, _make_words)
+    def invent_text(self, schema: dict[str, Any], name: str) -> str:
+        make = _FORMATS.get(str(schema.get("format"))) or _find_named(
+            _TEXTS, name, lambda random: " ".join(random.sample(_WORDS, 2))
+        )
         text = make(self.random)
-        pattern = schema.get("pattern")
-        if not isinstance(pattern, str):
+        if "pattern" not in schema:
             return _fit_length(text, schema)
+        rules: dict[str, Any] = {key: schema[key] for key in ("pattern", "minLength", "maxLength") if key in schema}
         try:
             for _ in range(_MAX_TRIES):
-                if re.search(pattern, text) and _fit_length(text, schema) == text:
+                if jsonschema_rs.is_valid(rules, text):
                     break
-                text = _PatternText(self.random).xeger(pattern)
+                text = _PatternText(self.random).xeger(schema["pattern"])
         except Exception:  # noqa: BLE001  # a pattern beyond the generator, which raises what it comes across
             return text
         return text
 
-    def invent_number(self, schema: Mapping[str, Any], name: str, *, is_whole: bool) -> float:
-        low, high = _find_bounds(schema, _find_named(_NUMBERS, name, (1, 100)), step=1 if is_whole else 0.01)
+    def invent_number(self, schema: dict[str, Any], name: str, *, is_whole: bool) -> float:
+        low, high = _find_bounds(schema, _find_named(_NUMBERS, name, (1, 100)), gap=1 if is_whole else 0.01)
         step = schema.get("multipleOf", 1 if is_whole else None)
-        if isinstance(step, int | float) and step > 0:
+        if step is not None:
             least, most = math.ceil(low / step), math.floor(high / step)
             if least > most:  # just beyond the bound that the schema doesn't set
                 least = most = most if "maximum" in schema or "exclusiveMaximum" in schema else least
-            found = step * self.random.randint(least, most)
+            found: float = step * self.random.randint(least, most)
             return found if is_whole else round(found, 10)
         value = self.random.uniform(low, high)
         return rounded if low <= (rounded := round(value, 2)) <= high else value
 
 
-def _as_mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _as_count(value: Any, default: int) -> int:
-    return value if isinstance(value, int) and 0 <= value <= 10_000 else default
-
-
-def _find_bounds(schema: Mapping[str, Any], usual: tuple[float, float], *, step: float) -> tuple[float, float]:
-    """The bounds that ``schema`` sets, the usual ones where it sets none; ``step`` keeps off an exclusive bound."""
-
-    def read(keyword: str, shift: float) -> list[float]:
-        bound = schema.get(keyword)
-        return [bound + shift] if isinstance(bound, int | float) else []
-
-    lows, highs = (
-        read("minimum", 0) + read("exclusiveMinimum", step),
-        read("maximum", 0) + read("exclusiveMaximum", -step),
-    )
+def _find_bounds(schema: dict[str, Any], usual: tuple[float, float], *, gap: float) -> tuple[float, float]:
+    """The bounds that ``schema`` sets, the usual ones where it sets none; ``gap`` keeps off an exclusive bound."""
+    lows = [schema[key] + shift for key, shift in (("minimum", 0), ("exclusiveMinimum", gap)) if key in schema]
+    highs = [schema[key] - shift for key, shift in (("maximum", 0), ("exclusiveMaximum", gap)) if key in schema]
     width = usual[1] - usual[0]
-    if lows and highs:
-        low, high = max(lows), min(highs)
-        return (low, high) if low <= high else ((low + high) / 2, (low + high) / 2)
-    if lows:
-        return max(lows), usual[1] if usual[1] >= max(lows) else max(lows) + width
-    if highs:
-        return usual[0] if usual[0] <= min(highs) else min(highs) - width, min(highs)
-    return usual
+    if not lows:
+        lows = [usual[0] if not highs or usual[0] <= min(highs) else min(highs) - width]
+    if not highs:
+        highs = [usual[1] if usual[1] >= max(lows) else max(lows) + width]
+    low = max(lows)
+    return low, max(low, min(highs))
 
 
-def _fit_length(text: str, schema: Mapping[str, Any]) -> str:
-    least = _as_count(schema.get("minLength"), 0)
-    most = _as_count(schema.get("maxLength"), max(least, 10_000))
+def _fit_length(text: str, schema: dict[str, Any]) -> str:
+    least = min(schema.get("minLength", 0), _MAX_LENGTH)
     while len(text) < least:
-        text = f"{text} {text}" if text else "a"
-    return text[:most]
+        text = f"{text} {text}"
+    return text[: schema.get("maxLength", max(least, len(text)))]

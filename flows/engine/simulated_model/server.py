@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flows.engine.simulated_model.app import RESET_EXTENSION, SimulatedModel
-from flows.engine.simulated_model.script import FaultKind, Faults, Latency, Script
+from flows.engine.simulated_model.script import FaultKind, Faults, Script
 
 _BACKLOG = 2_048
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -64,8 +64,7 @@ def open_socket(host: str, port: int) -> tuple[socket.socket, str]:
     listener = socket.create_server((host, port), backlog=_BACKLOG)
     # Accepted connections inherit it. Without it each answer waits 40 ms for the client's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    shown = f"[{host}]" if ":" in host else host
-    return listener, f"http://{shown}:{listener.getsockname()[1]}/v1"
+    return listener, f"http://{host}:{listener.getsockname()[1]}/v1"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -78,39 +77,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=0, help="0 (the default) takes any free port")
     add("--seed", type=int, default=0)
-    add("--latency", type=_parse_latency, default=0.0, metavar="SECONDS", help="0.5, or 0.2-0.8 for a spread")
-    kinds = ", ".join(FaultKind)
-    fault_help = f"strikes that share of calls; may be repeated. Kinds: {kinds}"
-    add("--fault", type=_parse_fault, action="append", default=[], metavar="KIND=RATE", help=fault_help)
+    add("--latency", default="0", metavar="SECONDS", help="0.5, or 0.2-0.8 for a spread")
+    fault_help = f"strikes that share of calls; may be repeated. Kinds: {', '.join(FaultKind)}"
+    add("--fault", action="append", default=[], metavar="KIND=RATE", help=fault_help)
     add("--retry-after", type=float, default=1.0, metavar="SECONDS", help="sent with rate_limited")
     add("--script", type=Path, metavar="FILE", help='scripted replies as JSON: {"tool": [{...}, ...]}')
     options = parser.parse_args(arguments)
     try:
+        rates = {kind: float(rate) for kind, _, rate in (fault.partition("=") for fault in options.fault)}
+        latencies = [float(seconds) for seconds in options.latency.split("-")]
         app = SimulatedModel(
-            script=None if options.script is None else Script.from_mapping(json.loads(options.script.read_text())),
-            faults=Faults(dict(options.fault), seed=options.seed, retry_after=options.retry_after),
-            latency=options.latency,
+            script=Script.from_mapping(json.loads(options.script.read_text()) if options.script else {}),
+            faults=Faults(rates, seed=options.seed, retry_after=options.retry_after),
+            latency=(latencies[0], latencies[-1]),
             seed=options.seed,
             keep_calls=0,
         )
         listener, address = open_socket(options.host, options.port)
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         parser.error(str(error))
     print(f"Simulated model at {address}", flush=True)  # noqa: T201  # a program's own terminal
     build_server(app).run(sockets=[listener])
-
-
-def _parse_latency(text: str) -> Latency:
-    least, dash, most = text.partition("-")
-    try:
-        return (float(least), float(most)) if dash else float(least)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"“{text}” is no latency: give seconds such as 0.5, or 0.2-0.8.") from None
-
-
-def _parse_fault(text: str) -> tuple[str, float]:
-    kind, _, rate = text.partition("=")
-    try:
-        return kind, float(rate)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"“{text}” is no fault: give KIND=RATE such as reset=0.1.") from None
