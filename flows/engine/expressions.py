@@ -182,7 +182,9 @@ def _fail_syntax(text: str, tokens: Sequence[Token], message: str) -> NoReturn:
     if place is None:
         raise ExpressionError("The expression can't be read.")
     line, column = int(place[1]), int(place[2])
-    reason = "the expression is nested too deeply" if "Recursion" in place[3] else place[3].replace("'<EOF>'", "the end")
+    reason = place[3].replace("'<EOF>'", "the end")
+    if "Recursion" in reason:
+        reason = "the expression is nested too deeply"
     raise ExpressionError(f"Line {line}, column {column}: {reason}.", line=line, column=column)
 
 

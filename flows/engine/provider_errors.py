@@ -174,13 +174,20 @@ def quote_provider(text: str, api_key: str) -> str:
 
 
 def mask_key(value: Any, api_key: str) -> Any:
-    """A JSON value with ``[key]`` in place of the key in all texts and names, also as JSON in a text writes it."""
+    """A JSON value with ``[key]`` in place of the key in all texts and names, in JSON that is a text in it too."""
     if not api_key:
         return value
     if isinstance(value, str):
         for form in (api_key, json.dumps(api_key)[1:-1], api_key.replace("/", "\\/")):
             value = value.replace(form, "[key]")
-        return value
+        if "\\" not in value:
+            return value
+        try:
+            inner = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        masked = mask_key(inner, api_key)
+        return value if masked == inner else json.dumps(masked, ensure_ascii=False)
     if isinstance(value, list):
         return [mask_key(item, api_key) for item in value]
     if isinstance(value, dict):
