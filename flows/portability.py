@@ -15,7 +15,7 @@ from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import dump_json, parse_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_check import freeze_schemas, truncate_audits
+from flows.engine.spec_check import freeze_schemas
 from flows.flow_file import parse_flow
 from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.providers import check_flow
@@ -68,7 +68,7 @@ def parse_flow_file(source: str | bytes) -> FlowSpec:
 
 def find_problems(spec: FlowSpec) -> list[Problem]:
     """What keeps a flow from being loaded here, by JSON pointers into its document."""
-    return [*check_flow(freeze_schemas(spec, registry)), *_find_misfits(truncate_audits(spec))]
+    return [*check_flow(freeze_schemas(spec, registry)), *_find_misfits(spec)]
 
 
 def plan_load(spec: FlowSpec) -> LoadPlan:

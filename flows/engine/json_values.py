@@ -124,7 +124,7 @@ def _refuse_depth_and_numbers(value: Any, path: Path) -> None:
             raise JsonError(f"The JSON can't be used: {_TOO_DEEP}.")
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             _refuse_depth_and_numbers(item, (*path, key))
-    elif isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+    elif isinstance(value, int | float) and not _is_in_range(value):
         place = f" at {format_pointer(path)}" if path else ""
         raise JsonError(f"The number{place} is too large; ±{_MAX_NUMBER:.1e} is the limit.")
 
@@ -133,24 +133,21 @@ def _refuse_depth_and_numbers(value: Any, path: Path) -> None:
 # Values in sentences
 
 
+_TYPE_NAMES = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "text",
+    dict: "an object",
+    list: "a list",
+}
+
+
 def describe_type(value: Any) -> str:
     """What a JSON value is, with its article, for use in sentences: “an object”, “a number”, “null”."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "an integer"
-        case float():
-            return "a number"
-        case str():
-            return "text"
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-    return f"a value of type “{type(value).__name__}”"
+    names = (_TYPE_NAMES[kind] for kind in type(value).__mro__ if kind in _TYPE_NAMES)
+    return next(names, f"a value of type “{type(value).__name__}”")
 
 
 def shorten(text: str, limit: int = 60) -> str:
@@ -185,9 +182,9 @@ def clean_value(value: Any) -> Cleaned:
     """
     if _is_json_value(value):
         return Cleaned(value)
-    cleaner = _Cleaner()
-    cleaned = cleaner.clean(value, ())
-    return Cleaned(cleaned, tuple(cleaner.problems))
+    problems: list[Problem] = []
+    cleaned = _clean(value, (), problems, iter(range(MAX_VALUES)))
+    return Cleaned(cleaned, tuple(problems))
 
 
 def find_unstorable(value: Any, *place: str | int) -> list[Problem]:
@@ -198,9 +195,9 @@ def find_unstorable(value: Any, *place: str | int) -> list[Problem]:
 
 def _is_json_value(value: Any) -> bool:
     """Whether nothing has to change. Runs on every answer of a model, and nearly always finds nothing."""
-    texts: list[Any] = []
     level = [value]
     for depth in range(MAX_DEPTH + 1):
+        texts: list[Any] = []
         below: list[Any] = []
         for item in level:
             kind = type(item)
@@ -211,107 +208,83 @@ def _is_json_value(value: Any) -> bool:
                 below += item.values()
             elif kind is list:
                 below += item
-            elif kind is float or kind is int:
-                if not -_MAX_NUMBER <= item <= _MAX_NUMBER:
-                    return False
-            elif item is not None and kind is not bool:
+            elif not (item is None or kind is bool or ((kind is int or kind is float) and _is_in_range(item))):
                 return False
-        if len(below) > MAX_VALUES:
+        if len(below) > MAX_VALUES or not all(type(text) is str and _is_storable_text(text) for text in texts):
             return False
         if not below:
             # What is too deep may be empty.
-            return (depth < MAX_DEPTH or not any(isinstance(item, dict | list) for item in level)) and _are_texts(texts)
+            return depth < MAX_DEPTH or not any(isinstance(item, dict | list) for item in level)
         level = below
     return False
 
 
-def _are_texts(texts: list[Any]) -> bool:
-    try:
-        return _is_storable_text("".join(texts))
-    except TypeError:  # the key of an object is no text
-        return False
+def _is_in_range(number: float) -> bool:
+    return -_MAX_NUMBER <= number <= _MAX_NUMBER
 
 
 def _is_storable_text(text: str) -> bool:
-    if "\0" in text:
-        return False
-    if text.isascii():
-        return True
     try:
-        text.encode()
+        return "\0" not in text and (text.isascii() or bool(text.encode()))
     except UnicodeEncodeError:
         return False
-    return True
 
 
-class _Cleaner:
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self._count = 0
-
-    def clean(self, value: Any, path: Path) -> Any:
-        self._count += 1
-        if self._count > MAX_VALUES:  # what refers to its parts many times over may have no end
-            raise ValueError(f"The value can't be stored: it holds more than {MAX_VALUES:,} values.")
-        if isinstance(value, Enum):
-            value = value.value
-        match value:
-            case None | bool():
-                return value
-            case str():
-                return self._clean_text(value, path)
-            case int() | float():
-                return self._clean_number(value, path)
-        if len(path) >= MAX_DEPTH:
-            raise ValueError(f"The value can't be stored: {_TOO_DEEP}.")
-        match value:
-            case dict():
-                return self._clean_object(value, path)
-            case list() | tuple():
-                return [self.clean(item, (*path, index)) for index, item in enumerate(value)]
-        # The JSON form may be a container again, with text that needs cleaning.
-        return self.clean(_convert(value, path), path)
-
-    def _clean_object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for key, item in value.items():
-            name = self._clean_text(_name_key(key, path), path)
-            if name in result:
-                self._add(path, f"The key “{shorten(name)}” stands here twice once it is stored; the last one wins.")
-            result[name] = self.clean(item, (*path, name))
-        return result
-
-    def _clean_text(self, text: str, path: Path) -> str:
-        text = str.__str__(text)
-        if _is_storable_text(text):
-            return text
-        self._add(path, "Characters that can't be stored (NUL, lone surrogates) stand here.")
-        # A pair of surrogates that stand apart is one character: decoding joins it, and replaces what is left over.
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return joined.replace("\0", _REPLACEMENT)
-
-    def _clean_number(self, value: float, path: Path) -> float | None:
-        if -_MAX_NUMBER <= value <= _MAX_NUMBER:
+def _clean(value: Any, path: Path, problems: list[Problem], left: Iterator[int]) -> Any:
+    if next(left, None) is None:  # what refers to its parts many times over may have no end
+        raise ValueError(f"The value can't be stored: it holds more than {MAX_VALUES:,} values.")
+    if isinstance(value, Enum):
+        value = value.value
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _clean_text(value, path, problems)
+        case int() | float() if _is_in_range(value):
             return int(value) if isinstance(value, int) else float(value)
-        kind = "NaN" if value != value else "A number beyond the range of a double"
-        self._add(path, f"{kind} can't be stored.")
-        return None
+        case int() | float():
+            kind = "NaN" if value != value else "A number beyond the range of a double"
+            _add_problem(problems, path, f"{kind} can't be stored.")
+            return None
+    if len(path) >= MAX_DEPTH:
+        raise ValueError(f"The value can't be stored: {_TOO_DEEP}.")
+    if isinstance(value, list | tuple):
+        return [_clean(item, (*path, index), problems, left) for index, item in enumerate(value)]
+    if not isinstance(value, dict):
+        # The JSON form may be a container again, with text that needs cleaning.
+        return _clean(_convert(value, path), path, problems, left)
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        name = _clean_text(_name_key(key, path), path, problems)
+        if name in result:
+            message = f"The key “{shorten(name)}” stands here twice once it is stored; the last one wins."
+            _add_problem(problems, path, message)
+        result[name] = _clean(item, (*path, name), problems, left)
+    return result
 
-    def _add(self, path: Path, message: str) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(format_pointer(path), message))
+
+def _clean_text(text: str, path: Path, problems: list[Problem]) -> str:
+    text = str.__str__(text)
+    if _is_storable_text(text):
+        return text
+    _add_problem(problems, path, "Characters that can't be stored (NUL, lone surrogates) stand here.")
+    # A pair of surrogates that stand apart is one character: decoding joins it, and replaces what is left over.
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return joined.replace("\0", _REPLACEMENT)
+
+
+def _add_problem(problems: list[Problem], path: Path, message: str) -> None:
+    if len(problems) < MAX_PROBLEMS:
+        problems.append(Problem(format_pointer(path), message))
 
 
 def _name_key(key: Any, path: Path) -> str:
     if isinstance(key, Enum):
         key = key.value
-    match key:
-        case str():
-            return key
-        case bool() | None:
-            return json.dumps(key)
-        case int() | float():
-            return repr(key)
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, bool | int | float):
+        return json.dumps(key)
     raise ValueError(f"{format_pointer(path) or 'The whole value'}: a key must be text, got {describe_type(key)}.")
 
 

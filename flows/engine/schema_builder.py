@@ -11,8 +11,8 @@ from genson import SchemaBuilder
 
 from flows.engine.errors import SpecError
 from flows.engine.json_values import dump_json, follow_ref, shorten
-from flows.engine.schema_violations import format_place, list_types
-from flows.engine.schemas import check_input_schema, refuse_document
+from flows.engine.schema_violations import format_place, list_types, resolve_refs
+from flows.engine.schemas import check_input_schema, check_schema, refuse_document
 from flows.engine.strict_schema import allow_null, check_strict
 
 MAX_NOTES = 10
@@ -40,20 +40,16 @@ def build_schema_from_example(
 
     Lists hold one kind of element: what its elements have is merged. Strict mode wants every property, so that one
     which only some elements of a list have may be null: an output that lacks it must then say so. With ``for_input``
-    it is not required instead, and the schema keeps the example. ``with_descriptions`` leaves an empty description in
-    each property. Raises ``SpecError`` if the example makes no schema that can be used, such as one too deep.
+    it is not required instead, and the schema keeps an example that has room. ``with_descriptions`` leaves an empty
+    description in each property. Raises ``SpecError`` if the example makes no schema that can be used.
     """
     merged = SchemaBuilder(schema_uri=None)
     merged.add_object(example)
     closer = _Closer(for_input=for_input, with_descriptions=with_descriptions)
     schema = closer.close(merged.to_schema(), ())
     notes = closer.notes
-    if for_input:
-        with_example = {**schema, "examples": [example]}
-        if refuse_document(with_example) is None:
-            schema = with_example
-        else:
-            notes.append("The example itself is too large to be kept in the schema, or holds what JSON can't store.")
+    if for_input and refuse_document(with_example := {**schema, "examples": [example]}) is None:
+        schema = with_example
     problems = check_input_schema(schema) if for_input else check_strict(schema)
     if problems:
         raise SpecError(problems)
@@ -140,14 +136,6 @@ class SchemaRow:
     """What else the schema says of it, such as ``minimum 0``."""
 
 
-def list_rows(schema: dict[str, Any]) -> list[SchemaRow]:
-    """The fields of a schema, those of objects within it below their own; ``MAX_FIELDS`` at most.
-
-    References are followed as long as they don't lead back. A union shows the fields of each of its forms.
-    """
-    return list(islice(_Table(schema).list_rows(schema, "", frozenset()), MAX_FIELDS))
-
-
 _KINDS = {"string": "text", "integer": "whole number", "boolean": "yes or no", "array": "list"}
 _NOT_RULES = {
     *("type", "title", "description", "properties", "required", "additionalProperties", "items"),
@@ -158,54 +146,55 @@ _MAX_SCHEMAS = 2_000
 _MAX_FORMS, _MAX_KIND_LEVELS = 10, 3
 
 
-class _Table:
-    def __init__(self, root: dict[str, Any]) -> None:
-        self._root = root
-        self._count = 0
+def list_rows(schema: dict[str, Any]) -> list[SchemaRow]:
+    """The fields of a schema, those of objects within it below their own; ``MAX_FIELDS`` at most.
 
-    def list_rows(self, node: Any, place: str, refs: frozenset[str]) -> Iterator[SchemaRow]:
-        self._count += 1
-        if not isinstance(node, dict) or self._count > _MAX_SCHEMAS:
-            return
-        ref = node.get("$ref")
-        if isinstance(ref, str) and ref not in refs:
-            yield from self.list_rows(follow_ref(self._root, ref), place, refs | {ref})
-        for branch in _list_forms(node):
-            yield from self.list_rows(branch, place, refs)
-        yield from self.list_rows(node.get("items"), f"{place}[]", refs)
-        properties, required = node.get("properties"), node.get("required")
-        for name, part in properties.items() if isinstance(properties, dict) else ():
-            inner = f"{place}.{name}" if place else name
-            yield self._describe(inner, part, isinstance(required, list) and name in required)
-            yield from self.list_rows(part, inner, refs)
+    References are followed as long as they don't lead back. A union shows the fields of each of its forms. Raises
+    ``SpecError`` for what is no schema.
+    """
+    if problems := check_schema(schema):
+        raise SpecError(problems)
+    return list(islice(_list_rows(schema, schema, "", frozenset(), iter(range(_MAX_SCHEMAS))), MAX_FIELDS))
 
-    def _describe(self, place: str, part: Any, is_required: bool) -> SchemaRow:
-        node = self._resolve(part)
-        rules = [f"{key} {shorten(dump_json(rule))}" for key, rule in node.items() if key not in _NOT_RULES]
-        kind = shorten(self._name_kind(part, _MAX_KIND_LEVELS), 100)
-        return SchemaRow(place, kind, is_required, str(node.get("description", "")), ", ".join(rules))
 
-    def _resolve(self, node: Any) -> dict[str, Any]:
-        """A schema with its reference followed, and what stands beside it."""
-        for _ in range(10):
-            if isinstance(node, dict) and isinstance(node.get("$ref"), str):
-                target = follow_ref(self._root, node["$ref"])
-                beside = {key: value for key, value in node.items() if key != "$ref"}
-                node = {**(target if isinstance(target, dict) else {}), **beside}
-        return node if isinstance(node, dict) else {}
+def _list_rows(
+    node: Any, root: dict[str, Any], place: str, refs: frozenset[str], left: Iterator[int]
+) -> Iterator[SchemaRow]:
+    if not isinstance(node, dict) or next(left, None) is None:
+        return
+    ref = node.get("$ref")
+    if ref is not None and ref not in refs:
+        yield from _list_rows(follow_ref(root, ref), root, place, refs | {ref}, left)
+    for branch in _list_forms(node):
+        yield from _list_rows(branch, root, place, refs, left)
+    yield from _list_rows(node.get("items"), root, f"{place}[]", refs, left)
+    for name, part in node.get("properties", {}).items():
+        inner = f"{place}.{name}" if place else name
+        yield _describe(inner, part, root, name in node.get("required", ()))
+        yield from _list_rows(part, root, inner, refs, left)
 
-    def _name_kind(self, node: Any, levels: int) -> str:
-        """What a field holds, in words: “list of text”, “object or null”."""
-        node = self._resolve(node)
-        if "type" not in node and levels:
-            kinds = dict.fromkeys(self._name_kind(branch, levels - 1) for branch in _list_forms(node)[:_MAX_FORMS])
-            return " or ".join(kinds) or "anything"
-        names = [_KINDS.get(str(name), str(name)) for name in list_types(node)]
-        if "list" in names and "items" in node and levels:
-            names[names.index("list")] = f"list of {self._name_kind(node['items'], levels - 1)}"
-        return " or ".join(names) or "anything"
+
+def _describe(place: str, part: Any, root: dict[str, Any], is_required: bool) -> SchemaRow:
+    beside = part if isinstance(part, dict) else {}
+    node = {**resolve_refs(part, root), **beside}
+    rules = [f"{key} {shorten(dump_json(rule))}" for key, rule in node.items() if key not in _NOT_RULES]
+    kind = shorten(_name_kind(part, root, _MAX_KIND_LEVELS), 100)
+    return SchemaRow(place, kind, is_required, node.get("description", ""), ", ".join(rules))
+
+
+def _name_kind(part: Any, root: dict[str, Any], levels: int) -> str:
+    """What a field holds, in words: “list of text”, “object or null”."""
+    node = resolve_refs(part, root)
+    if not levels:
+        return "anything"
+    if "type" not in node:
+        kinds = dict.fromkeys(_name_kind(branch, root, levels - 1) for branch in _list_forms(node)[:_MAX_FORMS])
+        return " or ".join(kinds) or "anything"
+    names = [_KINDS.get(name, name) for name in list_types(node)]
+    if "list" in names and "items" in node:
+        names[names.index("list")] = f"list of {_name_kind(node['items'], root, levels - 1)}"
+    return " or ".join(names)
 
 
 def _list_forms(node: dict[str, Any]) -> list[Any]:
-    forms = [node.get(keyword) for keyword in ("allOf", "anyOf", "oneOf")]
-    return [branch for branches in forms if isinstance(branches, list) for branch in branches]
+    return [branch for keyword in ("allOf", "anyOf", "oneOf") for branch in node.get(keyword, ())]

@@ -6,10 +6,10 @@ type that its schema names, because expressions don't mix the two.
 
 from __future__ import annotations
 
-import marshal
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from operator import is_
 from typing import Any
@@ -28,7 +28,7 @@ from flows.engine.json_values import (
     format_pointer,
     shorten,
 )
-from flows.engine.schema_violations import find_violations, fits_schema, list_types, resolve_refs
+from flows.engine.schema_violations import build_validator, find_meant, find_violations, list_types, resolve_refs
 from flows.engine.spec import MAX_SCHEMA_BYTES
 
 SCHEMA_MISMATCH = "schema_mismatch"
@@ -40,21 +40,21 @@ MORE_SCHEMA_MISMATCHES = "more_schema_mismatches"
 MAX_VIOLATIONS = 50
 """Violations that are listed one by one; one more issue says that there are more."""
 
+MAX_EXPANSION = 10_000_000
+"""How many schemas a schema may amount to once its references are written out: a value is held against all of them."""
+
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
-# Offline, so that no schema of an editor makes the server fetch what it names.
-_META = jsonschema_rs.Draft202012Validator({"$ref": DRAFT}, offline=True, validate_formats=True)
+TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
+_META = build_validator({"$ref": DRAFT}, mask="the value")
 _SCHEMA_MAPS = {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 _SCHEMA_LISTS = {"allOf", "anyOf", "oneOf", "prefixItems"}
 _SCHEMA_KEYWORDS = {
     *("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"),
     *("unevaluatedItems", "unevaluatedProperties"),
 }
-
 _MAX_PROBLEMS = 50
-_MAX_EXPANSION = 5_000
-_MAX_REF_CHAIN = 50
 _MAX_EXACT_INTEGER = 2**53
 _CHANGING = frozenset({dict, float, int, list})
 """The types of values that numbers are coerced in."""
@@ -110,28 +110,20 @@ class CompiledSchema:
             return [Problem("", "The value or its schema is nested too deeply to be checked.")]
         if len(problems) > MAX_VIOLATIONS:
             return [*problems[:MAX_VIOLATIONS], Problem("", "More places break the schema.")]
-        return problems or [Problem("", "The value doesn't fit the schema.")]
+        return list(dict.fromkeys(problems))
 
 
 def compile_schema(schema: dict[str, Any]) -> CompiledSchema:
     """The compiled form of a schema, cached for all equal ones. Raises ``SpecError`` if it is no schema."""
-    # As bytes: to Python 1, 1.0 and true are equal. This format takes a third of the time of JSON.
-    return _compile(marshal.dumps(schema, 2))
+    return _compile(dump_json(schema))
 
 
 @lru_cache(maxsize=512)
-def _compile(data: bytes) -> CompiledSchema:
-    schema = marshal.loads(data)  # noqa: S302  # written above
+def _compile(text: str) -> CompiledSchema:
+    schema = json.loads(text)
     if problems := check_schema(schema):
         raise SpecError(problems)
-    is_valid: Callable[[Any], bool] = partial(fits_schema, schema)
-    if is_small_expanded(schema):
-        is_valid = jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=True).is_valid
-    return CompiledSchema(schema, is_valid, has_numbers=b"number" in data or b"integer" in data)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Numbers
+    return CompiledSchema(schema, build_validator(schema).is_valid, '"number"' in text or '"integer"' in text)
 
 
 def _coerce(value: Any, node: Any, root: dict[str, Any]) -> Any:
@@ -139,20 +131,14 @@ def _coerce(value: Any, node: Any, root: dict[str, Any]) -> Any:
 
     The same object comes back if none has to change.
     """
-    if not isinstance(node, dict):
-        return value
-    if "$ref" in node:
-        node = resolve_refs(node, root)
-    branches = node.get("anyOf") or node.get("oneOf")
+    node = resolve_refs(node, root)
+    branches = [resolve_refs(branch, root) for branch in node.get("anyOf") or node.get("oneOf") or ()]
     if isinstance(value, dict | list):
-        if isinstance(branches, list):
-            # A branch that is a choice again leads nowhere: it has no properties and no items.
-            meant = (branch for branch in branches if _is_meant(branch, value, root))
-            return next((after for branch in meant if (after := _coerce(value, branch, root)) is not value), value)
+        meant = find_meant(branches, value)
+        if meant is not None:
+            node = branches[meant]
         return _coerce_object(value, node, root) if isinstance(value, dict) else _coerce_list(value, node, root)
-    types = node.get("type", ())
-    if isinstance(branches, list):
-        types = [name for branch in branches for name in list_types(resolve_refs(branch, root))]
+    types = [name for part in branches or [node] for name in list_types(part)]
     # Where both are allowed, the value says what it is. An int that a float can't hold exactly stays what it is.
     if type(value) is float:
         return int(value) if "integer" in types and "number" not in types and value.is_integer() else value
@@ -162,8 +148,7 @@ def _coerce(value: Any, node: Any, root: dict[str, Any]) -> Any:
 
 def _coerce_object(value: dict[str, Any], node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     changed: dict[str, Any] = {}
-    properties = node.get("properties")
-    for name, part in properties.items() if isinstance(properties, dict) else ():
+    for name, part in node.get("properties", {}).items():
         item = value.get(name)
         if type(item) in _CHANGING and (after := _coerce(item, part, root)) is not item:
             changed[name] = after
@@ -177,22 +162,6 @@ def _coerce_list(value: list[Any], node: dict[str, Any], root: dict[str, Any]) -
     return value if all(map(is_, after, value)) else after
 
 
-def _is_meant(branch: Any, value: Any, root: dict[str, Any]) -> bool:
-    """Whether a value is meant by a branch: the same keys, and the constants that tell branches apart."""
-    branch = resolve_refs(branch, root)
-    if isinstance(value, list):
-        return "items" in branch
-    properties = branch.get("properties")
-    if not isinstance(properties, dict) or not value.keys() <= properties.keys():
-        return False
-    for name, part in properties.items():
-        if isinstance(part, dict) and name in value:
-            allowed = [part["const"]] if "const" in part else part.get("enum")
-            if isinstance(allowed, list) and value[name] not in allowed:
-                return False
-    return all(name in value for name in branch.get("required", ()))
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Checking schemas
 
@@ -202,7 +171,7 @@ def check_schema(schema: Any) -> list[Problem]:
     refusal = refuse_document(schema)
     if refusal is not None:
         return [Problem("", refusal)]
-    problems = [*islice(_check_keywords(schema), _MAX_PROBLEMS), *_check_refs(schema)]
+    problems = [*islice(_check_meta(schema), _MAX_PROBLEMS), *_check_refs(schema)]
     if schema.get("$schema", DRAFT) not in (DRAFT, DRAFT + "#"):
         message = f"Schemas are read by draft 2020-12; leave “$schema” out or write “{DRAFT}”."
         problems.insert(0, Problem("/$schema", message))
@@ -246,45 +215,28 @@ def list_children(node: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 def walk_schema(schema: Any, path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
     """A schema and all schemas inside it that are objects, with their paths."""
-    left: list[tuple[Path, Any]] = [(path, schema)]
-    while left:
-        path, node = left.pop()
-        if isinstance(node, dict):
-            yield path, node
-            left += [((*path, *key), child) for key, child in list_children(node)][::-1]
+    if isinstance(schema, dict):
+        yield path, schema
+        for key, child in list_children(schema):
+            yield from walk_schema(child, (*path, *key))
 
 
-def is_small_expanded(root: Any) -> bool:
-    """Whether a schema stays small when its references are written out, up to where they repeat themselves.
-
-    Only then does ``jsonschema_rs`` take time in proportion to the value: it follows most references again each time.
-    """
-    count = 0
-    left: list[tuple[Any, frozenset[str]]] = [(root, frozenset())]
-    while left and count < _MAX_EXPANSION:
-        node, refs = left.pop()
-        count += bool(refs)
-        if isinstance(node, dict):
-            ref = node.get("$ref")
-            if isinstance(ref, str) and ref not in refs:
-                left.append((follow_ref(root, ref), refs | {ref}))
-        parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        left += [(part, refs) for part in parts if isinstance(part, dict | list)]
-    return not left
-
-
-def _check_keywords(schema: dict[str, Any]) -> Iterator[Problem]:
+def _check_meta(schema: dict[str, Any]) -> Iterator[Problem]:
     if _META.is_valid(schema):
         return
     # Node by node, with empty schemas inside: an error of the library repeats all that is below it, level by level.
     for path, node in walk_schema(schema):
-        hollow = {keyword: _hollow(keyword, value) for keyword, value in node.items()}
-        problems: dict[str, Problem] = {}
-        for error in _META.iter_errors(hollow):
+        places = set()
+        for error in _META.iter_errors({keyword: _hollow(keyword, value) for keyword, value in node.items()}):
             place = format_pointer((*path, *error.instance_path))
+            keyword = next((part for part in reversed(error.instance_path) if isinstance(part, str)), "the schema")
+            message = f"“{keyword}” is not what JSON Schema expects: {shorten(error.message, 160)}."
+            if keyword == "type":
+                message = f"“type” must be {', '.join(TYPES)}, or a list of some of them."
             # A wrong value breaks several rules of the meta-schema at once; the first one says enough.
-            problems.setdefault(place, Problem(place, _describe(error)))
-        yield from problems.values()
+            if place not in places:
+                yield Problem(place, message)
+            places.add(place)
 
 
 def _hollow(keyword: str, value: Any) -> Any:
@@ -298,27 +250,14 @@ def _hollow(keyword: str, value: Any) -> Any:
     return value
 
 
-def _describe(error: jsonschema_rs.ValidationError) -> str:
-    keyword = next((part for part in reversed(error.instance_path) if isinstance(part, str)), "the schema")
-    if keyword == "type":
-        return "“type” must be object, array, string, number, integer, boolean, null, or a list of some of them."
-    return f"“{keyword}” is not what JSON Schema expects: {shorten(error.message, 160)}."
-
-
 def _check_refs(schema: dict[str, Any]) -> Iterator[Problem]:
-    is_small = is_small_expanded(schema)
     for path, node in walk_schema(schema):
-        found: dict[str, str] = {}
-        if isinstance(node.get("$ref"), str):
-            found["$ref"] = _describe_ref(schema, node["$ref"])
+        if isinstance(node.get("$ref"), str) and (message := _describe_ref(schema, node["$ref"])):
+            yield Problem(format_pointer((*path, "$ref")), message)
         if isinstance(node.get("$dynamicRef"), str):
-            found["$dynamicRef"] = "Write “$ref” instead of “$dynamicRef”."
+            yield Problem(format_pointer((*path, "$dynamicRef")), "Write “$ref” instead of “$dynamicRef”.")
         if path and isinstance(node.get("$id"), str):
-            found["$id"] = "Only the root can have an “$id”; leave it out."
-        for keyword in ("unevaluatedItems", "unevaluatedProperties"):
-            if keyword in node and not is_small:
-                found[keyword] = f"The definitions refer to each other too often for “{keyword}”."
-        yield from (Problem(format_pointer((*path, keyword)), message) for keyword, message in found.items() if message)
+            yield Problem(format_pointer((*path, "$id")), "Only the root can have an “$id”; leave it out.")
 
 
 def _describe_ref(schema: dict[str, Any], ref: str) -> str:
@@ -329,17 +268,18 @@ def _describe_ref(schema: dict[str, Any], ref: str) -> str:
         return f"{shown} is a name; refer to a place, such as “#/$defs/name”."
     if follow_ref(schema, ref) is None:
         return f"There is no {shown} in this schema."
-    target: Any = {"$ref": ref}
-    for _ in range(_MAX_REF_CHAIN):
-        target = follow_ref(schema, target["$ref"])
-        if not isinstance(target, dict) or not isinstance(target.get("$ref"), str):
-            return ""
-    return f"{shown} leads back to itself and says nothing."
+    if isinstance(resolve_refs({"$ref": ref}, schema).get("$ref"), str):
+        return f"{shown} leads to nothing but references."
+    return ""
 
 
 def _check_compilation(schema: dict[str, Any]) -> list[Problem]:
     try:
-        jsonschema_rs.Draft202012Validator(schema, offline=True)
+        if _count_expanded(schema, schema, {}) > MAX_EXPANSION:
+            return [Problem("", "The definitions refer to each other too often.")]
+        build_validator(schema)
+    except RecursionError:
+        return [Problem("", "The definitions refer to each other too deeply.")]
     except jsonschema_rs.ValidationError as error:
         path = format_pointer(error.instance_path)
         what = "is no regular expression" if path.endswith("pattern") else "can't be used"
@@ -347,3 +287,21 @@ def _check_compilation(schema: dict[str, Any]) -> list[Problem]:
     except (jsonschema_rs.ReferencingError, ValueError) as error:
         return [Problem("", f"The schema can't be used: {shorten(str(error), 160)}.")]
     return []
+
+
+def _count_expanded(node: Any, root: dict[str, Any], counts: dict[str, int]) -> int:
+    """How many schemas a value may be held against; ``counts`` holds the numbers of references that were followed."""
+    if not isinstance(node, dict):
+        return 1
+    total, largest = 1, 0
+    for (keyword, *_), child in list_children(node):
+        if keyword in ("properties", "prefixItems"):  # of these, one part of a value meets one only
+            largest = max(largest, _count_expanded(child, root, counts))
+        elif keyword not in ("$defs", "definitions"):
+            total += _count_expanded(child, root, counts)
+    if (ref := node.get("$ref")) is not None:
+        if ref not in counts:
+            counts[ref] = 1  # what leads back to itself counts once
+            counts[ref] = _count_expanded(follow_ref(root, ref), root, counts)
+        total += counts[ref]
+    return total + largest

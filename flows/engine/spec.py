@@ -263,14 +263,10 @@ class FlowSpec(_Document):
 
         def number(part: _Part) -> _Part:
             names = {field: number_name(name, taken) for field, name in part if isinstance(name, PluginName)}
-            return part.model_copy(update=names) if names else part
+            return part.model_copy(update=names)
 
-        def number_step(step: StepSpec) -> StepSpec:
-            step = number(step)
-            audits = tuple(number(audit) for audit in step.audits)
-            return step.model_copy(update={"audits": audits}) if audits else step
-
-        return tuple(number_step(step) for step in steps)
+        # The step's own names come before those of its audits.
+        return tuple(number(step).model_copy(update={"audits": tuple(map(number, step.audits))}) for step in steps)
 
     def step(self, index: int) -> StepSpec:
         """The step at position ``index``, counted from 1 (0 is the input and has no spec)."""
@@ -314,10 +310,8 @@ class FlowSpec(_Document):
 
     def with_retry_window(self, seconds: int) -> FlowSpec:
         """This flow with that retry window where a step sets none."""
-        steps = (
-            step if step.retry_window is not None else step.model_copy(update={"retry_window": seconds})
-            for step in self.steps
-        )
+        window = {"retry_window": seconds}
+        steps = [step.model_copy(update=window) if step.retry_window is None else step for step in self.steps]
         return self.model_copy(update={"steps": tuple(steps)})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from flows.engine.errors import ExpressionError, Problem, SpecError
@@ -77,54 +77,36 @@ def check_spec(
     ``defaults`` are the model settings where neither step nor flow names any. Without ``providers`` it is not checked
     whether the models can be asked where they are.
     """
-    problems = [
-        Problem(f"/input_schema{problem.path}", problem.message)
-        for problem in (check_input_schema(spec.input_schema) if spec.input_schema is not None else [])
-    ]
-    problems += [Problem(f"/redact{problem.path}", problem.message) for problem in find_rule_problems(spec.redact)]
-    problems += _check_characters(spec)
-    problems += _check_audit_counts(spec)
-    spec = truncate_audits(spec)
-    problems += _check_unique(spec.steps, "/steps", "name", "Two steps are called “{}”. Give each its own name.")
-    problems += _check_unique(spec.steps, "/steps", "tool_name", "Two steps have the tool name “{}”. Change one.")
-    for index, step in enumerate(spec.steps, start=1):
-        place = f"/steps/{index - 1}"
-        problems += [
-            Problem(f"{place}{problem.path}", problem.message) for problem in _check_step(index, step, registry)
-        ]
+    problems = list(_check_audit_counts(spec))
+    # To look at each of thousands of audits takes minutes.
+    steps = [step.model_copy(update={"audits": ()}) if problems else step for step in spec.steps]
+    if spec.input_schema is not None:
+        problems += _place("/input_schema", check_input_schema(spec.input_schema))
+    problems += _place("/redact", find_rule_problems(spec.redact))
+    # Schemas have a check of their own, and are the only part that may hold what has no JSON form.
+    texts = spec.model_dump(mode="json", exclude={"input_schema": True, "steps": {"__all__": {"output_schema"}}})
+    problems += find_unstorable(texts)
+    problems += _check_unique(steps, "/steps", "name", "Two steps are called “{}”. Give each its own name.")
+    problems += _check_unique(steps, "/steps", "tool_name", "Two steps have the tool name “{}”. Change one.")
+    for index, step in enumerate(steps, start=1):
+        problems += _place(f"/steps/{index - 1}", _check_step(index, step, registry))
     return problems + check_model_calls(spec, defaults, providers)
 
 
-def truncate_audits(spec: FlowSpec) -> FlowSpec:
-    """The spec without the audits that it has beyond what a flow may: to look at each of thousands takes minutes."""
-    left = MAX_AUDITS_OF_FLOW
-    steps = []
-    for step in spec.steps:
-        audits = step.audits[: min(MAX_AUDITS, left)]
-        left -= len(audits)
-        steps.append(step if len(audits) == len(step.audits) else step.model_copy(update={"audits": audits}))
-    return spec.model_copy(update={"steps": tuple(steps)})
-
-
-def _check_characters(spec: FlowSpec) -> Iterator[Problem]:
-    # Schemas have a check of their own, and are the only part that may hold what has no JSON form.
-    document = spec.model_dump(mode="json", exclude={"input_schema": True, "steps": {"__all__": {"output_schema"}}})
-    yield from find_unstorable(document)
+def _place(pointer: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """The problems of a part that stands at ``pointer``."""
+    return (Problem(f"{pointer}{problem.path}", problem.message) for problem in problems)
 
 
 def _check_audit_counts(spec: FlowSpec) -> Iterator[Problem]:
     counts = [len(step.audits) for step in spec.steps]
     for index, count in enumerate(counts):
         if count > MAX_AUDITS:
-            yield Problem(
-                f"/steps/{index}/audits", f"A step has at most {MAX_AUDITS} audits, and these are {count}. Join some."
-            )
+            message = f"A step has at most {MAX_AUDITS} audits, and these are {count}. Join some."
+            yield Problem(f"/steps/{index}/audits", message)
     if sum(counts) > MAX_AUDITS_OF_FLOW:
-        yield Problem(
-            "/steps",
-            f"A flow has at most {MAX_AUDITS_OF_FLOW} audits in all its steps, and these are {sum(counts):,}. "
-            "Join some, or split the flow.",
-        )
+        message = f"A flow has at most {MAX_AUDITS_OF_FLOW} audits in all its steps, and these are {sum(counts):,}."
+        yield Problem("/steps", f"{message} Join some, or split the flow.")
 
 
 def _check_unique(parts: Sequence[StepSpec | AuditSpec], place: str, field: str, message: str) -> Iterator[Problem]:
@@ -136,43 +118,52 @@ def _check_unique(parts: Sequence[StepSpec | AuditSpec], place: str, field: str,
 
 
 def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Problem]:
-    if not step.is_local:
-        if step.tool_name is None:
-            yield Problem("/tool_name", "A step that calls the model needs a tool name, such as “extract_invoice”.")
-        if step.output_type is None and step.output_schema is None:
-            yield Problem(
-                "/output_schema",
-                "A step that calls the model needs an output schema or a registered output type "
-                "(or a compute expression, if it is meant to be local).",
-            )
+    if not step.is_local and step.tool_name is None:
+        yield Problem("/tool_name", "A step that calls the model needs a tool name, such as “extract_invoice”.")
+    if not step.is_local and step.output_type is None and step.output_schema is None:
+        yield Problem(
+            "/output_schema",
+            "A step that calls the model needs an output schema or a registered output type "
+            "(or a compute expression, if it is meant to be local).",
+        )
     yield from _check_output(step, registry)
     yield from _check_include_results(index, step)
     for field in STEP_EXPRESSIONS:
         yield from _check_expression(field, getattr(step, field), registry)
     for position, audit in enumerate(step.audits):
-        for field in AUDIT_EXPRESSIONS:
-            for problem in _check_expression(field, getattr(audit, field), registry):
-                yield Problem(f"/audits/{position}{problem.path}", problem.message)
-        for message in _check_template(audit):
-            yield Problem(f"/audits/{position}/message_template", message)
+        yield from _place(f"/audits/{position}", _check_audit(audit, registry))
     yield from _check_unique(step.audits, "/audits", "name", "Two audits of this step are called “{}”. Rename one.")
 
 
+def _check_audit(audit: AuditSpec, registry: Registry) -> Iterator[Problem]:
+    for field in AUDIT_EXPRESSIONS:
+        yield from _check_expression(field, getattr(audit, field), registry)
+    if audit.message_template is None:
+        return
+    if audit.message is not None:
+        message = "An audit has either a message template or a message. Remove one of them."
+        yield Problem("/message_template", message)
+    try:
+        parse_template(audit.message_template)
+    except ExpressionError as error:
+        yield Problem("/message_template", str(error))
+
+
 def _check_output(step: StepSpec, registry: Registry) -> Iterator[Problem]:
-    if step.output_type is not None:
-        known = registry.find_type(step.output_type)
-        if known is None:
-            names = ", ".join(sorted(registry.output_types)) or "none"
-            yield Problem("/output_type", f"No output type is registered as “{step.output_type}”. Registered: {names}.")
-        elif step.output_schema is None:
-            try:
-                schema_of_type(known.model)
-            except SpecError as error:
-                for problem in error.problems:
-                    yield Problem("/output_type", f"The type “{step.output_type}”, {problem.path}: {problem.message}")
     if step.output_schema is not None:
-        for problem in check_strict(step.output_schema):
-            yield Problem(f"/output_schema{problem.path}", problem.message)
+        yield from _place("/output_schema", check_strict(step.output_schema))
+    if step.output_type is None:
+        return
+    known = registry.find_type(step.output_type)
+    if known is None:
+        names = ", ".join(sorted(registry.output_types)) or "none"
+        yield Problem("/output_type", f"No output type is registered as “{step.output_type}”. Registered: {names}.")
+    elif step.output_schema is None:
+        try:
+            schema_of_type(known.model)
+        except SpecError as error:
+            for problem in error.problems:
+                yield Problem("/output_type", f"The type “{step.output_type}”, {problem.path}: {problem.message}")
 
 
 def _check_include_results(index: int, step: StepSpec) -> Iterator[Problem]:
@@ -212,17 +203,6 @@ def _check_expression(field: str, text: str | None, registry: Registry) -> Itera
         yield Problem(f"/{field}", str(error))
 
 
-def _check_template(audit: AuditSpec) -> Iterator[str]:
-    if audit.message_template is None:
-        return
-    if audit.message is not None:
-        yield "An audit has either a message template or a message. Remove one of them."
-    try:
-        parse_template(audit.message_template)
-    except ExpressionError as error:
-        yield str(error)
-
-
 def find_warnings(
     spec: FlowSpec, *, default_model: str | None = None, providers: Providers | None = None
 ) -> list[Problem]:
@@ -235,23 +215,16 @@ def find_warnings(
         found += [Problem("/cost_budget", warning) for warning in find_price_warnings(spec, default_model, providers)]
     for index, step in enumerate(spec.steps):
         if 0 in step.include_results:
-            found.append(
-                Problem(
-                    f"/steps/{index}/include_results",
-                    f"Step {index + 1} “{step.name}” includes the results of step 0. The input never has issues, so "
-                    "this shows the model nothing; use the input_expression to hand it data of the input.",
-                )
+            message = (
+                f"Step {index + 1} “{step.name}” includes the results of step 0. The input never has issues, so "
+                "this shows the model nothing; use the input_expression to hand it data of the input."
             )
+            found.append(Problem(f"/steps/{index}/include_results", message))
     paths = list(_find_path_warnings(spec))
     found += paths[:MAX_PATH_WARNINGS]
     if (more := len(paths) - MAX_PATH_WARNINGS) > 0:
-        leads = "path leads" if more == 1 else "paths lead"
-        found.append(
-            Problem(
-                "/steps",
-                f"{more} more {leads} nowhere in expressions of this flow; each field says so once you are in it.",
-            )
-        )
+        message = f"{more} more paths lead nowhere in expressions of this flow; each field says so once you are in it."
+        found.append(Problem("/steps", message))
     return found
 
 
@@ -275,8 +248,9 @@ def find_price_warnings(
 ) -> list[str]:
     """A sentence where a budget in money would not count all calls of a flow, since a model has no known price."""
     models = {step.model or spec.model or default_model for step in spec.steps if not step.is_local}
-    known = providers or Providers()
-    unpriced = sorted(model for model in models if model is not None and not _has_price(model, known))
+    unpriced = sorted(
+        model for model in models if model is not None and not _has_price(model, providers or Providers())
+    )
     if not unpriced:
         return []
     names = ", ".join(f"“{model}”" for model in unpriced)

@@ -11,15 +11,13 @@ from typing import Any
 from flows.engine.errors import Problem
 from flows.engine.json_values import Path, follow_ref, format_pointer
 from flows.engine.schema_violations import list_types
-from flows.engine.schemas import DRAFT, check_schema, list_children, refuse_document
+from flows.engine.schemas import DRAFT, TYPES, check_schema, list_children, refuse_document
 
-MAX_PROPERTIES = 5_000
+# More than 5,000 properties, or 120,000 characters of names, have no room in ``MAX_SCHEMA_BYTES``.
 MAX_NESTING = 10
 MAX_ENUM_VALUES = 1_000
-MAX_NAME_CHARACTERS = 120_000
 LARGE_ENUM, MAX_LARGE_ENUM_CHARACTERS = 250, 15_000
 
-TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 # No set: what a document has there may be a list, which none can be asked for.
 FORMATS = ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid")
 
@@ -49,6 +47,8 @@ _HINTS = {
 }
 _LOOKAROUND = ("(?=", "(?!", "(?<=", "(?<!")
 
+Found = Iterator[tuple[Path, str]]
+
 
 # ---------------------------------------------------------------------------------------------------------------
 # Checking
@@ -63,16 +63,23 @@ def check_strict(schema: Any) -> list[Problem]:
     if refusal is not None:
         return [Problem("", refusal)]
     try:
-        found = [*_check_root(schema), *_check_nodes(schema), *_check_limits(schema)]
+        found = [*_check_root(schema), *_check_limits(schema)]
     except RecursionError:
         return [Problem("", "The references of the schema lead to each other too many times.")]
+    for path, node in _walk(schema):
+        found += _check_node(node, path)
     problems = [Problem(format_pointer(path), message) for path, message in found]
     places = {problem.path for problem in problems}
     # What is no JSON Schema at all is reported once, in our words where we have some.
     return problems + [problem for problem in check_schema(schema) if problem.path not in places]
 
 
-Found = Iterator[tuple[Path, str]]
+def _walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """A schema and those inside it, in the keywords that strict mode knows."""
+    yield path, node
+    for key, child in list_children(node) if isinstance(node, dict) else ():
+        if key[0] in SUPPORTED and key[0] != "additionalProperties":
+            yield from _walk(child, (*path, *key))
 
 
 def _check_root(schema: dict[str, Any]) -> Found:
@@ -84,47 +91,34 @@ def _check_root(schema: dict[str, Any]) -> Found:
         yield ("$ref",), "The root can't be a reference; write out what it refers to."
 
 
-def _walk(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """A schema and those inside it, in the keywords that strict mode knows."""
-    yield path, node
-    if isinstance(node, dict):
-        for key, child in list_children(node):
-            if key[0] in SUPPORTED and key[0] != "additionalProperties":
-                yield from _walk(child, (*path, *key))
-
-
-def _check_nodes(schema: dict[str, Any]) -> Found:
-    for path, node in _walk(schema):
-        if not isinstance(node, dict):
-            yield path, 'A schema must be an object such as {"type": "string"}.'
-            continue
-        for keyword in node:
-            if keyword not in SUPPORTED and (path or keyword != "$schema"):
-                hint = _HINTS.get(keyword, "leave it out, or check it with an audit")
-                yield (*path, keyword), f"Strict mode doesn't know “{keyword}”; {hint}."
-        if "$ref" in node:
-            yield from _check_ref(node, path)
-        elif "anyOf" not in node:
-            yield from _check_type(node, path)
-
-
-def _check_ref(node: dict[str, Any], path: Path) -> Found:
-    ref = node["$ref"]
-    if isinstance(ref, str) and ref.startswith("#") and ref != "#" and not ref.startswith("#/$defs/"):
-        yield (*path, "$ref"), "Strict mode follows references to “#” and “#/$defs/…” only."
-    others = sorted(set(node) & SUPPORTED - {"$ref"})
-    if path and others:
-        yield path, f"Beside “$ref” nothing else can stand; move “{others[0]}” to what it refers to."
-
-
-def _check_type(node: dict[str, Any], path: Path) -> Found:
-    types = list_types(node)
-    if "type" not in node:
-        yield path, "A type is missing; strict mode can't take “anything”."
+def _check_node(node: Any, path: Path) -> Found:
+    if not isinstance(node, dict):
+        yield path, 'A schema must be an object such as {"type": "string"}.'
         return
-    if not types or not all(name in TYPES for name in types):
+    for keyword in node:
+        if keyword not in SUPPORTED and (path or keyword != "$schema"):
+            hint = _HINTS.get(keyword, "leave it out, or check it with an audit")
+            yield (*path, keyword), f"Strict mode doesn't know “{keyword}”; {hint}."
+    if "$ref" in node:
+        ref = node["$ref"]
+        if isinstance(ref, str) and ref.startswith("#") and ref != "#" and not ref.startswith("#/$defs/"):
+            yield (*path, "$ref"), "Strict mode follows references to “#” and “#/$defs/…” only."
+        if path and (others := sorted(set(node) & SUPPORTED - {"$ref"})):
+            yield path, f"Beside “$ref” nothing else can stand; move “{others[0]}” to what it refers to."
+    elif "type" in node and not _are_types(list_types(node)) and "anyOf" not in node:
         yield (*path, "type"), f"The type must be one of {', '.join(TYPES)}."
-        return
+    elif "type" in node and "anyOf" not in node:
+        yield from _check_typed(node, path)
+    elif "anyOf" not in node:
+        yield path, "A type is missing; strict mode can't take “anything”."
+
+
+def _are_types(names: list[Any]) -> bool:
+    return bool(names) and all(name in TYPES for name in names)
+
+
+def _check_typed(node: dict[str, Any], path: Path) -> Found:
+    types = list_types(node)
     for keyword in node:
         wanted = _KEYWORDS_OF_TYPE.get(keyword)
         if wanted and not wanted.intersection(types):
@@ -133,21 +127,17 @@ def _check_type(node: dict[str, Any], path: Path) -> Found:
         yield (*path, "format"), f"Strict mode knows the formats {', '.join(FORMATS)} only."
     if _looks_around(node.get("pattern")):
         yield (*path, "pattern"), "Strict mode takes no look-ahead and no look-behind in a pattern."
-    if isinstance(node.get("enum"), list):
-        yield from _check_enum(node["enum"], (*path, "enum"))
+    values = _list_enum(node)
+    if "enum" in node and not values:
+        yield (*path, "enum"), "List at least one value."
+    characters = sum(len(value) for value in values if isinstance(value, str))
+    if len(values) > LARGE_ENUM and characters > MAX_LARGE_ENUM_CHARACTERS:
+        allowed = f"beyond {LARGE_ENUM} values, {MAX_LARGE_ENUM_CHARACTERS:,} are allowed"
+        yield (*path, "enum"), f"The {len(values):,} values have {characters:,} characters; {allowed}."
     if "array" in types and "items" not in node:
         yield path, "A list must say in “items” what its elements are."
     if "object" in types:
         yield from _check_object(node, path)
-
-
-def _check_enum(values: list[Any], path: Path) -> Found:
-    if not values:
-        yield path, "List at least one value."
-    characters = sum(len(value) for value in values if isinstance(value, str))
-    if len(values) > LARGE_ENUM and characters > MAX_LARGE_ENUM_CHARACTERS:
-        allowed = f"beyond {LARGE_ENUM} values, {MAX_LARGE_ENUM_CHARACTERS:,} are allowed"
-        yield path, f"The {len(values):,} values have {characters:,} characters; {allowed}."
 
 
 def _check_object(node: dict[str, Any], path: Path) -> Found:
@@ -159,9 +149,8 @@ def _check_object(node: dict[str, Any], path: Path) -> Found:
     if node.get("additionalProperties") is not False:
         yield closing, "Every object must have “additionalProperties”: false."
     names = required if isinstance(required, list) else []
-    missing = [name for name in properties if name not in names]
-    if missing:
-        listed = ", ".join(f"“{name}”" for name in missing[:5]) + (" …" if len(missing) > 5 else "")
+    if missing := [f"“{name}”" for name in properties if name not in names]:
+        listed = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
         message = f"Every property must be in “required”; {listed} is missing. What may be left out is null."
         yield _place_at(path, node, "required"), message
     for index, name in enumerate(names):
@@ -177,23 +166,14 @@ def _looks_around(pattern: Any) -> bool:
     return isinstance(pattern, str) and any(part in pattern for part in _LOOKAROUND)
 
 
+def _list_enum(node: dict[str, Any]) -> list[Any]:
+    return node["enum"] if isinstance(node.get("enum"), list) else []
+
+
 def _check_limits(schema: dict[str, Any]) -> Found:
-    properties, options, texts = 0, 0, 0
-    for _, node in _walk(schema):
-        if not isinstance(node, dict):
-            continue
-        children = [key for key, _ in list_children(node)]
-        names = [str(name) for keyword, *rest in children for name in rest if keyword in ("properties", "$defs")]
-        values = node["enum"] if isinstance(node.get("enum"), list) else []
-        properties += sum(keyword == "properties" for keyword, *_ in children)
-        options += len(values)
-        texts += sum(len(one) for one in [*names, *values, node.get("const")] if isinstance(one, str))
-    if properties > MAX_PROPERTIES:
-        yield (), f"The schema has {properties:,} properties; {MAX_PROPERTIES:,} are allowed."
+    options = sum(len(_list_enum(node)) for _, node in _walk(schema) if isinstance(node, dict))
     if options > MAX_ENUM_VALUES:
         yield (), f"The schema has {options:,} enum values; {MAX_ENUM_VALUES:,} are allowed."
-    if texts > MAX_NAME_CHARACTERS:
-        yield (), f"Names and enum values have {texts:,} characters; {MAX_NAME_CHARACTERS:,} are allowed in total."
     too_deep = _find_too_deep(schema, schema, (), 0, frozenset(), {})
     if too_deep is not None:
         yield too_deep, f"Objects are nested deeper than {MAX_NESTING} levels here."
@@ -204,8 +184,7 @@ def _find_too_deep(
 ) -> Path | None:
     """Where objects first stand more than ``MAX_NESTING`` levels inside each other; recursion counts once.
 
-    ``followed`` holds the level from which on a reference was followed already: between definitions that all refer to
-    each other there are too many ways to go each.
+    ``followed`` holds the level from which on a reference was followed already.
     """
     if not isinstance(node, dict):
         return None
@@ -229,11 +208,6 @@ def _find_too_deep(
 # ---------------------------------------------------------------------------------------------------------------
 # Making strict
 
-_MAX_DEPTH = 200
-
-_MAX_NODES = 20_000
-"""Schemas within one; once there are more, references are no longer written out. Each could double what is there."""
-
 # Without these the schema would mean something else: they stay, and the check reports them.
 _KEPT = SUPPORTED | {"allOf", "prefixItems"}
 
@@ -245,91 +219,84 @@ def make_strict(schema: Any, *, optional_becomes_null: bool = True) -> Any:
 
     Objects list their properties, all of them required, and take no others; what could be left out may be null, unless
     ``optional_becomes_null`` is false. ``oneOf`` becomes ``anyOf``, a single ``allOf`` is merged, a ``$ref`` with
-    keywords beside it is written out, and keywords that only restrict are dropped. Doing it twice changes nothing more.
+    keywords beside it is written out, and keywords that only restrict are dropped. What can't be looked into as a
+    schema is returned as it is.
     """
-    if not isinstance(schema, dict):
+    if refuse_document(schema) is not None:
         return schema
     root = _rename_definitions(schema)
     if isinstance(root.get("definitions"), dict):
         definitions, present = root.pop("definitions"), root.get("$defs", {})
         root["$defs"] = {**definitions, **present} if isinstance(present, dict) else definitions
-    return _Maker(root, optional_becomes_null).make_root()
+    node = root
+    ref = root.get("$ref")
+    if isinstance(ref, str) and ref.startswith("#/$defs/") and isinstance(target := follow_ref(root, ref), dict):
+        node = {**target, **{key: value for key, value in root.items() if key != "$ref"}}
+    made: dict[str, Any] = _make(node, root, frozenset(), optional_becomes_null, iter(range(_MAX_NODES)))
+    return {"$schema": DRAFT, **made} if node.get("$schema") == DRAFT else made
 
 
-def _rename_definitions(value: Any, depth: int = 0) -> Any:
+def _rename_definitions(value: Any) -> Any:
     """A copy whose references lead to ``$defs``: ``definitions`` is of older drafts."""
-    if depth > _MAX_DEPTH:
-        return value
     if isinstance(value, list):
-        return [_rename_definitions(item, depth + 1) for item in value]
+        return [_rename_definitions(item) for item in value]
     if not isinstance(value, dict):
         return value
-    renamed = {key: _rename_definitions(item, depth + 1) for key, item in value.items()}
+    renamed = {key: _rename_definitions(item) for key, item in value.items()}
     if isinstance(renamed.get("$ref"), str):
         renamed["$ref"] = renamed["$ref"].replace("#/definitions/", "#/$defs/", 1)
     return renamed
 
 
-class _Maker:
-    def __init__(self, root: dict[str, Any], optional_becomes_null: bool) -> None:
-        self._root = root
-        self._optional_becomes_null = optional_becomes_null
-        self._count = 0
+_MAX_NODES = 20_000
+"""Schemas within one; once there are more, references are no longer written out. Each could double what is there."""
 
-    def make_root(self) -> dict[str, Any]:
-        root = self._root
-        ref = root.get("$ref")
-        if isinstance(ref, str) and ref.startswith("#/$defs/") and isinstance(target := follow_ref(root, ref), dict):
-            root = {**target, **{key: value for key, value in root.items() if key != "$ref"}}
-        made: dict[str, Any] = self._make(root, frozenset(), 0)
-        return {"$schema": DRAFT, **made} if root.get("$schema") == DRAFT else made
 
-    def _make(self, node: Any, inlined: frozenset[str], depth: int) -> Any:
-        if not isinstance(node, dict) or depth > _MAX_DEPTH:
-            return node
-        self._count += 1
-        while _is_single(node.get("allOf")):
-            (part,) = node["allOf"]
-            node = {**part, **{key: value for key, value in node.items() if key != "allOf"}}
-        if isinstance(node.get("$ref"), str):
-            return self._make_ref(node, inlined, depth)
-        if "oneOf" in node and "anyOf" not in node:
-            node = {"anyOf" if key == "oneOf" else key: value for key, value in node.items()}
-        made = {key: value for key, value in node.items() if key in _KEPT}
-        for keyword in ("properties", "$defs"):
-            if isinstance(made.get(keyword), dict):
-                made[keyword] = {name: self._make(part, inlined, depth + 1) for name, part in made[keyword].items()}
-        if isinstance(made.get("anyOf"), list):
-            made["anyOf"] = [self._make(part, inlined, depth + 1) for part in made["anyOf"]]
-            return made
-        if "items" in made:
-            made["items"] = self._make(made["items"], inlined, depth + 1)
-        _fit_type(made, is_nullable=node.get("nullable") is True)
-        self._close(made, node.get("required"))
+def _make(node: Any, root: dict[str, Any], inlined: frozenset[str], is_nullable: bool, left: Iterator[int]) -> Any:
+    """A strict copy of ``node``; ``is_nullable`` says whether what may be left out becomes null."""
+    if not isinstance(node, dict):
+        return node
+    is_full = next(left, None) is None
+    while _is_single(node.get("allOf")):
+        (part,) = node["allOf"]
+        node = {**part, **{key: value for key, value in node.items() if key != "allOf"}}
+    if isinstance(node.get("$ref"), str):
+        target = None if is_full else _write_out(node, root, inlined)
+        return (
+            {"$ref": node["$ref"]}
+            if target is None
+            else _make(target, root, inlined | {node["$ref"]}, is_nullable, left)
+        )
+    if "oneOf" in node and "anyOf" not in node:
+        node = {"anyOf" if key == "oneOf" else key: value for key, value in node.items()}
+    made = {key: value for key, value in node.items() if key in _KEPT}
+    for keyword in ("properties", "$defs"):
+        if isinstance(made.get(keyword), dict):
+            parts = made[keyword].items()
+            made[keyword] = {name: _make(part, root, inlined, is_nullable, left) for name, part in parts}
+    if isinstance(made.get("anyOf"), list):
+        made["anyOf"] = [_make(part, root, inlined, is_nullable, left) for part in made["anyOf"]]
         return made
+    if "items" in made:
+        made["items"] = _make(made["items"], root, inlined, is_nullable, left)
+    _fit_type(made, is_nullable=node.get("nullable") is True)
+    if isinstance(made.get("properties"), dict) and "type" in made:
+        required = node["required"] if isinstance(node.get("required"), list) else []
+        for name, part in made["properties"].items():
+            if is_nullable and name not in required:
+                made["properties"][name] = allow_null(part)
+        made |= {"required": list(made["properties"]), "additionalProperties": False}
+    return made
 
-    def _make_ref(self, node: dict[str, Any], inlined: frozenset[str], depth: int) -> dict[str, Any]:
-        """A reference alone, or what it refers to with the keywords that stood beside it."""
-        ref = node["$ref"]
-        siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
-        target = follow_ref(self._root, ref)
-        # What refers to itself is written out once; the words beside the inner references are dropped.
-        if not siblings or not isinstance(target, dict) or ref in inlined or self._count > _MAX_NODES:
-            return {"$ref": ref}
-        written_out = {key: value for key, value in target.items() if key != "$defs"}
-        made: dict[str, Any] = self._make({**written_out, **siblings}, inlined | {ref}, depth + 1)
-        return made
 
-    def _close(self, made: dict[str, Any], required: Any) -> None:
-        properties = made.get("properties")
-        if not isinstance(properties, dict) or "type" not in made:
-            return
-        names = required if isinstance(required, list) else []
-        for name, part in properties.items():
-            if self._optional_becomes_null and name not in names:
-                properties[name] = allow_null(part)
-        made["required"] = list(properties)
-        made["additionalProperties"] = False
+def _write_out(node: dict[str, Any], root: dict[str, Any], inlined: frozenset[str]) -> dict[str, Any] | None:
+    """What a reference refers to, with the keywords that stand beside it; None if it can stay a reference."""
+    siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
+    target = follow_ref(root, node["$ref"])
+    # What refers to itself is written out once; the words beside the inner references are dropped.
+    if not siblings or not isinstance(target, dict) or node["$ref"] in inlined:
+        return None
+    return {**{key: value for key, value in target.items() if key != "$defs"}, **siblings}
 
 
 def _is_single(parts: Any) -> bool:
@@ -359,7 +326,7 @@ def _find_implied_types(node: dict[str, Any]) -> list[str]:
         return ["object"]
     if "items" in node:
         return ["array"]
-    values = node["enum"] if isinstance(node.get("enum"), list) else [node["const"]] if "const" in node else []
+    values = [node["const"]] if "const" in node and "enum" not in node else _list_enum(node)
     names = {_TYPE_NAMES.get(type(value), "") for value in values}
     return [] if "" in names else sorted(names)
 

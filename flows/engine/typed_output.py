@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from flows.engine.errors import Problem, SpecError
 from flows.engine.history import Issue, Severity
-from flows.engine.json_values import Path, dump_json, format_pointer
+from flows.engine.json_values import Path, dump_json, follow_ref, format_pointer, shorten
 from flows.engine.schema_violations import format_place, format_value, resolve_refs
 from flows.engine.schemas import walk_schema
 from flows.engine.strict_schema import check_strict, make_strict
@@ -46,9 +46,8 @@ def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
 
 def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tuple[Issue, ...]]:
     """An instance of ``model`` made from a JSON value, or the critical issues that say why there is none."""
-    if problems := _check_unions(model):
-        sentences = [f"The type “{model.__name__}”, {problem.path}: {problem.message}" for problem in problems]
-        return None, tuple(_build_issue(sentence) for sentence in sentences[:_MAX_ISSUES])
+    if problem := _find_recursive_union(model):
+        return None, (_build_issue(f"The type “{model.__name__}”, {problem.path}: {problem.message}"),)
     try:
         # By way of JSON, so that a model with strict types still takes dates, enums and tuples in their JSON form.
         return model.model_validate_json(dump_json(value)), ()
@@ -64,11 +63,11 @@ def build_type(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, tu
 
 
 @lru_cache(maxsize=512)
-def _check_unions(model: type[BaseModel]) -> tuple[Problem, ...]:
+def _find_recursive_union(model: type[BaseModel]) -> Problem | None:
     try:
-        return tuple(_find_recursive_unions(model.model_json_schema(mode="validation")))
+        return next(_find_recursive_unions(model.model_json_schema(mode="validation")), None)
     except PydanticUserError:  # a type without a JSON Schema can still be built
-        return ()
+        return None
 
 
 def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
@@ -76,38 +75,28 @@ def _find_recursive_unions(schema: dict[str, Any]) -> Iterator[Problem]:
 
     pydantic tries each branch of such a union, again at each level of nesting: time and memory grow exponentially.
     """
-    definitions: dict[str, Any] = schema.get("$defs", {})
-    links = {name: _list_refs(body) for name, body in definitions.items()}
-
-    def leads_to(branch: Any, name: str) -> bool:
-        reached: set[str] = set()
-        left = _list_refs(branch)
-        while left:
-            ref = left.pop()
-            if ref not in reached:
-                reached.add(ref)
-                left += links.get(ref, ())
-        return name in reached
-
-    for name, body in definitions.items():
+    for name, body in schema.get("$defs", {}).items():
         for path, node in walk_schema(body, ("$defs", name)):
-            branches = [branch for branch in node.get("anyOf", ()) if leads_to(branch, name)]
+            branches = [branch for branch in node.get("anyOf", ()) if f"#/$defs/{name}" in _list_refs(branch, schema)]
             kinds = [resolve_refs(branch, schema).get("type") for branch in branches]
             # A list and an object exclude each other at once. A branch without a type may be either.
             if len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds)):
-                yield Problem(
-                    format_pointer(path),
+                message = (
                     "This union chooses between models that contain each other. Give it a discriminator, such as "
-                    'Field(discriminator="kind").',
+                    'Field(discriminator="kind").'
                 )
+                yield Problem(format_pointer(path), message)
 
 
-def _list_refs(schema: Any) -> list[str]:
-    return [_parse_ref(node["$ref"]) for _, node in walk_schema(schema) if "$ref" in node]
-
-
-def _parse_ref(ref: str) -> str:
-    return ref.removeprefix("#/$defs/")
+def _list_refs(schema: Any, root: dict[str, Any]) -> set[str]:
+    """Everything that a schema refers to, also by way of others."""
+    reached: set[str] = set()
+    left = [schema]
+    while left:
+        refs = {node["$ref"] for _, node in walk_schema(left.pop()) if "$ref" in node}
+        left += [follow_ref(root, ref) for ref in refs - reached]
+        reached |= refs
+    return reached
 
 
 def _build_issue(description: str, place: Path = (), *, code: str = TYPE_MISMATCH) -> Issue:
@@ -124,8 +113,5 @@ def _describe(detail: ErrorDetails, value: Any) -> tuple[str, Path]:
             place = (*place, part)
     if detail["type"] == "missing":
         return f"{format_place([*place, detail['loc'][-1]])} is missing.", place
-    message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    message = message[:300].rstrip(".")
-    if not place:
-        return f"The output doesn't fit: {message}.", place
-    return f"{format_place(place)}: {message}; got {format_value(value)}.", place
+    got = f"; got {format_value(value)}" if place else ""
+    return f"{format_place(place)}: {shorten(detail['msg'], 300).rstrip('.')}{got}.", place

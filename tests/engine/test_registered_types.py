@@ -157,9 +157,6 @@ class TestRegisteredType:
         verdict = await self.judge("Ash", audits=rules("python:count"), registry=registry)
         assert [issue.description for issue in verdict.issues] == ["Ash is grey.", "1"]
 
-    async def test_the_output_stays_json(self) -> None:
-        assert (await self.judge("Fjord")).output == {"colours": [{"name": "Fjord", "hex": "#1F4E5F"}]}
-
     async def test_a_validator_that_refuses_makes_it_invalid_with_a_critical_issue_that_names_the_field(self) -> None:
         verdict = await self.judge("Fjord", "Fjord", audits=rules("false"))
         assert verdict.outcome is Outcome.INVALID

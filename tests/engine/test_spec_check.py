@@ -120,19 +120,13 @@ class TestPythonNames:
             "Available: issues, output.",
         }
 
-    def test_one_that_takes_whatever_there_is_or_has_defaults_is_fine(self) -> None:
+    def test_one_that_takes_whatever_there_is_is_fine(self) -> None:
         registry = Registry()
-        registry.audit("any")(lambda **variables: True)
-        registry.audit("none")(lambda limit=3: True)
-        audits = (audit("a", rule="python:any"), audit("b", rule="python:none"))
-        assert check(make_step(audits=audits), registry=registry) == {}
+        registry.audit("any")(lambda limit=3, **variables: True)
+        assert check(make_step(audits=(audit(rule="python:any"),)), registry=registry) == {}
 
 
 class TestSchemas:
-    def test_a_local_step_may_have_one_and_it_is_checked(self) -> None:
-        assert check(make_step(compute="{}", output_schema=TEXT_SCHEMA)) == {}
-        assert check(make_step(compute="{}", output_schema={"type": "array"})) != {}
-
     @pytest.mark.parametrize("field", ["output_schema", "input_schema"])
     @pytest.mark.parametrize("kind", ["deep", "circular", "NaN", "object", "NUL", "surrogate"])
     def test_whatever_stands_in_a_schema_is_told_and_never_a_crash(self, field: str, kind: str) -> None:
@@ -151,43 +145,34 @@ class TestSchemas:
             assert check(input_schema=schema).keys() == {"/input_schema"}
 
 
-class TestOutputTypes:
-    def test_it_is_refused_even_where_its_schema_is_frozen_already(self) -> None:
-        assert check(make_step(output_type="report")).keys() == {"/steps/0/output_type"}
-
-    def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_place_in_it(self) -> None:
-        registry = Registry()
-        registry.output_type("scores")(Scores)
-        (message,) = check(make_step(output_type="scores", output_schema=None), registry=registry).values()
-        assert message.startswith("The type “scores”, /properties/by_name")
+def test_a_type_that_strict_mode_cannot_express_is_refused_with_the_place_in_it() -> None:
+    registry = Registry()
+    registry.output_type("scores")(Scores)
+    (message,) = check(make_step(output_type="scores", output_schema=None), registry=registry).values()
+    assert message.startswith("The type “scores”, /properties/by_name")
 
 
-class TestCharacters:
-    def test_text_that_only_speaks_of_them_is_fine(self) -> None:
-        schema = {**TEXT_SCHEMA, "properties": {"text": {"type": "string", "pattern": r"^[^\u0000]*$"}}}
-        assert check(make_step(system_message=r"Never write \u0000 or \ud800. 🍵", output_schema=schema)) == {}
-
-
-class TestEverythingAtOnce:
-    def test_all_problems_of_a_flow_come_together(self) -> None:
-        steps = (
-            make_step(1, tool_name="draft", include_results=(1,), audits=(audit(rule="output."),)),
-            make_step(2, tool_name="draft", input_expression="python:missing", pass_expression="nobody"),
-            make_step(3, output_schema={"type": "array"}),
-            make_step(4, output_type="missing"),
+def test_all_problems_of_a_flow_come_together() -> None:
+    steps = (
+        make_step(1, tool_name="draft", include_results=(1,), audits=(audit(rule="output."),)),
+        make_step(2, tool_name="draft", input_expression="python:missing"),
+        make_step(3, output_schema={"type": "array"}),
+        make_step(4, output_type="missing"),
+    )
+    with pytest.raises(SpecError) as caught:
+        prepare_spec(
+            make_flow(*steps, input_schema={"type": "array"}),
+            registry=Registry(),
+            defaults=ModelSettings(model="gpt-4.1"),
         )
-        flow = make_flow(*steps, input_schema={"type": "array"})
-        with pytest.raises(SpecError) as caught:
-            prepare_spec(flow, registry=Registry(), defaults=ModelSettings(model="gpt-4.1"))
-        assert {problem.path for problem in caught.value.problems} >= {
-            "/input_schema/type",
-            "/steps/0/tool_name",
-            "/steps/1/tool_name",
-            "/steps/0/include_results/0",
-            "/steps/0/audits/0/rule",
-            "/steps/1/input_expression",
-            "/steps/1/pass_expression",
-            "/steps/2/output_schema/type",
-            "/steps/3/output_type",
-        }
-        assert str(caught.value).count("\n") == len(caught.value.problems) - 1, "one line each"
+    assert {problem.path for problem in caught.value.problems} >= {
+        "/input_schema/type",
+        "/steps/0/tool_name",
+        "/steps/1/tool_name",
+        "/steps/0/include_results/0",
+        "/steps/0/audits/0/rule",
+        "/steps/1/input_expression",
+        "/steps/2/output_schema/type",
+        "/steps/3/output_type",
+    }
+    assert str(caught.value).count("\n") == len(caught.value.problems) - 1, "one line each"

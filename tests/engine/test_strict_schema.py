@@ -14,7 +14,6 @@ from flows.engine.schemas import check_input_schema, compile_schema
 from flows.engine.strict_schema import SUPPORTED, check_strict, make_strict
 from tests.engine.builders import INVOICE, closed
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 KEYWORDS = st.sampled_from([*sorted(SUPPORTED), "allOf", "oneOf", "definitions", "nullable", "default", "a"])
 
 
@@ -46,12 +45,6 @@ class TestStrictSubset:
         assert check_strict(schema) == []
         (problem,) = check_strict(closed(a=schema))
         assert (problem.path, "10 levels" in problem.message) == ("/properties/a" * 10, True)
-
-    def test_a_schema_of_a_thousand_levels_is_refused_and_not_walked(self) -> None:
-        schema: dict[str, Any] = {"type": "string"}
-        for _ in range(1_000):
-            schema = {"type": "array", "items": schema}
-        assert "nested deeper" in check_strict(closed(a=schema))[0].message
 
     def test_recursion_through_definitions_is_allowed(self) -> None:
         node = closed(name={"type": "string"}, children={"type": "array", "items": {"$ref": "#/$defs/node"}})
@@ -119,19 +112,6 @@ class TestMakeStrict:
         for value in ({"a": None, "b": None, "c": None, "d": None}, {"a": "x", "b": "x", "c": "y", "d": 1}):
             assert compile_schema(strict).validate_output(value) == ()
 
-    def test_making_it_strict_leaves_the_schema_that_it_was_given_alone(self) -> None:
-        loose = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "definitions": {}}
-        before = repr(loose)
-        make_strict(loose)
-        assert repr(loose) == before
-
-    @pytest.mark.parametrize(
-        "value",
-        [None, [], 5, "x", {"type": 5}, {"type": {}}, {"type": [[]]}, {"properties": []}, {"anyOf": 1}, {"$ref": 1}],
-    )
-    def test_what_is_no_schema_is_neither_made_strict_nor_a_crash(self, value: Any) -> None:
-        assert check_strict(make_strict(value))
-
     @given(
         st.recursive(
             st.none()
@@ -151,40 +131,9 @@ class TestMakeStrict:
         strict = make_strict(document)
         assert make_strict(strict) == strict
 
-    def test_a_map_with_free_keys_can_not_be_made_strict_and_is_reported(self) -> None:
-        loose = {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}}
-        assert check_strict(make_strict(loose))
-
     def test_optional_properties_can_become_required_alone(self) -> None:
         loose = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}
         assert make_strict(loose, optional_becomes_null=False) == closed(a={"type": "string"})
-
-    @given(
-        st.recursive(
-            st.fixed_dictionaries(
-                {"type": st.sampled_from(["string", "number", "boolean"])}, optional={"default": st.integers()}
-            ),
-            lambda parts: (
-                st.fixed_dictionaries(
-                    {"type": st.just("object"), "properties": st.dictionaries(NAMES, parts, max_size=3)},
-                    optional={"required": st.just([])},
-                )
-                | st.fixed_dictionaries({"type": st.just("array"), "items": parts})
-            ),
-            max_leaves=8,
-        )
-    )
-    def test_any_plain_schema_of_objects_and_lists_can_be_made_strict(self, part: dict[str, Any]) -> None:
-        strict = make_strict({"type": "object", "properties": {"value": part}})
-        assert [problem for problem in check_strict(strict) if "levels" not in problem.message] == []
-        assert make_strict(strict) == strict
-
-
-def test_definitions_that_all_refer_to_each_other_are_checked_like_any_others() -> None:
-    names = [f"d{number}" for number in range(30)]
-    others = {name: [{"$ref": f"#/$defs/{other}"} for other in names if other != name] for name in names}
-    definitions = {name: {"anyOf": references} for name, references in others.items()}
-    assert check_strict({**closed(a={"$ref": "#/$defs/d0"}), "$defs": definitions}) == []
 
 
 def test_references_that_would_double_with_each_level_are_not_all_written_out() -> None:
