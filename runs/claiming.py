@@ -31,30 +31,6 @@ LOOK_AHEAD = 4
 """How many times as many runs are read as can be taken, since some may not go now."""
 
 
-class _Allowance:
-    """What else bounds a claim, run by run: permits for calls of a model, and one suspect at a time."""
-
-    def __init__(self, available_permits: AvailablePermits, *, has_suspect: bool) -> None:
-        self._available_permits = available_permits
-        self._left: dict[str, int | None] = {"": None}
-        self._has_suspect = has_suspect
-
-    def take(self, model: str, crashes: int) -> bool:
-        """Whether a run may be claimed that asks ``model`` next and lost its worker ``crashes`` times."""
-        is_suspect = crashes >= SUSPECT_CRASHES
-        if is_suspect and self._has_suspect:
-            return False
-        if model not in self._left:
-            self._left[model] = self._available_permits(model)
-        left = self._left[model]
-        if left is not None:
-            if left <= 0:
-                return False
-            self._left[model] = left - 1
-        self._has_suspect |= is_suspect
-        return True
-
-
 def claim_runs(
     *,
     free: int,
@@ -76,7 +52,6 @@ def claim_runs(
     owner can't execute. ``is_simulated`` says whether all of the owner's calls go to the simulated model, or none; None
     leaves the runs as they were submitted.
     """
-    ready = _ready_runs(unable, has_suspect=has_suspect)
     flows = _fetch_flows(unable, has_suspect=has_suspect)
     if free <= 0 or not flows:
         return None
@@ -86,13 +61,13 @@ def claim_runs(
     flows = [flow for flow in flows if left.get(flow[0], 1)]
     if not flows:
         return []
-    allowance = _Allowance(available_permits, has_suspect=has_suspect)
     with transaction.atomic():
         if limits:
             # Other claims of runs of these flows wait until this one can be seen.
             list(Flow.objects.select_for_update().filter(pk__in=limits).order_by("pk").values_list("pk", flat=True))
             left = _count_left(limits)
-        ids = _choose(ready, flows, free=free, left=left, in_flight=Counter(in_flight or {}), allowance=allowance)
+        choice = _Choice(_ready_runs(unable, has_suspect=has_suspect), available_permits, has_suspect=has_suspect)
+        ids = choice.choose(flows, free, left, Counter(in_flight or {}))
         if not ids:
             return []
         Run.objects.filter(pk__in=ids).update(
@@ -136,62 +111,21 @@ def _compile_flows_query(vendor: str, unable: tuple[int, ...], has_suspect: bool
     """The statement of ``_fetch_flows``: a drain asks every 50 ms, and to build it takes ten times as long."""
     ready = _ready_runs(unable, has_suspect=has_suspect)
     # One index lookup for each flow and priority, however many runs are queued.
-    flows = (
-        Flow.objects.annotate(
-            **{
-                f"has_{priority.name.lower()}": Exists(ready.filter(flow=OuterRef("pk"), priority=priority))
-                for priority in Priority
-            }
-        )
-        .filter(Q(has_high=True) | Q(has_normal=True) | Q(has_low=True))
-        .order_by("pk")
-        .values_list("pk", "max_runs_in_flight", *(f"has_{priority.name.lower()}" for priority in Priority))
-    )
+    has = {
+        f"has_{priority.name}": Exists(ready.filter(flow=OuterRef("pk"), priority=priority)) for priority in Priority
+    }
+    has_any = Q(*((name, True) for name in has), _connector=Q.OR)
+    flows = Flow.objects.annotate(**has).filter(has_any).order_by("pk").values_list("pk", "max_runs_in_flight", *has)
     return flows.query.sql_with_params()
-
-
-def _choose(
-    ready: RunQuerySet,
-    flows: list[tuple[Any, ...]],
-    *,
-    free: int,
-    left: dict[int, int],
-    in_flight: Counter[int],
-    allowance: _Allowance,
-) -> list[int]:
-    """The ids of the runs to take, locked."""
-    chosen: list[int] = []
-    for position, priority in enumerate(Priority):
-        waiting = [flow for flow, _, *has in flows if has[position]]
-        # Shares that a flow can't use go to the others.
-        while waiting and len(chosen) < free:
-            shares = share_slots(free - len(chosen), {flow: in_flight[flow] for flow in waiting}, left)
-            exhausted = set()
-            for flow, share in shares.items():
-                taken = _take(ready.filter(flow=flow, priority=priority).exclude(pk__in=chosen), share, allowance)
-                chosen += taken
-                in_flight[flow] += len(taken)
-                if flow in left:
-                    left[flow] -= len(taken)
-                if len(taken) < share:
-                    exhausted.add(flow)
-            waiting = [flow for flow in waiting if shares.get(flow) and flow not in exhausted]
-    return chosen
 
 
 def _count_left(limits: Mapping[int, int]) -> dict[int, int]:
     """How many more runs each flow with a limit may have under way, on all hosts together."""
     if not limits:
         return {}
-    running = dict(
-        Run.objects.running()
-        .filter(flow__in=limits)
-        .order_by()
-        .values_list("flow")
-        .annotate(count=models.Count("pk"))
-        .values_list("flow", "count")
-    )
-    return {flow: max(0, limit - running.get(flow, 0)) for flow, limit in limits.items()}
+    running = Run.objects.running().filter(flow__in=limits).order_by().values("flow")
+    counts = dict(running.annotate(count=models.Count("pk")).values_list("flow", "count"))
+    return {flow: max(0, limit - counts.get(flow, 0)) for flow, limit in limits.items()}
 
 
 def share_slots(free: int, in_flight: Mapping[int, int], left: Mapping[int, int]) -> dict[int, int]:
@@ -213,16 +147,65 @@ def share_slots(free: int, in_flight: Mapping[int, int], left: Mapping[int, int]
     return dict(shares)
 
 
-def _take(ready: RunQuerySet, share: int, allowance: _Allowance) -> list[int]:
-    """Up to ``share`` ids of runs that may go now, oldest first, locked."""
-    # In the order of submission: a run that was handed back is not sent behind all those that came after it.
-    candidates = ready.order_by("pk").values_list("pk", "next_model", "crashes")[: share * LOOK_AHEAD]
-    kept: list[int] = []
-    for run_id, model, crashes in candidates:
-        if len(kept) == share:
-            break
-        if allowance.take(model, crashes):
-            kept.append(run_id)
-    # Only what is taken is locked: a backlog that waits for a limit is read again and again.
-    lockable = ready.filter(pk__in=kept).order_by("pk").select_for_update(skip_locked=True, of=("self",))
-    return list(lockable.values_list("pk", flat=True)) if kept else []
+class _Choice:
+    """The runs of one claim, of those that are ``ready``."""
+
+    def __init__(self, ready: RunQuerySet, available_permits: AvailablePermits, *, has_suspect: bool) -> None:
+        self._ready = ready
+        self._available_permits = available_permits
+        self._permits: dict[str, int | None] = {"": None}
+        self._has_suspect = has_suspect
+        self._chosen: list[int] = []
+
+    def choose(
+        self, flows: list[tuple[Any, ...]], free: int, left: dict[int, int], in_flight: Counter[int]
+    ) -> list[int]:
+        """The ids of the runs to take, locked. ``left`` and ``in_flight``, by flow, are kept up to date."""
+        for position, priority in enumerate(Priority):
+            waiting = [flow for flow, _, *has in flows if has[position]]
+            # Shares that a flow can't use go to the others.
+            while waiting and len(self._chosen) < free:
+                shares = share_slots(free - len(self._chosen), {flow: in_flight[flow] for flow in waiting}, left)
+                waiting = []
+                for flow, share in shares.items():
+                    taken = self._take(self._ready.filter(flow=flow, priority=priority), share)
+                    in_flight[flow] += taken
+                    if flow in left:
+                        left[flow] -= taken
+                    if taken == share:
+                        waiting.append(flow)
+        return self._chosen
+
+    def _take(self, ready: RunQuerySet, share: int) -> int:
+        """Lock up to ``share`` runs that may go now; gives their number."""
+        ready = ready.exclude(pk__in=self._chosen)
+        # In the order of submission: a run that was handed back is not sent behind all those that came after it.
+        candidates = ready.order_by("pk").values_list("pk", "next_model", "crashes")[: share * LOOK_AHEAD]
+        kept: list[int] = []
+        for run_id, model, crashes in candidates:
+            if len(kept) == share:
+                break
+            if self._allows(model, crashes):
+                kept.append(run_id)
+        if not kept:
+            return 0
+        # Only what is taken is locked: a backlog that waits for a limit is read again and again.
+        lockable = ready.filter(pk__in=kept).order_by("pk").select_for_update(skip_locked=True, of=("self",))
+        locked = list(lockable.values_list("pk", flat=True))
+        self._chosen += locked
+        return len(locked)
+
+    def _allows(self, model: str, crashes: int) -> bool:
+        """Whether a run may be claimed that asks ``model`` next and lost its worker ``crashes`` times."""
+        is_suspect = crashes >= SUSPECT_CRASHES
+        if is_suspect and self._has_suspect:
+            return False
+        if model not in self._permits:
+            self._permits[model] = self._available_permits(model)
+        left = self._permits[model]
+        if left is not None:
+            if left <= 0:
+                return False
+            self._permits[model] = left - 1
+        self._has_suspect |= is_suspect
+        return True

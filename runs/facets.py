@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from django.db import connection
 
-from flows.engine.history import Severity
+from flows.engine.history import Attempt, Severity
 from runs.models import FacetKind
 
 Facet = tuple[FacetKind, str]
@@ -15,28 +14,18 @@ Facet = tuple[FacetKind, str]
 MAX_VALUE_LENGTH = 200
 """Characters that are kept of a value."""
 
+_REACHED = {severity: tuple(other.value for other in Severity if other <= severity) for severity in Severity}
+"""The thresholds that an issue of a severity reaches."""
 
-class FoundIssue(Protocol):
-    """What an issue is found by."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def audit(self) -> str: ...
-    @property
-    def severity(self) -> str: ...
-
-
-class FoundAttempt(Protocol):
-    """What an attempt is found by: one that just ended, or one that was read again."""
-
-    @property
-    def model(self) -> str | None: ...
-    @property
-    def issues(self) -> Iterable[FoundIssue]: ...
+# The time of the run's creation is copied within the database: to the digit, it is the one that lists compare.
+_ADD_FACET = """
+    INSERT INTO runs_runfacet (run_id, kind, value, created_at)
+    SELECT id, %s, %s, created_at FROM runs_run WHERE id = %s
+    ON CONFLICT DO NOTHING
+"""
 
 
-def list_facets(attempt: FoundAttempt) -> set[Facet]:
+def list_facets(attempt: Attempt) -> set[Facet]:
     """The facets that a run has because of an attempt that ended."""
     facets: set[Facet] = set()
     for issue in attempt.issues:
@@ -47,18 +36,6 @@ def list_facets(attempt: FoundAttempt) -> set[Facet]:
     if attempt.model:
         facets.add((FacetKind.MODEL, attempt.model[:MAX_VALUE_LENGTH]))
     return facets
-
-
-_REACHED = {severity.value: tuple(other.value for other in Severity if other <= severity) for severity in Severity}
-"""The thresholds that an issue of a severity reaches."""
-
-
-# The time of the run's creation is copied within the database: to the digit, it is the one that lists compare.
-_ADD_FACET = """
-    INSERT INTO runs_runfacet (run_id, kind, value, created_at)
-    SELECT id, %s, %s, created_at FROM runs_run WHERE id = %s
-    ON CONFLICT DO NOTHING
-"""
 
 
 def add_facets(facets: Iterable[tuple[int, Facet]]) -> None:

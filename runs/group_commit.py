@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F
@@ -28,8 +28,25 @@ from runs.prepared_sql import PreparedInsert, PreparedUpdate
 from runs.spending import add_spending
 from runs.stored_history import list_issue_values
 
-SHORT_TEXT = 200
+MAX_TEXT_LENGTH = 200
 """Characters that columns for names and ids of the provider hold; longer ones are cut."""
+
+TOTALS = (
+    *("steps_passed", "attempt_count", "retry_count"),
+    *("issues_low", "issues_medium", "issues_high", "issues_critical"),
+    *("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens"),
+    *("cost", "unpriced_count", "crashes"),
+)
+"""The columns of a run that its writes carry, as they are after each."""
+
+_BEGIN_STEP = PreparedInsert(Step)
+_BEGIN_ATTEMPT = PreparedInsert(Attempt)
+_STORE_REQUEST = PreparedInsert(AttemptRequest)
+_STORE_USAGE = PreparedInsert(TokenUsage)
+_STORE_ISSUE = PreparedInsert(Issue)
+_UPDATE_ATTEMPT = PreparedUpdate(Attempt)
+_UPDATE_RUN = PreparedUpdate(Run, revision=F("revision") + 1)
+_FINISH_RUN = PreparedUpdate(Run, **end_expressions())
 
 
 class LeaseLostError(Exception):
@@ -64,31 +81,11 @@ class RunWrite:
     """Whether the flow has a budget that all its runs share."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Where a write has put the attempt that begins."""
 
     step_row: int | None = None
     attempt_row: int | None = None
-
-
-TOTALS = (
-    "steps_passed",
-    "attempt_count",
-    "retry_count",
-    "issues_low",
-    "issues_medium",
-    "issues_high",
-    "issues_critical",
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-    "cached_tokens",
-    "reasoning_tokens",
-    "cost",
-    "unpriced_count",
-    "crashes",
-)
 
 
 def commit_writes(writes: Sequence[RunWrite]) -> list[Written | LeaseLostError]:
@@ -98,145 +95,95 @@ def commit_writes(writes: Sequence[RunWrite]) -> list[Written | LeaseLostError]:
     commit. Sending the same writes again is safe.
     """
     results: dict[int, Written | LeaseLostError] = {}
+    held = []
     with transaction.atomic():
-        held = []
-        rows = {
-            run_id: state
-            for run_id, *state in Run.objects.filter(pk__in=[write.run_id for write in writes])
-            .order_by("pk")
-            .select_for_update()
-            .values_list("pk", "epoch", "status", "record_number")
-        }
+        runs = Run.objects.filter(pk__in=[write.run_id for write in writes]).order_by("pk").select_for_update()
+        rows = {pk: state for pk, *state in runs.values_list("pk", "epoch", "status", "record_number")}
         for write in writes:
             epoch, status, number = rows.get(write.run_id, (None, None, None))
             if epoch == write.epoch and number == write.number:
-                results[write.run_id] = _find_written(write)
+                results[write.run_id] = _load_written(write)
             elif epoch == write.epoch and status == RunStatus.RUNNING:
                 held.append(write)
             else:
-                results[write.run_id] = LeaseLostError(
-                    f"Run {write.run_id} is no longer held under epoch {write.epoch}."
-                )
+                sentence = f"Run {write.run_id} is no longer held under epoch {write.epoch}."
+                results[write.run_id] = LeaseLostError(sentence)
         if held:
-            results |= _store(held)
+            results |= _begin_attempts(held)
+            _update_attempts(held)
+            _update_runs(held)
     return [results[write.run_id] for write in writes]
 
 
-def _find_written(write: RunWrite) -> Written:
+def _load_written(write: RunWrite) -> Written:
     """Where an earlier commit of the same write has put things."""
-    if write.begun is None:
+    if (begun := write.begun) is None:
         return Written()
-    row = Attempt.objects.filter(
-        step__run=write.run_id, step__index=write.begun.step, number=write.begun.number
-    ).values_list("step_id", "pk")
-    return Written(*row.get())
+    rows = Attempt.objects.filter(step__run=write.run_id, step__index=begun.step, number=begun.number)
+    return Written(*rows.values_list("step_id", "pk").get())
 
 
-def _store(writes: list[RunWrite]) -> dict[int, Written | LeaseLostError]:
-    begun = [write for write in writes if write.begun is not None]
-    step_rows = _make_steps(begun)
-    attempts = _BEGIN_ATTEMPT.execute_returning(
-        _begin_values(write.begun, step_rows[write.run_id]) for write in begun if write.begun is not None
+def _begin_attempts(writes: list[RunWrite]) -> dict[int, Written]:
+    """Store the attempts that begin; says of each write, by run, where they are."""
+    begun = [(write, write.begun) for write in writes if write.begun is not None]
+    new = [(write, start) for write, start in begun if write.begun_step is None]
+    new_steps = _BEGIN_STEP.execute(
+        ({"run": write.run_id, "index": start.step, "name": write.begun_step_name} for write, start in new),
+        returns_keys=True,
     )
-    written = {
-        write.run_id: Written(step_rows[write.run_id], attempt) for write, attempt in zip(begun, attempts, strict=True)
-    }
+    steps = {write.run_id: write.begun_step for write, _ in begun if write.begun_step is not None}
+    steps |= {write.run_id: step for (write, _), step in zip(new, new_steps, strict=True)}
+    attempts = _BEGIN_ATTEMPT.execute(
+        (
+            {
+                "step": steps[write.run_id],
+                "number": start.number,
+                "input": start.input,
+                "plugins": start.plugins,
+                "started_at": start.started_at,
+            }
+            for write, start in begun
+        ),
+        returns_keys=True,
+    )
     _STORE_REQUEST.execute(
-        {"attempt": attempt, "body": write.begun.request}
-        for write, attempt in zip(begun, attempts, strict=True)
-        if write.begun is not None and write.begun.request is not None
+        {"attempt": attempt, "body": start.request}
+        for (_, start), attempt in zip(begun, attempts, strict=True)
+        if start.request is not None
     )
-    _RECEIVE_REPLY.execute(
-        (write.running_row, _received_values(write.received))
-        for write in writes
-        if write.received is not None and write.running_row is not None
-    )
-    _end_attempts([(write.running_row, write.ended) for write in writes if write.ended is not None])
-    _STORE_USAGE.execute(
-        {"attempt": write.running_row, **write.usage.__dict__} for write in writes if write.usage is not None
-    )
-    _update_runs(writes)
-    add_facets((write.run_id, facet) for write in writes for facet in write.facets)
-    add_spending(
-        (write.flow_id, write.usage.total, write.usage.cost or Decimal(0))
-        for write in writes
-        if write.has_flow_budget and write.usage is not None
-    )
-    return {write.run_id: written.get(write.run_id, Written()) for write in writes}
+    written = {write.run_id: Written() for write in writes}
+    for (write, _), attempt in zip(begun, attempts, strict=True):
+        written[write.run_id] = Written(steps[write.run_id], attempt)
+    return written
 
 
-def _make_steps(begun: list[RunWrite]) -> dict[int, int]:
-    """The row of the step of every attempt that begins, by run."""
-    rows = {write.run_id: write.begun_step for write in begun if write.begun_step is not None}
-    new = [write for write in begun if write.begun_step is None]
-    steps = _BEGIN_STEP.execute_returning(
-        {"run": write.run_id, "index": write.begun.step, "name": write.begun_step_name}
-        for write in new
-        if write.begun is not None
-    )
-    return rows | {write.run_id: step for write, step in zip(new, steps, strict=True)}
-
-
-_BEGIN_STEP = PreparedInsert(Step, "run", "index", "name")
-_BEGIN_ATTEMPT = PreparedInsert(Attempt, "step", "number", "input", "plugins", "started_at")
-_STORE_REQUEST = PreparedInsert(AttemptRequest, "attempt", "body")
-_STORE_USAGE = PreparedInsert(TokenUsage, "attempt", *engine.TokenUsage.model_fields)
-_STORE_ISSUE = PreparedInsert(
-    Issue,
-    "attempt",
-    "position",
-    "code",
-    "severity",
-    "description",
-    "audit",
-    "path",
-    "context",
-    "suggestions",
-    "added_fields",
-)
-
-
-def _begin_values(start: Start, step_row: int) -> dict[str, Any]:
-    return {
-        "step": step_row,
-        "number": start.number,
-        "input": start.input,
-        "plugins": start.plugins,
-        "started_at": start.started_at,
-    }
-
-
-_END_ATTEMPT = PreparedUpdate(
-    Attempt,
-    "outcome",
-    "output",
-    "raw_output",
-    "model",
-    "response_id",
-    "finish_reason",
-    "error",
-    "failure_reason",
-    "plugins",
-    "received",
-    "ended_at",
-)
-_RECEIVE_REPLY = PreparedUpdate(Attempt, "received", "model", "response_id", "finish_reason")
-
-
-def _end_attempts(ended: list[tuple[int | None, engine.Attempt]]) -> None:
-    for row, attempt in ended:
+def _update_attempts(writes: list[RunWrite]) -> None:
+    """Store replies that were received, and the ends of attempts."""
+    received, ended, issues, usage = [], [], [], []
+    for write in writes:
+        row = write.running_row
         if row is None:
-            raise ValueError(f"Attempt {attempt.number} of step {attempt.step} ends without having begun here.")
-    _END_ATTEMPT.execute((row, _end_values(attempt)) for row, attempt in ended if row is not None)
-    _STORE_ISSUE.execute(issue for row, attempt in ended for issue in list_issue_values(row, attempt.issues))
+            continue
+        if write.received is not None:
+            reply = write.received.reply
+            received.append((row, {"received": reply.arguments, **_list_reply_values(reply)}))
+        if write.ended is not None:
+            ended.append((row, _list_end_values(write.ended)))
+            issues += list_issue_values(row, write.ended.issues)
+        if write.usage is not None:
+            usage.append({"attempt": row, **write.usage.__dict__})
+    _UPDATE_ATTEMPT.execute(received)
+    _UPDATE_ATTEMPT.execute(ended)
+    _STORE_ISSUE.execute(issues)
+    _STORE_USAGE.execute(usage)
 
 
-def _end_values(ended: engine.Attempt) -> dict[str, Any]:
+def _list_end_values(ended: engine.Attempt) -> dict[str, Any]:
     return {
         "outcome": ended.outcome.value,
         "output": ended.output,
         "raw_output": ended.raw_output,
-        **_reply_values(ended),
+        **_list_reply_values(ended),
         "error": ended.error.model_dump(mode="json") if ended.error else None,
         "failure_reason": ended.failure_reason or "",
         "plugins": ended.plugins,
@@ -245,49 +192,31 @@ def _end_values(ended: engine.Attempt) -> dict[str, Any]:
     }
 
 
-def _received_values(received: Received) -> dict[str, Any]:
-    return {"received": received.reply.arguments, **_reply_values(received.reply)}
-
-
-def _reply_values(reply: engine.Attempt | ToolReply) -> dict[str, Any]:
+def _list_reply_values(reply: engine.Attempt | ToolReply) -> dict[str, Any]:
     return {
-        "model": (reply.model or "")[:SHORT_TEXT],
-        "response_id": (reply.response_id or "")[:SHORT_TEXT],
+        "model": (reply.model or "")[:MAX_TEXT_LENGTH],
+        "response_id": (reply.response_id or "")[:MAX_TEXT_LENGTH],
         "finish_reason": (reply.finish_reason or "")[:50],
     }
 
 
-_UPDATE_RUN = PreparedUpdate(Run, "record_number", *TOTALS, revision=F("revision") + 1)
-_FINISH_RUN = PreparedUpdate(
-    Run,
-    "record_number",
-    *TOTALS,
-    "status",
-    "end_reason",
-    "end_sentence",
-    "blocking_step",
-    "blocking_attempt",
-    **end_expressions(),
-)
-
-
 def _update_runs(writes: list[RunWrite]) -> None:
-    _UPDATE_RUN.execute(
-        (write.run_id, {"record_number": write.number, **write.totals}) for write in writes if write.finish is None
-    )
-    _FINISH_RUN.execute(
-        (write.run_id, {"record_number": write.number, **write.totals, **_finish_values(write.finish)})
+    """Store totals and ends of runs, what they can be found by, and what they used of budgets."""
+    going_on, finished = [], []
+    for write in writes:
+        values = {"record_number": write.number, **write.totals}
+        if (finish := write.finish) is None:
+            going_on.append((write.run_id, values))
+            continue
+        values["status"], values["end_reason"] = finish.status.value, finish.reason.value
+        values["end_sentence"] = finish.sentence
+        values["blocking_step"], values["blocking_attempt"] = finish.blocking or (None, None)
+        finished.append((write.run_id, values))
+    _UPDATE_RUN.execute(going_on)
+    _FINISH_RUN.execute(finished)
+    add_facets((write.run_id, facet) for write in writes for facet in write.facets)
+    add_spending(
+        (write.flow_id, write.usage.total, write.usage.cost or Decimal(0))
         for write in writes
-        if write.finish is not None
+        if write.has_flow_budget and write.usage is not None
     )
-
-
-def _finish_values(finish: Finish) -> dict[str, Any]:
-    step, attempt = finish.blocking or (None, None)
-    return {
-        "status": finish.status.value,
-        "end_reason": finish.reason.value,
-        "end_sentence": finish.sentence,
-        "blocking_step": step,
-        "blocking_attempt": attempt,
-    }

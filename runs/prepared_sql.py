@@ -1,4 +1,4 @@
-"""Statements that a drain executes for every attempt, built once.
+"""Statements that a drain executes for every attempt, built once for rows with the same columns.
 
 Building an INSERT or UPDATE from querysets and model instances takes several times as long as executing it.
 """
@@ -8,108 +8,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db import connections, models
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import connection, models
 from django.db.models.sql import UpdateQuery
 
 _UNCONVERTED_FIELDS = (models.CharField, models.TextField, models.IntegerField, models.ForeignKey)
 """Fields whose values the drivers take without conversion."""
 
-
-class _Columns:
-    """Columns of a model that each row has its own values for."""
-
-    def __init__(self, model: type[models.Model], names: Iterable[str]) -> None:
-        self.fields = {name: _find_field(model, name) for name in names}
-        self._converted = [(name, not isinstance(field, _UNCONVERTED_FIELDS)) for name, field in self.fields.items()]
-
-    def convert(self, values: Mapping[str, Any], connection: BaseDatabaseWrapper) -> list[Any]:
-        """The parameters for one row."""
-        return [
-            self.fields[name].get_db_prep_save(values[name], connection) if is_converted else values[name]
-            for name, is_converted in self._converted
-        ]
+_Columns = list[tuple[str, Any]]
+"""Names of fields, each with the field where its values need a conversion."""
 
 
 class PreparedInsert:
-    """The INSERT of rows of a model. Columns that are not named get the defaults of their fields."""
+    """The INSERT of rows of a model. Columns that the rows don't name get the defaults of their fields."""
 
-    def __init__(self, model: type[models.Model], *names: str) -> None:
-        """``names`` are the fields that every row has its own value for."""
+    def __init__(self, model: type[models.Model]) -> None:
         self._model = model
-        self._columns = _Columns(model, names)
-        named = self._columns.fields.values()
-        self._rest = [field for field in model._meta.concrete_fields if field not in named and not field.primary_key]
-        self._statements: dict[str, tuple[str, str, list[Any]]] = {}
+        self._built: dict[tuple[str, ...], tuple[_Columns, str, str, list[Any]]] = {}
 
-    def execute(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
-        """Insert each row, given as its values by name."""
-        self._insert(rows, "", using)
-
-    def execute_returning(self, rows: Iterable[Mapping[str, Any]], *, using: str = "default") -> list[int]:
-        """Insert each row; return their primary keys in the same order."""
-        return [pk for (pk,) in self._insert(rows, f" RETURNING {_quote_column(self._model, 'pk', using)}", using)]
-
-    def _insert(self, rows: Iterable[Mapping[str, Any]], ending: str, using: str) -> list[tuple[int]]:
-        connection = connections[using]
-        if using not in self._statements:
-            self._statements[using] = self._build(using)
-        sql, row, constants = self._statements[using]
-        parameters = [[*self._columns.convert(values, connection), *constants] for values in rows]
-        if not parameters:
+    def execute(self, rows: Iterable[Mapping[str, Any]], *, returns_keys: bool = False) -> list[int]:
+        """Insert each row, given as its values by field; all name the same. Gives their primary keys if asked to."""
+        rows = list(rows)
+        if not rows:
             return []
+        names = tuple(rows[0])
+        if names not in self._built:
+            self._built[names] = self._build(names)
+        columns, sql, row, constants = self._built[names]
+        values = [value for one in rows for value in (*_convert(one, columns), *constants)]
+        ending = f" RETURNING {_quote(self._model, 'pk')}" if returns_keys else ""
         with connection.cursor() as cursor:
-            values = [value for parameters_of_row in parameters for value in parameters_of_row]
-            cursor.execute(f"{sql}{', '.join([row] * len(parameters))}{ending}", values)
-            return cursor.fetchall() if ending else []
+            cursor.execute(f"{sql}{', '.join([row] * len(rows))}{ending}", values)
+            return [pk for (pk,) in cursor.fetchall()] if returns_keys else []
 
-    def _build(self, using: str) -> tuple[str, str, list[Any]]:
-        """The statement up to its rows, the text of a row, and the parameters behind those that a row has itself."""
-        connection = connections[using]
-        names = [*self._columns.fields, *(field.name for field in self._rest)]
-        columns = ", ".join(_quote_column(self._model, name, using) for name in names)
-        constants = [field.get_db_prep_save(field.get_default(), connection) for field in self._rest]
+    def _build(self, names: tuple[str, ...]) -> tuple[_Columns, str, str, list[Any]]:
+        """Columns, the statement up to its rows, the text of a row, and the parameters behind its own values."""
+        named = [_find_field(self._model, name) for name in names]
+        rest = [field for field in self._model._meta.concrete_fields if field not in named and not field.primary_key]
+        every = [*names, *(field.name for field in rest)]
+        quoted = ", ".join(_quote(self._model, name) for name in every)
         table = connection.ops.quote_name(self._model._meta.db_table)
+        constants = [field.get_db_prep_save(field.get_default(), connection) for field in rest]
         # Made of the model's own names alone.
-        return f"INSERT INTO {table} ({columns}) VALUES ", f"({', '.join(['%s'] * len(names))})", constants  # noqa: S608
+        sql = f"INSERT INTO {table} ({quoted}) VALUES "  # noqa: S608
+        return _list_columns(self._model, names), sql, f"({', '.join(['%s'] * len(every))})", constants
 
 
 class PreparedUpdate:
-    """The UPDATE of some columns by primary key."""
+    """The UPDATE of some columns by primary key; ``expressions`` are the same for all rows."""
 
-    def __init__(self, model: type[models.Model], *names: str, **expressions: Any) -> None:
-        """``names`` are the fields that every row has its own value for; ``expressions`` are the same for all rows."""
+    def __init__(self, model: type[models.Model], **expressions: Any) -> None:
         self._model = model
-        self._columns = _Columns(model, names)
         self._expressions = expressions
-        self._statements: dict[str, tuple[str, list[Any]]] = {}
+        self._built: dict[tuple[str, ...], tuple[_Columns, str, list[Any]]] = {}
 
-    def execute(self, rows: Iterable[tuple[int, Mapping[str, Any]]], *, using: str = "default") -> None:
-        """Update each row, given as its primary key and the values by name. Rows that are gone are left out."""
-        connection = connections[using]
-        if using not in self._statements:
-            self._statements[using] = self._build(using)
-        sql, constants = self._statements[using]
-        parameters = [(*self._columns.convert(values, connection), *constants, pk) for pk, values in rows]
-        if parameters:
-            with connection.cursor() as cursor:
-                cursor.executemany(sql, parameters)
+    def execute(self, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Update each row, given as its primary key and its values by field; all name the same. None has to exist."""
+        rows = list(rows)
+        if not rows:
+            return
+        names = tuple(rows[0][1])
+        if names not in self._built:
+            self._built[names] = self._build(names)
+        columns, sql, constants = self._built[names]
+        with connection.cursor() as cursor:
+            cursor.executemany(sql, [(*_convert(values, columns), *constants, pk) for pk, values in rows])
 
-    def _build(self, using: str) -> tuple[str, list[Any]]:
-        """The statement, and the parameters between the values of a row and its primary key."""
+    def _build(self, names: tuple[str, ...]) -> tuple[_Columns, str, list[Any]]:
+        """Columns, the statement, and the parameters between the values of a row and its primary key."""
         query = UpdateQuery(self._model)
-        compiler = query.get_compiler(using)
-        sets = [f"{_quote_column(self._model, name, using)} = %s" for name in self._columns.fields]
+        compiler = query.get_compiler("default")
+        sets = [f"{_quote(self._model, name)} = %s" for name in names]
         constants: list[Any] = []
         for name, expression in self._expressions.items():
             resolved = expression.resolve_expression(query, allow_joins=False, for_save=True)
             sql, parameters = compiler.compile(resolved)
-            sets.append(f"{_quote_column(self._model, name, using)} = {sql}")
+            sets.append(f"{_quote(self._model, name)} = {sql}")
             constants += parameters
-        table = connections[using].ops.quote_name(self._model._meta.db_table)
-        key = _quote_column(self._model, "pk", using)
+        table = connection.ops.quote_name(self._model._meta.db_table)
         # Made of the model's own names alone.
-        return f"UPDATE {table} SET {', '.join(sets)} WHERE {key} = %s", constants  # noqa: S608
+        sql = f"UPDATE {table} SET {', '.join(sets)} WHERE {_quote(self._model, 'pk')} = %s"  # noqa: S608
+        return _list_columns(self._model, names), sql, constants
 
 
 def _find_field(model: type[models.Model], name: str) -> models.Field[Any, Any]:
@@ -118,5 +96,17 @@ def _find_field(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     return field
 
 
-def _quote_column(model: type[models.Model], name: str, using: str) -> str:
-    return connections[using].ops.quote_name(_find_field(model, name).column or "")
+def _quote(model: type[models.Model], name: str) -> str:
+    return connection.ops.quote_name(_find_field(model, name).column or "")
+
+
+def _list_columns(model: type[models.Model], names: Iterable[str]) -> _Columns:
+    fields = [(name, _find_field(model, name)) for name in names]
+    return [(name, None if isinstance(field, _UNCONVERTED_FIELDS) else field) for name, field in fields]
+
+
+def _convert(values: Mapping[str, Any], columns: _Columns) -> list[Any]:
+    """The parameters for one row."""
+    return [
+        values[name] if field is None else field.get_db_prep_save(values[name], connection) for name, field in columns
+    ]

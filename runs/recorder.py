@@ -28,26 +28,23 @@ class RunRecorder:
     """
 
     def __init__(self, run: Run, spec: FlowSpec, history: History, received: Attempt | None = None) -> None:
-        self._run_id = run.pk
-        self._flow_id = run.flow_id
+        self._run = run
         self._epoch = run.epoch
         self._number = run.record_number
-        self.step_names = ["", *(step.name for step in spec.steps)]
-        """The names of the run's steps, by number."""
+        self._step_names = ["", *(step.name for step in spec.steps)]
         self._totals: dict[str, Any] = {name: getattr(run, name) for name in TOTALS}
         self._counted = Counter(attempt.step for attempt in history if attempt.counts)
-        self._step_rows: dict[int, int] = {}
         self._facets: set[Facet] = set()
         """Those that this worker has stored."""
+        self._step_rows: dict[int, int] = {}
         if run.attempt_count:
             self._step_rows = dict(Step.objects.filter(run=run).values_list("index", "pk"))
         self._running: tuple[int, int, int] | None = None
         """Step, number and row of the attempt that is under way."""
-        self._is_usage_stored = False
-        """Whether its reply, and with it its usage, is stored already."""
         if received is not None:
             self._running = (received.step.index, received.number, received.pk)
-            self._is_usage_stored = True
+        self._is_usage_stored = received is not None
+        """Whether its reply, and with it its usage, is stored already."""
 
     def record(self, progress: Progress) -> None:
         """Store all of ``progress`` or nothing, now. Raises ``LeaseLostError`` if the run is no longer held."""
@@ -67,14 +64,14 @@ class RunRecorder:
         if ended is not None:
             running_row = self._find_running_row(ended)
             usage = None if self._is_usage_stored else ended.usage
-            totals |= self._count(ended)
+            self._add_end(totals, ended)
         if usage is not None:
-            totals |= self._count_usage(usage)
+            _add_usage(totals, usage)
         if begun is not None:
             totals["attempt_count"] += 1
         return RunWrite(
-            run_id=self._run_id,
-            flow_id=self._flow_id,
+            run_id=self._run.pk,
+            flow_id=self._run.flow_id,
             epoch=self._epoch,
             number=self._number + 1,
             totals=totals,
@@ -84,7 +81,7 @@ class RunRecorder:
             usage=usage,
             begun=begun,
             begun_step=self._step_rows.get(begun.step) if begun is not None else None,
-            begun_step_name=self.step_names[begun.step] if begun is not None else "",
+            begun_step_name=self._step_names[begun.step] if begun is not None else "",
             finish=progress.finish,
             facets=list_facets(ended) - self._facets if ended is not None else (),
             has_flow_budget=has_flow_budget,
@@ -109,32 +106,25 @@ class RunRecorder:
             raise ValueError(f"Attempt {attempt.number} of step {attempt.step} goes on without having begun here.")
         return self._running[2]
 
-    def _count_usage(self, usage: TokenUsage) -> dict[str, Any]:
-        """The totals that the usage of an attempt changes, after it."""
-        before = self._totals
-        totals = {
-            "prompt_tokens": before["prompt_tokens"] + usage.prompt,
-            "completion_tokens": before["completion_tokens"] + usage.completion,
-            "total_tokens": before["total_tokens"] + usage.total,
-            "cached_tokens": before["cached_tokens"] + usage.cached,
-            "reasoning_tokens": before["reasoning_tokens"] + usage.reasoning,
-            "unpriced_count": before["unpriced_count"] + usage.unpriced,
-        }
-        if usage.cost is not None:
-            totals["cost"] = (before["cost"] or 0) + usage.cost
-        return totals
-
-    def _count(self, ended: engine.Attempt) -> dict[str, Any]:
-        """The totals that the verdict on an attempt changes, after it."""
-        before = self._totals
+    def _add_end(self, totals: dict[str, Any], ended: engine.Attempt) -> None:
+        totals["steps_passed"] += ended.passed
         # Only losses of the worker without a stored attempt in between count.
-        totals = {"steps_passed": before["steps_passed"] + ended.passed, "crashes": 0}
+        totals["crashes"] = 0
         for issue in ended.issues:
-            column = f"issues_{issue.severity.value}"
-            totals[column] = totals.get(column, before[column]) + 1
+            totals[f"issues_{issue.severity.value}"] += 1
         if ended.counts and self._counted[ended.step]:
-            totals["retry_count"] = before["retry_count"] + 1
-        return totals
+            totals["retry_count"] += 1
+
+
+def _add_usage(totals: dict[str, Any], usage: TokenUsage) -> None:
+    totals["prompt_tokens"] += usage.prompt
+    totals["completion_tokens"] += usage.completion
+    totals["total_tokens"] += usage.total
+    totals["cached_tokens"] += usage.cached
+    totals["reasoning_tokens"] += usage.reasoning
+    totals["unpriced_count"] += usage.unpriced
+    if usage.cost is not None:
+        totals["cost"] = (totals["cost"] or 0) + usage.cost
 
 
 def end_held_run(run: Run, status: RunStatus, reason: EndReason, sentence: str, *, outcome: engine.Outcome) -> None:

@@ -1,6 +1,6 @@
 """What a run may be given besides its input: labels, priority, budgets, time limit, metadata, webhook.
 
-``parse_…`` take what people type; ``check_…`` and ``find_…`` say what is wrong with values.
+``parse_…`` take what people type, ``check_…`` take values; all raise ``ValueError`` with a sentence.
 """
 
 from __future__ import annotations
@@ -31,54 +31,6 @@ MAX_METADATA_BYTES = 16_384
 PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 
 
-def parse_priority(text: str) -> Priority:
-    """``high``, ``normal`` or ``low``; nothing is normal. Raises ``ValueError`` with a sentence."""
-    if not text:
-        return Priority.NORMAL
-    if text not in PRIORITIES:
-        raise ValueError(f"“{text[:40]}” is not a priority; it can be {', '.join(PRIORITIES)}.")
-    return PRIORITIES[text]
-
-
-def parse_token_budget(text: str) -> int | None:
-    """A number of tokens, None for nothing. Raises ``ValueError`` with a sentence."""
-    return _parse_whole(text, "token budget", MAX_TOKEN_BUDGET, "20000")
-
-
-def parse_time_limit(text: str) -> int | None:
-    """A number of seconds, None for nothing. Raises ``ValueError`` with a sentence."""
-    return _parse_whole(text, "time limit", MAX_TIME_LIMIT, "600", unit=" of seconds")
-
-
-def parse_cost_budget(text: str) -> Decimal | None:
-    """An amount of USD, None for nothing. Raises ``ValueError`` with a sentence."""
-    if not text.strip():
-        return None
-    amount = text.strip().removeprefix("$").strip()
-    pattern = rf"[0-9]{{1,12}}(\.[0-9]{{1,{COST_PLACES}}})?"
-    if not re.fullmatch(pattern, amount) or not MIN_COST_BUDGET <= Decimal(amount) <= MAX_COST_BUDGET:
-        raise ValueError(
-            f"“{text[:40]}” is not a cost budget; write USD from {MIN_COST_BUDGET} to {MAX_COST_BUDGET:,}, like 0.50."
-        )
-    return Decimal(amount)
-
-
-def parse_labels(text: str) -> tuple[str, ...]:
-    """Labels with commas between them, in their order, each once. Raises ``ValueError`` with a sentence."""
-    labels = tuple(dict.fromkeys(" ".join(part.split()) for part in text.split(",") if part.strip()))
-    check_labels(labels)
-    return labels
-
-
-_PARSERS: Mapping[str, Callable[[str], Any]] = {
-    "labels": parse_labels,
-    "priority": parse_priority,
-    "token_budget": parse_token_budget,
-    "cost_budget": parse_cost_budget,
-    "time_limit": parse_time_limit,
-}
-
-
 def parse_options(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """What was typed, by option: the values as ``submit_run`` takes them, and a sentence for each that is not valid."""
     values: dict[str, Any] = {}
@@ -91,8 +43,65 @@ def parse_options(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, s
     return values, problems
 
 
+def _parse_priority(text: str) -> Priority:
+    if not text:
+        return Priority.NORMAL
+    if text not in PRIORITIES:
+        raise ValueError(f"“{text[:40]}” is not a priority; it can be {', '.join(PRIORITIES)}.")
+    return PRIORITIES[text]
+
+
+def _parse_token_budget(text: str) -> int | None:
+    return _parse_whole(text, "token budget", MAX_TOKEN_BUDGET, "20000")
+
+
+def _parse_time_limit(text: str) -> int | None:
+    return _parse_whole(text, "time limit", MAX_TIME_LIMIT, "600", unit=" of seconds")
+
+
+def _parse_whole(text: str, what: str, most: int, example: str, *, unit: str = "") -> int | None:
+    digits = text.strip()
+    if not digits:
+        return None
+    if _GROUPED.fullmatch(digits):
+        digits = re.sub(r"[^0-9]", "", digits)
+    if not re.fullmatch(r"[0-9]{1,16}", digits) or not 1 <= int(digits) <= most:
+        kind = f"a whole number{unit} up to {most:,}"
+        raise ValueError(f"“{text[:40]}” is not a {what}; write {kind}, like {example}.")
+    return int(digits)
+
+
+def _parse_cost_budget(text: str) -> Decimal | None:
+    """In USD."""
+    if not text.strip():
+        return None
+    amount = text.strip().removeprefix("$").strip()
+    pattern = rf"[0-9]{{1,12}}(\.[0-9]{{1,{COST_PLACES}}})?"
+    if not re.fullmatch(pattern, amount) or not MIN_COST_BUDGET <= Decimal(amount) <= MAX_COST_BUDGET:
+        raise ValueError(
+            f"“{text[:40]}” is not a cost budget; write USD from {MIN_COST_BUDGET} to {MAX_COST_BUDGET:,}, like 0.50."
+        )
+    return Decimal(amount)
+
+
+def _parse_labels(text: str) -> tuple[str, ...]:
+    """Labels with commas between them, in their order, each once."""
+    labels = tuple(dict.fromkeys(" ".join(part.split()) for part in text.split(",") if part.strip()))
+    check_labels(labels)
+    return labels
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "labels": _parse_labels,
+    "priority": _parse_priority,
+    "token_budget": _parse_token_budget,
+    "cost_budget": _parse_cost_budget,
+    "time_limit": _parse_time_limit,
+}
+
+
 def check_labels(labels: Sequence[str]) -> None:
-    """Raise ``ValueError`` with a sentence if there are too many, or one is no short text of characters one can see."""
+    """Labels are few and short, of characters that can be seen."""
     for problem in find_label_problems(labels):
         raise ValueError(problem.message)
 
@@ -135,7 +144,7 @@ def _find_label_problem(label: str) -> str:
 
 
 def check_metadata(metadata: Any) -> None:
-    """Raise ``ValueError`` with a sentence for what is no small JSON object that can be stored as it is."""
+    """Metadata are a small JSON object that can be stored as it is."""
     if not isinstance(metadata, dict):
         raise ValueError(f"Metadata must be a JSON object, got {describe_type(metadata)}.")
     # The size comes first: to clean and search ten megabytes takes seconds.
@@ -155,21 +164,6 @@ def measure_metadata(metadata: Mapping[str, Any]) -> int:
 
 
 def check_webhook_url(url: str) -> None:
-    """Raise ``ValueError`` with a sentence for what is no address that a webhook could be sent to.
-
-    Where its name leads is asked when something is sent, since that can change.
-    """
+    """An address is one that a webhook could be sent to; where its name leads is asked when something is sent."""
     if problem := find_obstacle(url):
         raise ValueError(problem)
-
-
-def _parse_whole(text: str, what: str, most: int, example: str, *, unit: str = "") -> int | None:
-    digits = text.strip()
-    if not digits:
-        return None
-    if _GROUPED.fullmatch(digits):
-        digits = re.sub(r"[^0-9]", "", digits)
-    if not re.fullmatch(r"[0-9]{1,16}", digits) or not 1 <= int(digits) <= most:
-        kind = f"a whole number{unit} up to {most:,}"
-        raise ValueError(f"“{text[:40]}” is not a {what}; write {kind}, like {example}.")
-    return int(digits)

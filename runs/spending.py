@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from django.db import transaction
-from django.db.models import F, Q, Sum
+from django.db.models import F, Q, QuerySet, Sum
 
 from flows.engine.history import TokenUsage
 from flows.engine.planner import EndReason, EndStatus, Finish, describe_used_cost, describe_used_tokens
@@ -24,7 +24,7 @@ from runs.models import FlowSpending, Run
 class FlowBudget:
     """What all runs of a flow together may use in a period, and have used of it.
 
-    A drain reads the stored sum again and again on its database thread, and adds there what it stores in between.
+    A drain loads the stored sum again and again on its database thread, and adds there what it stores in between.
     """
 
     title: str
@@ -63,20 +63,23 @@ def find_period_start(period: str, day: date) -> date:
     return day if period == BudgetPeriod.DAY else day.replace(day=1)
 
 
+def _current_rows(today: date) -> QuerySet[FlowSpending]:
+    return FlowSpending.objects.filter(period_start__in={find_period_start(one, today) for one in BudgetPeriod.values})
+
+
 def load_budgets() -> dict[int, FlowBudget]:
     """The budgets of all flows that have one, by flow, with what was used of them as far as it is stored."""
     budgeted = Flow.objects.filter(Q(total_token_budget__isnull=False) | Q(total_cost_budget__isnull=False))
-    budgets = {}
-    starts = {}
     today = datetime.now(UTC).date()
-    for flow in budgeted.only("title", "budget_period", "total_token_budget", "total_cost_budget"):
-        budgets[flow.pk] = FlowBudget(flow.title, flow.budget_period, flow.total_token_budget, flow.total_cost_budget)
-        starts[flow.pk] = find_period_start(flow.budget_period, today)
-    if budgets:
-        rows = {(row.flow_id, row.period_start): row for row in FlowSpending.objects.filter(flow__in=budgets)}
-        for flow_id, start in starts.items():
-            row = rows.get((flow_id, start)) or _begin_period(flow_id, start)
-            budgets[flow_id].tokens, budgets[flow_id].cost = row.tokens, row.cost
+    flows = list(budgeted.only("title", "budget_period", "total_token_budget", "total_cost_budget"))
+    rows = {(row.flow_id, row.period_start): row for row in _current_rows(today)} if flows else {}
+    budgets = {}
+    for flow in flows:
+        start = find_period_start(flow.budget_period, today)
+        row = rows.get((flow.pk, start)) or _begin_period(flow.pk, start)
+        budgets[flow.pk] = FlowBudget(
+            flow.title, flow.budget_period, flow.total_token_budget, flow.total_cost_budget, row.tokens, row.cost
+        )
     return budgets
 
 
@@ -101,9 +104,7 @@ def add_spending(used: Iterable[tuple[int, int, Decimal]]) -> None:
         costs[flow_id] += cost
     if not tokens:
         return
-    today = datetime.now(UTC).date()
-    starts = {find_period_start(period, today) for period in BudgetPeriod.values}
-    current = FlowSpending.objects.filter(period_start__in=starts)
+    current = _current_rows(datetime.now(UTC).date())
     with transaction.atomic():
         # In one order, so that no two hosts wait for each other.
         for flow_id in sorted(tokens):

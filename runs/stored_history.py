@@ -15,21 +15,18 @@ from flows.engine.history import NO_USAGE, AttemptError, History, Issue, Outcome
 from flows.engine.reply import ToolReply
 from runs import models
 
+_ISSUE_FIELDS = ("code", "description", "audit", "path", "context")
+"""Those that row and value have alike."""
+
 
 def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> History:
-    """The history of a run as the engine left it. Attempts that are still running are not part of it.
+    """The history of a run as the engine left it, without attempts that are still running.
 
-    ``input`` is what the run works on, for whoever goes on with it: others see the input as it is kept.
+    ``input`` is what the run works on, for a worker that goes on with it: others see the input as it is kept.
     """
-    rows = (
-        models.Attempt.objects.filter(step__run=run)
-        .exclude(outcome="")
-        .select_related("step", "usage", "sent")
-        .prefetch_related("issues")
-        .order_by("step__index", "number")
-    )
+    rows = models.Attempt.objects.filter(step__run=run).exclude(outcome="").order_by("step__index", "number")
     history = History.begin(run.input if input is None else input, run_id=make_run_id(run))
-    for row in rows:
+    for row in rows.select_related("step", "usage", "sent").prefetch_related("issues"):
         history = history.append(read_attempt(row))
     return history
 
@@ -43,6 +40,7 @@ def load_received_attempt(run: models.Run) -> models.Attempt | None:
 def read_received(row: models.Attempt) -> Received:
     """What the engine judges of an attempt that ``load_received_attempt`` gave."""
     assert row.started_at is not None and row.received is not None
+    start = Start(row.step.index, row.number, row.input, row.request, row.started_at, row.plugins)
     reply = ToolReply(
         arguments=row.received,
         raw=None,
@@ -52,7 +50,7 @@ def read_received(row: models.Attempt) -> Received:
         response_id=row.response_id or None,
         finish_reason=row.finish_reason or None,
     )
-    return Received(Start(row.step.index, row.number, row.input, row.request, row.started_at, row.plugins), reply)
+    return Received(start, reply)
 
 
 def load_original_input(run: models.Run) -> dict[str, Any]:
@@ -96,26 +94,13 @@ def read_attempt(row: models.Attempt) -> engine.Attempt:
 
 def read_issue(row: models.Issue) -> Issue:
     """The engine's issue that a row holds, with the fields that its audit added."""
-    return Issue(
-        code=row.code,
-        severity=Severity(row.severity),
-        description=row.description,
-        audit=row.audit,
-        path=row.path,
-        context=row.context,
-        suggestions=tuple(row.suggestions),
-        **row.added_fields,
-    )
+    alike = {name: getattr(row, name) for name in _ISSUE_FIELDS}
+    return Issue(severity=Severity(row.severity), suggestions=tuple(row.suggestions), **alike, **row.added_fields)
 
 
 def read_usage(row: models.TokenUsage) -> TokenUsage:
     """The engine's usage that a row holds."""
     return TokenUsage(**{name: getattr(row, name) for name in TokenUsage.model_fields})
-
-
-def build_issues(attempt: models.Attempt, issues: tuple[Issue, ...]) -> list[models.Issue]:
-    """The rows of an attempt's issues, not stored yet."""
-    return [models.Issue(**{**values, "attempt": attempt}) for values in list_issue_values(None, issues)]
 
 
 def list_issue_values(attempt: int | None, issues: tuple[Issue, ...]) -> list[dict[str, Any]]:
@@ -124,17 +109,18 @@ def list_issue_values(attempt: int | None, issues: tuple[Issue, ...]) -> list[di
         {
             "attempt": attempt,
             "position": position,
-            "code": issue.code,
             "severity": issue.severity.value,
-            "description": issue.description,
-            "audit": issue.audit,
-            "path": issue.path,
-            "context": issue.context,
             "suggestions": list(issue.suggestions),
             "added_fields": issue.added_fields,
+            **{name: getattr(issue, name) for name in _ISSUE_FIELDS},
         }
         for position, issue in enumerate(issues)
     ]
+
+
+def build_issues(attempt: models.Attempt, issues: tuple[Issue, ...]) -> list[models.Issue]:
+    """The rows of an attempt's issues, not stored yet."""
+    return [models.Issue(**{**values, "attempt": attempt}) for values in list_issue_values(None, issues)]
 
 
 def build_usage(attempt: models.Attempt, usage: TokenUsage) -> models.TokenUsage:

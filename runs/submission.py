@@ -21,16 +21,14 @@ from flows.engine.redaction import find_marks, redact_input
 from flows.engine.running import check_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
-from flows.providers import build_providers, default_model_settings
+from flows.providers import build_providers, default_model_settings, is_simulated_flow
 from runs.facets import add_facets
 from runs.logs.events import log_event
 from runs.models import FacetKind, OriginalInput, Priority, Run
-from runs.provider import is_simulated_flow
 from runs.queue import wake_worker
 from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
-from runs.trail.run_starts import tell_of_runs
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -89,11 +87,10 @@ def submit_run(
     ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels, metadata and
     addresses that are not valid.
     """
-    check_labels(labels)
-    metadata = {} if metadata is None else metadata
-    check_metadata(metadata)
+    order = RunOrder(input, labels, {} if metadata is None else metadata, again_of)
+    check_labels(order.labels)
+    check_metadata(order.metadata)
     shared = _SharedValues.resolve(flow, options)
-    order = RunOrder(input=input, labels=labels, metadata=metadata, again_of=again_of)
     return store_runs([shared.build_run(order, shared.check_input(input))])[0]
 
 
@@ -134,23 +131,28 @@ def store_runs(runs: Sequence[Run]) -> list[Run]:
             OriginalInput.objects.bulk_create(originals)
         add_facets((run.pk, (FacetKind.LABEL, label)) for run in stored for label in run.labels)
         if stored:
-            tell_of_runs(stored)
+            _leave_trail(stored)
             wake_worker()
             transaction.on_commit(partial(_log, stored[0], len(stored)))
     return stored
 
 
+def _leave_trail(runs: Sequence[Run]) -> None:
+    """One entry for runs that were started together."""
+    first, last = runs[0], runs[-1]
+    details = {"flow": first.flow.name, "version": first.version.number}
+    if first is last:
+        leave_trail(action=TrailAction.RUN_STARTED, about=first, details=details)
+    else:
+        details |= {"runs": len(runs), "first": first.pk, "last": last.pk}
+        leave_trail(action=TrailAction.RUNS_STARTED, about=first.flow, details=details)
+
+
 def _log(first: Run, count: int) -> None:
     """Tie runs to the request that submitted them, whose id is on this line."""
-    log_event(
-        logger,
-        logging.INFO,
-        "run.submitted",
-        "The run is queued." if count == 1 else f"{count} runs are queued.",
-        run=first.pk,
-        runs=count if count > 1 else None,
-        flow=first.flow_id,
-    )
+    message = "The run is queued." if count == 1 else f"{count} runs are queued."
+    runs = count if count > 1 else None
+    log_event(logger, logging.INFO, "run.submitted", message, run=first.pk, runs=runs, flow=first.flow_id)
 
 
 def find_own_limits(run: Run, spec: FlowSpec | None) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from flows.engine.history import Outcome
-from runs.logs.events import log_event
-from runs.logs.run_ends import note_run_end
+from runs.logs.events import log_event, note_run_end
 from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import RunQuerySet, end_values, in_future
 from runs.ownership import Owner
@@ -39,10 +38,10 @@ MAX_SILENCE = timedelta(minutes=10)
 def sweep() -> int:
     """Reclaim runs of dead workers, end what waited too long, and wake a worker if anything is to be done.
 
-    Gives the number of runs reclaimed. Runs every minute from the queue's schedule, when a worker
-    process starts, and in the heartbeat of every drain.
+    Gives the number of runs reclaimed. Runs every minute from the queue's schedule, when a worker process starts, and
+    in the heartbeat of every drain.
     """
-    reclaimed = reclaim_from_dead_processes() + _reclaim_expired()
+    reclaimed = _reclaim_from_dead_processes() + _reclaim_expired()
     for run in Run.objects.cancelled_in_queue():
         run.request_cancel()
     _end_overdue()
@@ -53,8 +52,8 @@ def sweep() -> int:
     return reclaimed
 
 
-def reclaim_from_dead_processes() -> int:
-    """Reclaim the runs of workers that lived on this machine and are certainly dead; gives their number."""
+def _reclaim_from_dead_processes() -> int:
+    """Reclaim the runs of workers that lived on this machine and are certainly dead."""
     names = Run.objects.running().order_by().values_list("owner", flat=True).distinct()
     gone = [name for name in names if (owner := Owner.parse(name)) is not None and owner.is_gone]
     if not gone:
@@ -95,17 +94,15 @@ def _end_overdue() -> None:
     max_wait = timedelta(seconds=settings.TOOLFLOW_PLUGIN_WAIT)
     for run in queued.filter(waiting_since__lte=in_future(-max_wait)):
         # One that has the plug-ins may only have much to do.
-        if any(run.version_id not in worker.unable_versions for worker in Worker.objects.alive()):
-            continue
-        sentence = f"{run.waiting_for} None came within {max_wait.total_seconds():,.0f} seconds."
-        _end(queued, run, EndReason.CONFIGURATION, sentence)
+        if all(run.version_id in worker.unable_versions for worker in Worker.objects.alive()):
+            sentence = f"{run.waiting_for} None came within {max_wait.total_seconds():,.0f} seconds."
+            _end(queued, run, EndReason.CONFIGURATION, sentence)
 
 
 def _end(queued: RunQuerySet, run: Run, reason: EndReason, sentence: str) -> None:
     """End a run as errored, if it is still among ``queued`` and was not claimed since it was read."""
     with transaction.atomic():
-        has_ended = queued.filter(pk=run.pk, epoch=run.epoch).update(**end_values(RunStatus.ERRORED, reason, sentence))
-        if has_ended:
-            end_running_attempts(run.pk, Outcome.INTERRUPTED)
-    if has_ended:
-        note_run_end(RunStatus.ERRORED.value, reason.value, run=run.pk)
+        if not queued.filter(pk=run.pk, epoch=run.epoch).update(**end_values(RunStatus.ERRORED, reason, sentence)):
+            return
+        end_running_attempts(run.pk, Outcome.INTERRUPTED)
+    note_run_end(RunStatus.ERRORED.value, reason.value, run=run.pk)

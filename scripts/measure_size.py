@@ -31,9 +31,9 @@ PACKAGES = ("flows/", "runs/", "toolflow_site/")
 FOLDERS = (*PACKAGES, "tests", "templates", "static", "benchmarks", "docs")
 
 _EXECUTION_MODULES = (
-    "claiming", "documents", "facets", "group_commit", "limits", "output_checks", "ownership",
-    "prepared_sql", "provider", "queue", "queue_processes", "recorder", "retry_parts", "rollup", "run_options",
-    "spending", "stop_flags", "stored_history", "submission", "sweep", "try_out", "worker",
+    "attempt_rules", "claiming", "documents", "facets", "group_commit", "limits", "ownership",
+    "prepared_sql", "queue", "queue_processes", "recorder", "rollup", "run_options",
+    "spending", "stored_history", "submission", "sweep", "try_out", "worker",
     "management/commands/run_worker",
     "models/facet", "models/history", "models/limit", "models/original_input", "models/run", "models/spending",
     "models/worker",
@@ -44,9 +44,9 @@ _CORE_TESTS = (
     "tests/flows/test_[c-eilps]*", "tests/flows/test_models.py", "tests/flows/test_many_audits.py",
     "tests/flows/test_throttle.py", "tests/flows/versioned.py",
     *(f"tests/runs/{name}.py" for name in (
-        "executing", "gateway", "test_claiming", "test_database_thread", "test_drain", "test_facets",
-        "test_group_commit", "test_ownership", "test_providers", "test_received_replies", "test_redaction",
-        "test_queue_processes", "test_retry_parts", "test_rollup", "test_run_options", "test_run_states",
+        "executing", "gateway", "test_attempt_rules", "test_claiming", "test_database_thread", "test_drain",
+        "test_group_commit", "test_providers", "test_received_replies", "test_redaction",
+        "test_queue_processes", "test_rollup", "test_run_options", "test_run_states",
         "test_run_work", "test_submission", "test_sweep", "test_try_out", "test_try_page", "test_worker",
     )),
 )  # fmt: skip

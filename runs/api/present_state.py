@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flows.providers import describe_providers
 from runs.models import Run
-from runs.provider import describe_providers
 from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
 
 MOST_RUNNING = 20

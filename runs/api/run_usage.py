@@ -16,9 +16,9 @@ from runs.api.run_links import RunLinks
 from runs.api.run_part import RunPart, check_run
 from runs.api.runs_schema import RunUsageSerializer
 from runs.api.schema_parts import problem_responses
+from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
 from runs.documents import build_usage_document
 from runs.models import Attempt
-from runs.retry_parts import FIRST, USEFUL, WASTED, classify_attempts
 
 _RUNNING = "running"
 _FIELDS = tuple(TokenUsage.model_fields)

@@ -8,8 +8,8 @@ from rest_framework import serializers
 
 from flows.engine.history import Outcome, Severity
 from runs.api.schema_parts import PageSerializer
+from runs.attempt_rules import FIRST, USEFUL, WASTED
 from runs.models import EndReason, Priority, RunStatus
-from runs.retry_parts import FIRST, USEFUL, WASTED
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 STATUSES = list(RunStatus.values)

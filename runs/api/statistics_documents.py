@@ -5,12 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from runs.attempt_rules import FIRST, USEFUL, WASTED
 from runs.figures.bill import split_bill, use_of_runs
 from runs.figures.flow_sums import AuditSums, IssueSums, ModelRuns
 from runs.figures.sums import RunSums, Spent, StepSums
 from runs.figures.today import Today
 from runs.figures.usage import UsageGroup
-from runs.retry_parts import FIRST, USEFUL, WASTED
 
 PART_NAMES = {FIRST: "first_attempts", USEFUL: "useful_retries", WASTED: "wasted_retries"}
 

@@ -22,8 +22,8 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from runs.logs.events import Outage
 from runs.models import ApiToken
-from runs.queue_processes.outage import Outage
 from runs.trail.asking import find_place
 
 WINDOW = 60

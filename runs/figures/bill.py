@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from runs.attempt_rules import FIRST, USEFUL, WASTED
 from runs.figures.sums import RunSums
-from runs.retry_parts import FIRST, USEFUL, WASTED
 
 TITLES: Mapping[str, str] = {
     FIRST: "First attempts",

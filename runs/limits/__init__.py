@@ -3,9 +3,3 @@
 ``rules`` are what staff set, ``ledger`` is the arithmetic and the row that keeps it, ``gate`` stands before the calls
 of one event loop.
 """
-
-from __future__ import annotations
-
-from runs.limits.gate import SharedGate, create_gate
-
-__all__ = ["SharedGate", "create_gate"]

@@ -1,7 +1,7 @@
 """The gate before the model calls of one event loop, with limits that all workers share.
 
 Calls that find no permit wait here in memory. While calls wait or have ended, one task settles all of them with the
-ledger in one transaction, up to 20 times a second: a call that finds room waits for at most 50 ms, and none costs a
+ledger in one transaction, 20 times a second: a call that finds room waits for at most 50 ms, and none costs a
 transaction of its own.
 """
 
@@ -37,7 +37,7 @@ SETTLE_INTERVAL = timedelta(seconds=0.05)
 RENEW_INTERVAL = timedelta(seconds=8)
 """How often calls in flight are reported when nothing else is."""
 MAX_AGE = timedelta(seconds=4)
-"""Age at which a heartbeat fetches anew what is left of the limits."""
+"""Age at which a heartbeat fetches again what is left of the limits."""
 OUTAGE_INTERVAL = timedelta(seconds=1)
 """Between attempts to settle while the database is away."""
 OUTAGE_DELAY = timedelta(seconds=5)
@@ -73,24 +73,6 @@ class SharedPermit:
             self.gate.end_call(self.model, self.tokens, usage)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """A denial, and until when it holds."""
-
-    denial: Denial
-    until: datetime
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it surely lasts until then; a call in flight may end at any time."""
-        return self.denial.resource is not Resource.CALLS
-
-    def throttle(self, now: datetime) -> Throttled:
-        """The answer to a call that doesn't wait for the end of it."""
-        until = max(self.until, now + MIN_DELAY)
-        return Throttled(until, self.denial.limit.describe(self.denial.resource))
-
-
 @dataclass(slots=True, eq=False)
 class WaitingCall:
     """A call that waits for its permit until ``deadline``."""
@@ -99,12 +81,6 @@ class WaitingCall:
     tokens: int
     deadline: datetime
     answer: asyncio.Future[Permit | Throttled]
-    backoff: Backoff | None = None
-
-    def would_time_out(self, now: datetime) -> bool:
-        """Whether it has waited long enough, or certainly will have before it can go."""
-        backoff = self.backoff
-        return now >= self.deadline or (backoff is not None and backoff.is_certain and backoff.until > self.deadline)
 
 
 def create_gate(*, owner: str, ask: Ask) -> SharedGate:
@@ -135,7 +111,6 @@ class SharedGate:
         self._rules: Rules | None = None
         self._waiting: dict[WaitingCall, None] = {}
         """First come first; a dict, since calls leave in any order."""
-        self._backoffs: dict[str, Backoff] = {}
         self._left: Mapping[int, Capacity] = {}
         self._owners: tuple[str, ...] = (owner,)
         self._gone: tuple[str, ...] = ()
@@ -148,29 +123,27 @@ class SharedGate:
         self._is_away = False
         self._is_closing = False
         self._refilling: asyncio.Task[None] | None = None
-        self._woken = asyncio.Event()
         self._settling = asyncio.Lock()
 
     def try_enter(self, request: Mapping[str, Any]) -> Permit | None:
         """Return a permit if no limit covers the model of ``request``, else None."""
-        return None if self._rules is not None and self._rules.find(request["model"]) else _FREE_PERMIT
+        rules = self._rules
+        return None if rules is not None and rules.limits and rules.find(request["model"]) else _FREE_PERMIT
 
     async def enter(self, request: Mapping[str, Any]) -> Permit | Throttled:
-        """Wait for a permit for up to ``MAX_WAIT``, and not at all if it is known to take longer."""
+        """Wait for a permit for up to ``MAX_WAIT``, and not at all if it will take longer."""
         if (permit := self.try_enter(request)) is not None:
             return permit
-        model, now = request["model"], self._clock.now()
-        backoff = self._backoffs.get(model)
-        if backoff is not None and backoff.is_certain and backoff.until > now + MAX_WAIT:
-            return backoff.throttle(now)
-        call = WaitingCall(model, self._charge(request), now + MAX_WAIT, asyncio.get_running_loop().create_future())
+        deadline = self._clock.now() + MAX_WAIT
+        answer: asyncio.Future[Permit | Throttled] = asyncio.get_running_loop().create_future()
+        call = WaitingCall(request["model"], self._charge(request), deadline, answer)
         self._waiting[call] = None
-        self._wake()
+        self._start_refilling()
         try:
-            return await call.answer
+            return await answer
         except asyncio.CancelledError:
             # The permit may have come at the same moment.
-            if not call.answer.cancelled() and isinstance(granted := call.answer.result(), SharedPermit):
+            if not answer.cancelled() and isinstance(granted := answer.result(), SharedPermit):
                 granted.release(NO_USAGE)
             raise
         finally:
@@ -182,7 +155,7 @@ class SharedGate:
         if usage is not None:
             self._tokens[model] += usage.total - charged
         self._has_changes = True
-        self._wake()
+        self._start_refilling()
 
     async def refresh(self) -> None:
         """Load the limits and what is left of them: at the start and in each heartbeat.
@@ -198,8 +171,6 @@ class SharedGate:
             return
         is_new = rules != self._rules
         self._rules = rules
-        if is_new:
-            self._backoffs.clear()
         if not rules.limits and not self._waiting:
             return
         self._gone = tuple(name for name in self._owners if (owner := Owner.parse(name)) and owner.is_gone)
@@ -211,7 +182,7 @@ class SharedGate:
 
         What is left is divided by the number of processes. Safe from any thread.
         """
-        limits = self._rules.find(model) if self._rules is not None else ()
+        limits = self._rules.find(model) if self._rules is not None and self._rules.limits else ()
         if not limits:
             return None
         elapsed = (self._clock.now() - self._settled_at).total_seconds() if self._settled_at else 0.0
@@ -235,7 +206,6 @@ class SharedGate:
     async def close(self) -> None:
         """Give everything back. Calls that still wait are sent back to the queue."""
         self._is_closing = True
-        self._woken.set()
         if self._refilling is not None:
             await self._refilling
         for call in list(self._waiting):
@@ -263,17 +233,7 @@ class SharedGate:
         if not call.answer.done():
             call.answer.set_result(answer)
 
-    def _reject_late(self) -> None:
-        now = self._clock.now()
-        for call in [call for call in self._waiting if call.would_time_out(now)]:
-            if call.backoff is not None:
-                self._answer(call, call.backoff.throttle(now))
-            else:
-                sentence = "Waits until the limits of the provider can be looked up."
-                self._answer(call, Throttled(now + OUTAGE_DELAY, sentence))
-
-    def _wake(self) -> None:
-        self._woken.set()
+    def _start_refilling(self) -> None:
         if self._refilling is None and not self._is_closing:
             self._refilling = asyncio.create_task(self._refill(), name="limits")
 
@@ -281,13 +241,12 @@ class SharedGate:
         """Settle for as long as calls wait or are in flight."""
         try:
             while not self._is_closing and (self._waiting or self._has_changes or +self._active):
-                self._woken.clear()
-                if not self._waiting and not self._has_changes:
-                    await self._wait_until(self._clock.now() + RENEW_INTERVAL)
+                pause = SETTLE_INTERVAL
                 began = self._clock.now()
-                is_settled = await self._settle()
-                self._reject_late()
-                await self._clock.sleep_until(began + (SETTLE_INTERVAL if is_settled else OUTAGE_INTERVAL))
+                is_overdue = self._settled_at is None or began - self._settled_at >= RENEW_INTERVAL
+                if (self._waiting or self._has_changes or is_overdue) and not await self._settle():
+                    pause = OUTAGE_INTERVAL
+                await self._clock.sleep_until(began + pause)
         except Exception as error:
             # Calls must not wait for ever for a task that broke: the error is theirs.
             logger.exception("The gate of worker %s broke.", self._owner)
@@ -296,15 +255,6 @@ class SharedGate:
                     call.answer.set_exception(error)
         finally:
             self._refilling = None
-
-    async def _wait_until(self, moment: datetime) -> None:
-        """Wait until ``moment`` or until something changes."""
-        waits = {asyncio.ensure_future(self._clock.sleep_until(moment)), asyncio.ensure_future(self._woken.wait())}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     async def _settle(self) -> bool:
         """Report and ask for all that waits, in one request. False if the database is away."""
@@ -323,25 +273,38 @@ class SharedGate:
                 if not self._is_away:
                     logger.warning("The limits can't be looked up; calls that they cover wait: %s", error)
                 self._is_away = self._has_changes = True
+                self._reject_late(calls)
                 return False
             self._is_away = False
             self._left, self._owners = settlement.left, settlement.owners
-            self._grant(calls, settlement)
+            for call, denial in zip(calls, settlement.denials, strict=True):
+                if denial is None:
+                    self._grant(call)
+                else:
+                    self._deny(call, denial)
             return True
 
-    def _grant(self, calls: list[WaitingCall], settlement: Settlement) -> None:
+    def _grant(self, call: WaitingCall) -> None:
+        self._active[call.model] += 1
+        permit = SharedPermit(self, call.model, call.tokens)
+        if call.answer.done():
+            # Its run was cancelled meanwhile.
+            permit.release(NO_USAGE)
+        else:
+            self._answer(call, permit)
+
+    def _deny(self, call: WaitingCall, denial: Denial) -> None:
+        """Send a call away that has waited long enough, or certainly will have before it can go."""
         now = self._clock.now()
-        for model in {call.model for call in calls}:
-            self._backoffs.pop(model, None)
-        for call, denial in zip(calls, settlement.denials, strict=True):
-            if denial is not None:
-                call.backoff = Backoff(denial, now + timedelta(seconds=denial.delay))
-                self._backoffs.setdefault(call.model, call.backoff)
-                continue
-            self._active[call.model] += 1
-            permit = SharedPermit(self, call.model, call.tokens)
-            if call.answer.done():
-                # Its run was cancelled meanwhile.
-                permit.release(NO_USAGE)
-            else:
-                self._answer(call, permit)
+        until = now + timedelta(seconds=denial.delay)
+        # A call in flight may end at any time.
+        is_certain = denial.resource is not Resource.CALLS
+        if now >= call.deadline or (is_certain and until > call.deadline):
+            self._answer(call, Throttled(max(until, now + MIN_DELAY), denial.limit.describe(denial.resource)))
+
+    def _reject_late(self, calls: list[WaitingCall]) -> None:
+        now = self._clock.now()
+        throttled = Throttled(now + OUTAGE_DELAY, "Waits until the limits of the provider can be looked up.")
+        for call in calls:
+            if now >= call.deadline:
+                self._answer(call, throttled)

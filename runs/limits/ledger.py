@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -26,8 +26,7 @@ CALL_DELAY_SECONDS = 1.0
 ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class PermitRequest:
+class PermitRequest(NamedTuple):
     """One call that asks for a permit; ``tokens`` are charged for it."""
 
     model: str
@@ -51,8 +50,7 @@ class SettleRequest:
     """Whether this is the owner's last request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(NamedTuple):
     """Why a permit can't be had: ``limit`` is short of ``resource`` for an estimated ``delay``, in seconds."""
 
     limit: Limit
@@ -89,8 +87,8 @@ class Capacity:
             self._queued_tokens += permit.tokens
         return max(denials, key=lambda denial: denial.delay, default=None)
 
-    def take(self, calls: int, requests: int, tokens: int) -> None:
-        """Subtract what is used; negative numbers are given back, up to what the limit lets go at once."""
+    def take(self, *, calls: int = 0, requests: int = 0, tokens: int = 0) -> None:
+        """Subtract what is used; tokens below 0 are given back, up to what the limit lets go at once."""
         if self.calls is not None:
             self.calls -= calls
         if self.requests is not None:
@@ -99,8 +97,7 @@ class Capacity:
             self.tokens = bucket.fill(self.tokens - tokens, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """The answer to a request."""
 
     denials: tuple[Denial | None, ...]
@@ -134,11 +131,11 @@ class Ledger:
         held = dict.fromkeys(left, 0)
         for model, count in request.held.items():
             for limit in rules.find(model):
-                left[limit.id].take(count, 0, 0)
+                left[limit.id].take(calls=count)
                 held[limit.id] += count
         for model, tokens in request.tokens.items():
             for limit in rules.find(model):
-                left[limit.id].take(0, 0, tokens)
+                left[limit.id].take(tokens=tokens)
         denials = []
         for permit in request.permits:
             limits = rules.find(permit.model)
@@ -146,7 +143,7 @@ class Ledger:
             denials.append(max(found, key=lambda denial: denial.delay, default=None))
             if not found:
                 for limit in limits:
-                    left[limit.id].take(1, 1, permit.tokens)
+                    left[limit.id].take(calls=1, requests=1, tokens=permit.tokens)
                     held[limit.id] += 1
         self._keep(request, left, held, now)
         return Settlement(tuple(denials), left, tuple(self._owners))
@@ -167,12 +164,8 @@ class Ledger:
         if calls is not None:
             others = (entry for name, entry in self._owners.items() if name != owner)
             calls -= sum(entry["held"].get(str(limit.id), 0) for entry in others)
-        return Capacity(
-            limit,
-            calls,
-            _fill(limit.requests, level.get("requests"), elapsed),
-            _fill(limit.tokens, level.get("tokens"), elapsed),
-        )
+        requests = _fill(limit.requests, level.get("requests"), elapsed)
+        return Capacity(limit, calls, requests, _fill(limit.tokens, level.get("tokens"), elapsed))
 
     def _keep(self, request: SettleRequest, left: Mapping[int, Capacity], held: Mapping[int, int], now: float) -> None:
         self.as_of = now

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -81,34 +80,15 @@ class Limit:
         return f"Waits for the rate limit of {self.model or 'all models'}: {count:,} {noun} {rest}."
 
 
+@dataclass(frozen=True, slots=True)
 class Rules:
-    """All limits of an installation, immutable."""
+    """All limits of an installation."""
 
-    def __init__(self, limits: Iterable[Limit] = ()) -> None:
-        self.limits = tuple(limits)
-        self._found: dict[str, tuple[Limit, ...]] = {}
+    limits: tuple[Limit, ...] = ()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rules) and self.limits == other.limits
-
-    __hash__ = None  # type: ignore[assignment]  # equal by value, never a key
-
-    def find(self, model: str) -> tuple[Limit, ...]:
-        """The limits that calls of ``model`` fall under. Safe from any thread."""
-        if not self.limits:
-            return ()
-        found = self._found.get(model)
-        if found is None:
-            found = self._found[model] = tuple(limit for limit in self.limits if limit.covers(model))
-        return found
-
-    def limit_calls(self, model: str) -> bool:
-        """Whether calls of ``model`` in flight are limited."""
-        return any(limit.calls_in_flight is not None for limit in self.find(model))
-
-    def limit_tokens(self, model: str) -> bool:
-        """Whether tokens of ``model`` are limited."""
-        return any(limit.tokens_per_minute is not None for limit in self.find(model))
+    def find(self, model: str) -> list[Limit]:
+        """The limits that calls of ``model`` fall under."""
+        return [limit for limit in self.limits if limit.covers(model)]
 
 
 def load_rules() -> Rules:
@@ -116,4 +96,4 @@ def load_rules() -> Rules:
     rows = RateLimit.objects.order_by("pk").values_list(
         "pk", "model", "calls_in_flight", "requests_per_minute", "tokens_per_minute"
     )
-    return Rules(Limit(*row) for row in rows)
+    return Rules(tuple(Limit(*row) for row in rows))

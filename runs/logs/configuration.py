@@ -38,6 +38,6 @@ def build_logging(*, format: str, level: str) -> dict[str, Any]:
             # Lines of single runs are for machines; on a terminal only who asks for them wants them.
             "runs.worker.run_events": {"level": of_runs.upper()},
             "runs.submission": {"level": of_runs.upper()},
-            "runs.logs.run_ends": {"level": of_runs.upper()},
+            "runs.logs.events": {"level": of_runs.upper()},
         },
     }

@@ -14,7 +14,7 @@ from typing import Any
 
 from pythonjsonlogger.core import BaseJsonFormatter
 
-from runs.logs.run_place import read_run_place
+from runs.logs.events import run_place
 from runs.request_id import META_KEY, read_request_id
 
 LONGEST = 10_000
@@ -84,7 +84,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_write_json_value)
 
 def _add_correlation(fields: dict[str, Any], attributes: dict[str, Any]) -> None:
     """Add what this line belongs to: a run and its attempt, a request, both or neither."""
-    if (place := read_run_place()) is not None:
+    if (place := run_place.get()) is not None:
         fields["run"] = place.run
         if place.step:
             fields["step"] = place.step

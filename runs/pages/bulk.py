@@ -10,12 +10,12 @@ from django.shortcuts import redirect, render
 from django.urls import path
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from flows.providers import is_simulated
 from runs.bulk_actions.requesting import MOST_STARTED, request_bulk_action
 from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import require_permission
 from runs.pages.bulk_choice import BulkChoice, BulkForm, read_choice
 from runs.pages.figures import format_plural
-from runs.provider import is_simulated
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 

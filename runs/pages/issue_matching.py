@@ -22,7 +22,7 @@ from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES
 from runs import models
-from runs.output_checks import Check, find_check, find_reached
+from runs.attempt_rules import Check, find_check, find_reached
 from runs.pages.item_moves import ItemMoves
 
 _OVERFLOWS = {(Check.SCHEMA, MORE_SCHEMA_MISMATCHES), (Check.TYPE, MORE_TYPE_MISMATCHES), (Check.AUDITS, MORE_ISSUES)}

@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from flows.engine.history import TokenUsage, sum_usage
+from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
 from runs.figures.bill import TITLES, Use, is_by_cost, measure_uses, split_bill
 from runs.pages.attempt_view import RUNNING
 from runs.pages.figures import format_cost, format_count
 from runs.pages.shares import format_share
-from runs.retry_parts import FIRST, USEFUL, WASTED, classify_attempts
 
 if TYPE_CHECKING:
     from runs.pages.run_page import StepView

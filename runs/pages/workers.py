@@ -11,8 +11,8 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
+from flows.providers import describe_providers
 from runs.pages.access import require_permission
-from runs.provider import describe_providers
 from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
 
 PARTS = ("notice", "figures", "table")

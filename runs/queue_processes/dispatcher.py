@@ -17,10 +17,10 @@ from django_q.models import Schedule
 from django_q.scheduler import scheduler
 from django_q.signing import SignedPackage
 
-from runs.queue_processes.outage import Outage
+from runs.logs.events import Outage
+from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.worker_process import TaskChannel
-from runs.stop_flags import draining
-from runs.worker.tasks import Slot
+from runs.worker.tasks import hold_slot
 
 logger = logging.getLogger(__name__)
 
@@ -35,20 +35,16 @@ DRAIN_INTERVAL = 1.0
 
 
 class Dispatcher:
-    """``recover`` is called when the broker answers again: messages may have been lost. ``wake_task`` names the task
-    that makes sure that a drain is running.
-    """
+    """``recover`` is called when the broker answers again: messages may have been lost."""
 
-    def __init__(self, channel: TaskChannel, *, recover: Callable[[], object], wake_task: str) -> None:
+    def __init__(self, channel: TaskChannel, *, recover: Callable[[], object]) -> None:
         self._channel = channel
         self._recover = recover
-        self._wake_task = wake_task
         self._broker = get_broker()
         self._database_outage = Outage("The database")
         self._broker_outage = Outage("Redis") if "redis" in settings.Q_CLUSTER else self._database_outage
-        now = time.monotonic()
-        self._schedules_at = now + SCHEDULE_INTERVAL
-        self._drain_at = now
+        self._drain_at = time.monotonic()
+        self._schedules_at = self._drain_at + SCHEDULE_INTERVAL
 
     def run(self) -> None:
         """Work until the worker stops."""
@@ -80,7 +76,7 @@ class Dispatcher:
     def _dispatch(self, ack_id: object, package: str) -> None:
         try:
             task = SignedPackage.loads(package)
-            is_wake_up = task.get("func") == self._wake_task
+            is_wake_up = task.get("func") == DRAIN_TASK
             if not is_wake_up:
                 task.update(cluster=Conf.CLUSTER_NAME, ack_id=ack_id)
                 self._channel.put(task)
@@ -91,27 +87,21 @@ class Dispatcher:
                 str(error) or type(error).__name__,
             )
             self._broker.fail(ack_id)
-        else:
-            if is_wake_up:
-                # Acknowledged before the drain, which has no end: the Run table is the truth.
-                self._broker.acknowledge(ack_id)
-                self._start_drain()
+            return
+        if is_wake_up:
+            # Acknowledged before the drain, which has no end: the Run table is the truth.
+            self._broker.acknowledge(ack_id)
+            self._start_drain()
 
     def _start_drain(self) -> None:
         """Start a drain if this host has a free slot."""
-        if self._database_outage.goes_on or not Slot.is_any_free():
+        if self._database_outage.goes_on:
             return
-        self._channel.put(
-            {
-                "id": uuid.uuid4().hex,
-                "name": "drain",
-                "func": self._wake_task,
-                "args": (),
-                "kwargs": {},
-                "started": timezone.now(),
-                "timeout": -1,
-            }
-        )
+        with hold_slot() as is_free:
+            if not is_free:
+                return
+        task = {"id": uuid.uuid4().hex, "name": "drain", "func": DRAIN_TASK, "args": (), "kwargs": {}, "timeout": -1}
+        self._channel.put({**task, "started": timezone.now()})
 
     def _run_schedules(self) -> None:
         if self._broker_outage.goes_on:

@@ -13,8 +13,8 @@ from types import FrameType
 
 from django.conf import settings
 
+from runs.queue import draining, force_quit
 from runs.queue_processes.supervisor import run_supervisor
-from runs.stop_flags import draining, force_quit
 
 POLL_INTERVAL = 0.2
 """Seconds between checks of the flags and of the supervisor."""
@@ -54,17 +54,17 @@ class ProcessTreeError(RuntimeError):
 
 
 class ProcessTree:
-    """``recover`` and ``wake_task`` are those of ``Supervisor``; ``say`` prints a line for the operator.
+    """The supervisor and all below it; ``say`` prints a line for the operator.
 
     No connection of any kind may be open, and no thread running, when it is made: it forks.
     """
 
-    def __init__(self, *, recover: Callable[[], object], wake_task: str, say: Callable[[str], None]) -> None:
+    def __init__(self, *, say: Callable[[str], None]) -> None:
         self._say = say
         # All processes below hold the other end: it is closed once the last of them is gone.
         self._lifeline, others_end = os.pipe()
         self._supervisor = multiprocessing.get_context("fork").Process(
-            target=run_supervisor, args=(os.getpid(), recover, wake_task), name="toolflow-supervisor"
+            target=run_supervisor, args=(os.getpid(),), name="toolflow-supervisor"
         )
         self._supervisor.start()
         os.close(others_end)

@@ -12,21 +12,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 
 from django.db import Error as AnyDatabaseError
 from django.db import connections
 from django_q.conf import Conf
 
+from runs.queue import draining
 from runs.queue_processes.dispatcher import Dispatcher
 from runs.queue_processes.worker_process import TaskChannel, do_tasks
-from runs.stop_flags import draining
+from runs.sweep import sweep
 
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL = 0.25
 """Seconds between checks of the children; also bounds how often one that dies at once is started again."""
+
+WORKER, DISPATCHER = "toolflow-worker", "toolflow-dispatcher"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -53,14 +55,14 @@ def name_process(name: str) -> None:
         _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def run_supervisor(parent: int, recover: Callable[[], object], wake_task: str) -> None:
+def run_supervisor(parent: int) -> None:
     """The supervisor's process, forked by ``parent``. Exits with status 0 after an orderly stop, else with 1."""
     die_with_parent(parent)
     name_process("toolflow-supervisor")
     # A signal to the whole group is for the main process; all others obey its flags. Children inherit this.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    supervisor = Supervisor(recover=recover, wake_task=wake_task)
+    supervisor = Supervisor()
     try:
         sys.exit(supervisor.run())
     finally:
@@ -68,24 +70,18 @@ def run_supervisor(parent: int, recover: Callable[[], object], wake_task: str) -
 
 
 class Supervisor:
-    """``recover`` is called by each child before its work: it finds what those that died before left behind.
-    ``wake_task`` names the task that makes sure that a drain is running.
-    """
+    """Each child reclaims, before its work, what those that died before left behind."""
 
-    def __init__(self, *, recover: Callable[[], object], wake_task: str) -> None:
-        self._recover = recover
-        self._wake_task = wake_task
+    def __init__(self) -> None:
         self._channel = TaskChannel()
-        self._workers: list[BaseProcess] = []
-        self._dispatcher: BaseProcess | None = None
+        self._children: list[BaseProcess] = []
 
     def run(self) -> int:
         """Replace children until the worker stops, and until all have then ended; gives the exit status."""
         status = 0
         try:
-            for _ in range(Conf.WORKERS):
-                self._start_worker()
-            self._start_dispatcher()
+            for name in [WORKER] * Conf.WORKERS + [DISPATCHER]:
+                self._children.append(self._fork(name))
             while not draining.is_set():
                 time.sleep(POLL_INTERVAL)
                 self._replace_dead()
@@ -104,60 +100,46 @@ class Supervisor:
             child.kill()
             child.join()
 
-    @property
-    def _children(self) -> list[BaseProcess]:
-        return [*self._workers, *filter(None, [self._dispatcher])]
-
     def _replace_dead(self) -> None:
-        for worker in list(self._workers):
-            if not worker.is_alive():
-                _log_death("Worker process", worker)
-                self._workers.remove(worker)
-                self._start_worker()
-        if self._dispatcher is not None and not self._dispatcher.is_alive():
-            _log_death("Dispatcher", self._dispatcher)
-            self._start_dispatcher()
+        for child in list(self._children):
+            if not child.is_alive():
+                _log_death(child)
+                self._children.remove(child)
+                self._children.append(self._fork(child.name))
 
-    def _start_worker(self) -> None:
-        self._workers.append(self._fork("toolflow-worker", lambda: do_tasks(self._channel)))
-
-    def _start_dispatcher(self) -> None:
-        def dispatch() -> None:
-            Dispatcher(self._channel, recover=self._try_recover, wake_task=self._wake_task).run()
-
-        self._dispatcher = self._fork("toolflow-dispatcher", dispatch)
-
-    def _fork(self, name: str, work: Callable[[], None]) -> BaseProcess:
-        parent = os.getpid()
-
-        def run() -> None:
-            die_with_parent(parent)
-            name_process(name)
-            self._try_recover()
-            work()
-
-        child = multiprocessing.get_context("fork").Process(target=run, name=name)
+    def _fork(self, name: str) -> BaseProcess:
+        child = multiprocessing.get_context("fork").Process(target=self._work, args=(os.getpid(), name), name=name)
         child.start()
         return child
 
-    def _try_recover(self) -> None:
-        try:
-            self._recover()
-        except AnyDatabaseError as error:
-            logger.warning(
-                "What dead processes left behind could not be reclaimed yet; a later sweep does so: %s", error
-            )
-        except Exception:
-            logger.exception("What dead processes left behind could not be reclaimed.")
-        finally:
-            connections.close_all()
+    def _work(self, parent: int, name: str) -> None:
+        """What a child does."""
+        die_with_parent(parent)
+        name_process(name)
+        _recover()
+        if name == WORKER:
+            do_tasks(self._channel)
+        else:
+            Dispatcher(self._channel, recover=_recover).run()
 
 
-def _log_death(what: str, child: BaseProcess) -> None:
+def _recover() -> None:
+    """Sweep; what can't be done now a later sweep does."""
+    try:
+        sweep()
+    except AnyDatabaseError as error:
+        logger.warning("What dead processes left behind could not be reclaimed yet; a later sweep does so: %s", error)
+    except Exception:
+        logger.exception("What dead processes left behind could not be reclaimed.")
+    finally:
+        connections.close_all()
+
+
+def _log_death(child: BaseProcess) -> None:
     """Log the death of a child, unless it was recycled."""
-    code = child.exitcode
-    if code:
+    if code := child.exitcode:
         how = f"was killed (signal {-code})" if code < 0 else f"ended with exit status {code}"
         if code == -signal.SIGALRM:
             how += " because its event loop hung"
+        what = "Worker process" if child.name == WORKER else "Dispatcher"
         logger.warning("%s %s %s; another takes its place.", what, child.pid, how)

@@ -17,7 +17,7 @@ from django_q.monitor import save_task
 from django_q.worker import worker
 
 from runs.measuring import serve_worker_metrics
-from runs.stop_flags import draining
+from runs.queue import draining
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,8 @@ class TaskChannel:
     def put(self, task: dict[str, Any]) -> None:
         """Hand a task to the worker that is free first. Raises ``ValueError`` if it is too large."""
         message = pickle.dumps(task)
-        if len(message) > MAX_TASK_BYTES:
-            raise ValueError(
-                f"The task “{task['name']}” takes {len(message)} bytes; at most {MAX_TASK_BYTES} are possible."
-            )
+        if (size := len(message)) > MAX_TASK_BYTES:
+            raise ValueError(f"The task “{task['name']}” takes {size} bytes; at most {MAX_TASK_BYTES} are possible.")
         self._writer.send(message)
 
     def get(self) -> dict[str, Any] | str:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from flows.engine.judging import AUDIT_ERROR
+from runs.attempt_rules import FIRST, USEFUL, Check, classify_attempts, find_check, find_reached
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps, RunStatus
-from runs.output_checks import Check, find_check, find_reached
-from runs.retry_parts import FIRST, USEFUL, classify_attempts
 from runs.statistics.daily_rows import DailyRows, Key
 from runs.statistics.durations import find_bucket
 from runs.statistics.ended_runs import EndedAttempt, EndedIssue, EndedRun

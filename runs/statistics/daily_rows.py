@@ -35,7 +35,7 @@ def _list_values(model: type[DailyCounts]) -> tuple[str, ...]:
 VALUE_NAMES = {model: _list_values(model) for model in KEY_NAMES}
 """What each kind of row counts."""
 
-_UPDATES = {model: PreparedUpdate(model, *names) for model, names in VALUE_NAMES.items()}
+_UPDATES = {model: PreparedUpdate(model) for model in KEY_NAMES}
 
 _ROOM = (8, 4, 8)
 """For how many values of the first three there is room in a prepared statement: more than most batches have."""

@@ -21,6 +21,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from heroicons.templatetags.heroicons import heroicon_mini
 
+from flows.providers import is_simulated
 from runs.models import Priority, Run
 from runs.pages import figures
 from runs.pages.attempt_view import IssueMark
@@ -32,7 +33,6 @@ from runs.pages.elapsed import format_elapsed
 from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import Line, Listing, show_invisible
 from runs.pages.run_page import RunPage
-from runs.provider import is_simulated
 from runs.queue_figures import QueueFigures
 
 register = template.Library()

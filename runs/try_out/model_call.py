@@ -21,10 +21,9 @@ from flows.engine.model_calls import send_request
 from flows.engine.planner import Wait, next_action
 from flows.engine.reply import ToolReply
 from flows.engine.spec import FlowSpec
-from flows.providers import build_providers
-from runs.limits import create_gate
+from flows.providers import build_providers, create_client, price_call
+from runs.limits.gate import create_gate
 from runs.ownership import Owner
-from runs.provider import create_client, price_call
 from runs.spending import add_spending, load_budgets
 from runs.try_out.trial import Trial
 

@@ -24,7 +24,7 @@ from django.utils import timezone
 from flows.webhook_address import Allowance, load_allowance
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.models.run import in_future
-from runs.stop_flags import draining, force_quit
+from runs.queue import draining, force_quit
 from runs.webhooks.payload import build_body
 from runs.webhooks.posting import TIMEOUT, Answer, post
 from runs.webhooks.retries import judge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.models import WebhookDelivery
-from runs.stop_flags import draining
+from runs.queue import draining
 from runs.webhooks.messages import wake_sender
 from runs.webhooks.sender_lock import SenderLock
 from runs.webhooks.sending import Sender

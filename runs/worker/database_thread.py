@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 from django.db import (
     DatabaseError,
@@ -52,21 +51,14 @@ class WriteRefusedError(Exception):
     """The database accepts other writes, and not this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    ask: Callable[[], Any]
-    future: asyncio.Future[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(NamedTuple):
     write: RunWrite
     future: asyncio.Future[Written]
-    since: float = field(default_factory=time.monotonic)
+    since: float
 
 
 class DatabaseThread:
-    """Does database work for one event loop, in the order of asking; writes of runs go first, many at once."""
+    """Does database work for one event loop, in the order of asking; writes of runs many at once."""
 
     def __init__(self, *, on_commit: OnCommit | None = None) -> None:
         """Call it on the event loop.
@@ -75,25 +67,18 @@ class DatabaseThread:
         """
         self._on_commit = on_commit
         self._loop = asyncio.get_running_loop()
-        self._changed = threading.Condition()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="database")
+        self._checked_at = 0.0
         self._pending: list[_Pending] = []
-        self._questions: list[_Question] = []
-        self._is_closing = False
-        self._retry_at = 0.0
+        self._storing: asyncio.Task[None] | None = None
+        self._pause = GATHER_SECONDS
+        """Before the next writes are stored."""
         self._outage_since: float | None = None
         self._stored_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="database", daemon=True)
-        self._thread.start()
 
     async def ask(self, question: Callable[[], _Result]) -> _Result:
         """Do ``question`` on the thread; gives its result or raises what it raises."""
-        future: asyncio.Future[_Result] = self._loop.create_future()
-        with self._changed:
-            if self._is_closing:
-                raise RuntimeError("The database thread is closed.")
-            self._questions.append(_Question(question, future))
-            self._changed.notify()
-        return await future
+        return await self._loop.run_in_executor(self._executor, self._do, question)
 
     async def persist(self, write: Callable[[], _Result]) -> _Result:
         """Do the idempotent ``write`` on the thread, and repeat it while the database is away."""
@@ -110,126 +95,90 @@ class DatabaseThread:
         It raises ``LeaseLostError`` if the run is no longer held, and ``WriteRefusedError`` if it can't be stored.
         """
         future: asyncio.Future[Written] = self._loop.create_future()
-        with self._changed:
-            self._pending.append(_Pending(write, future))
-            self._changed.notify()
+        self._pending.append(_Pending(write, future, time.monotonic()))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store_pending(), name="writes")
         return future
 
     async def close(self) -> None:
         """Finish what was asked for, close the connections and end the thread."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
-        await asyncio.to_thread(self._thread.join)
+        while self._storing is not None:
+            await self._storing
+        await self.ask(connections.close_all)
+        self._executor.shutdown()
 
-    def _run(self) -> None:
-        checked_at = 0.0
+    def _do(self, question: Callable[[], _Result]) -> _Result:
+        """On the thread: answer ``question`` over a connection that works, as far as that is known."""
+        if time.monotonic() - self._checked_at >= CONNECTION_CHECK_INTERVAL:
+            self._checked_at = time.monotonic()
+            close_old_connections()
         try:
-            while (work := self._wait_for_work()) is not None:
-                if time.monotonic() - checked_at >= CONNECTION_CHECK_INTERVAL:
-                    checked_at = time.monotonic()
-                    close_old_connections()
-                pending, questions = work
-                if pending:
-                    self._store(pending)
-                for question in questions:
-                    self._answer(question)
+            return question()
         finally:
-            connections.close_all()
+            if connection.errors_occurred:
+                close_old_connections()
 
-    def _wait_for_work(self) -> tuple[list[_Pending], list[_Question]] | None:
-        with self._changed:
-            while True:
-                pause = self._retry_at - time.monotonic()
-                is_due = bool(self._pending) and pause <= 0
-                if is_due or self._questions:
-                    break
-                if self._is_closing and not self._pending:
-                    return None
-                self._changed.wait(pause if self._pending else None)
-        if is_due:
-            # More comes soon, and a commit costs the same for all of it.
-            time.sleep(GATHER_SECONDS)
-        with self._changed:
-            pending: list[_Pending] = []
-            if is_due:
-                pending, self._pending = self._pending[:MAX_GROUP], self._pending[MAX_GROUP:]
-            questions, self._questions = self._questions, []
-        return pending, questions
+    async def _store_pending(self) -> None:
+        while self._pending:
+            pause, self._pause = self._pause, GATHER_SECONDS
+            await asyncio.sleep(pause)
+            group, self._pending = self._pending[:MAX_GROUP], self._pending[MAX_GROUP:]
+            await self._store(group)
+        self._storing = None
 
-    def _answer(self, question: _Question) -> None:
-        result: Any
+    async def _store(self, group: list[_Pending]) -> None:
         try:
-            result = question.ask()
-        except BaseException as error:  # noqa: BLE001  # whatever it is, the caller gets it
-            result = error
-            # The check of the connection is not due at once, and a broken one would fail the next question too.
-            _close_broken_connection()
-        self._settle([(question.future, result)])
-
-    def _store(self, pending: list[_Pending]) -> None:
-        began_at = time.perf_counter()
-        try:
-            results = commit_writes([one.write for one in pending])
+            results = await self.ask(lambda: self._commit([one.write for one in group]))
         except OUTAGE_ERRORS as error:
-            if len(pending) > 1 and _is_database_up():
-                self._store_singly(pending)
+            if len(group) > 1 and await self.ask(_is_database_up):
+                await self._store_singly(group)
             else:
-                self._postpone(pending, error)
+                self._postpone(group, error)
         except Exception as error:  # noqa: BLE001  # the caller gets it
-            if len(pending) > 1:
+            if len(group) > 1:
                 # One of them can't be stored: the others can.
-                self._store_singly(pending)
+                await self._store_singly(group)
             else:
-                self._refuse(pending[0], error)
+                _refuse(group[0], error)
         else:
             self._end_outage()
-            if self._on_commit is not None:
-                pairs = zip(pending, results, strict=True)
-                stored = [one.write for one, result in pairs if not isinstance(result, LeaseLostError)]
-                self._on_commit(stored, time.perf_counter() - began_at)
-            self._settle([(one.future, result) for one, result in zip(pending, results, strict=True)])
+            for one, result in zip(group, results, strict=True):
+                _settle(one, result)
 
-    def _store_singly(self, pending: list[_Pending]) -> None:
-        for one in pending:
-            self._store([one])
+    async def _store_singly(self, group: list[_Pending]) -> None:
+        for one in group:
+            await self._store([one])
 
-    def _refuse(self, pending: _Pending, error: Exception) -> None:
-        refused = WriteRefusedError(f"{type(error).__name__}: {str(error).strip()}")
-        refused.__cause__ = error
-        self._settle([(pending.future, refused)])
+    def _commit(self, writes: list[RunWrite]) -> list[Written | LeaseLostError]:
+        began_at = time.perf_counter()
+        results = commit_writes(writes)
+        if self._on_commit is not None:
+            pairs = zip(writes, results, strict=True)
+            stored = [write for write, result in pairs if not isinstance(result, LeaseLostError)]
+            self._on_commit(stored, time.perf_counter() - began_at)
+        return results
 
-    def _postpone(self, pending: list[_Pending], error: Exception) -> None:
+    def _postpone(self, group: list[_Pending], error: Exception) -> None:
         """Retry soon: what could not be stored is paid for."""
         now = time.monotonic()
-        kept = []
-        for one in pending:
-            # Where others are stored the cause is this write itself, which must not hold its run for ever.
-            if now - one.since > RETRY_TIMEOUT and self._stored_at > one.since:
-                self._refuse(one, error)
-            else:
-                kept.append(one)
         if self._outage_since is None:
             self._outage_since = now
             logger.warning("Attempts can't be stored now and are kept until they can: %s", str(error).strip())
-        _close_broken_connection()
-        with self._changed:
-            self._pending = kept + self._pending
-            self._retry_at = now + RETRY_INTERVAL
+        kept = []
+        for one in group:
+            # Where others are stored the cause is this write itself, which must not hold its run for ever.
+            if now - one.since > RETRY_TIMEOUT and self._stored_at > one.since:
+                _refuse(one, error)
+            else:
+                kept.append(one)
+        self._pending = kept + self._pending
+        self._pause = RETRY_INTERVAL
 
     def _end_outage(self) -> None:
         self._stored_at = time.monotonic()
         if self._outage_since is not None:
-            logger.warning("Attempts are stored again, after %.0f seconds.", time.monotonic() - self._outage_since)
+            logger.warning("Attempts are stored again, after %.0f seconds.", self._stored_at - self._outage_since)
             self._outage_since = None
-
-    def _settle(self, results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
-        self._loop.call_soon_threadsafe(_settle_futures, results)
-
-
-def _close_broken_connection() -> None:
-    if connection.errors_occurred:
-        close_old_connections()
 
 
 def _is_database_up() -> bool:
@@ -243,11 +192,16 @@ def _is_database_up() -> bool:
     return True
 
 
-def _settle_futures(results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, result in results:
-        if future.done():
-            continue
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+def _refuse(pending: _Pending, error: Exception) -> None:
+    refused = WriteRefusedError(f"{type(error).__name__}: {str(error).strip()}")
+    refused.__cause__ = error
+    _settle(pending, refused)
+
+
+def _settle(pending: _Pending, result: Written | Exception) -> None:
+    if pending.future.done():
+        return
+    if isinstance(result, Exception):
+        pending.future.set_exception(result)
+    else:
+        pending.future.set_result(result)

@@ -18,24 +18,21 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from flows import __version__
-from flows.providers import build_providers
+from flows.providers import build_providers, create_client, find_simulation, list_providers
 from runs.claiming import SUSPECT_CRASHES, claim_runs
 from runs.group_commit import RunWrite
-from runs.limits import create_gate
+from runs.limits.gate import create_gate
 from runs.measuring import find_worker_meter
 from runs.models import Run, Worker
 from runs.ownership import Owner
-from runs.provider import create_client, find_simulation
-from runs.queue import WakeChannel
+from runs.queue import WakeChannel, draining, force_quit
 from runs.rollup import Rollup
 from runs.spending import load_budgets
-from runs.stop_flags import draining, force_quit
 from runs.sweep import sweep
 from runs.tracing import create_tracer
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread
 from runs.worker.run_events import RunEvents, note_drain_start, note_drain_stop
-from runs.worker.run_task import RunTask, StopReason, WorkerContext
-from runs.worker.versions import PreparedVersions
+from runs.worker.run_task import PreparedVersions, RunTask, StopReason, WorkerContext
 
 if TYPE_CHECKING:
     from runs.tracing.run_tracer import RunTracer
@@ -64,6 +61,7 @@ class Drain:
     def __init__(self, *, leaves_when_idle: bool = False) -> None:
         """A drain stays also without work, so that the next run starts at once; ``leaves_when_idle`` says otherwise."""
         self._owner = Owner.of_this_process()
+        self._name = str(self._owner)
         self._leaves_when_idle = leaves_when_idle
         self._capacity = settings.TOOLFLOW_RUNS_IN_FLIGHT
         self._lease = timedelta(seconds=settings.TOOLFLOW_LEASE)
@@ -77,6 +75,7 @@ class Drain:
         self._has_backlog = False
         """Whether more was queued at the last claim than slots were free."""
         self._done_at: dict[str, float] = {}
+        """When jobs were last done that are due from time to time, by name."""
 
     async def run(self) -> int:
         """Work until the worker stops, or until idle if it leaves then; gives the number of runs worked on."""
@@ -95,20 +94,17 @@ class Drain:
             self._database = DatabaseThread(on_commit=self._note_commit)
             closing.push_async_callback(self._database.close)
             closing.push_async_callback(self._try, partial(self._database.ask, self._sign_off))
-            gate = create_gate(owner=str(self._owner), ask=self._database.ask)
-            closing.push_async_callback(gate.close)
-            self._gate = gate
-            providers = build_providers()
-            client = create_client(providers.default)
-            clients = {name: create_client(provider) for name, provider in providers.named.items()}
-            for one in (client, *clients.values()):
-                closing.push_async_callback(one.close)
+            self._gate = create_gate(owner=self._name, ask=self._database.ask)
+            closing.push_async_callback(self._gate.close)
+            clients = {provider.name: create_client(provider) for provider in list_providers()}
+            for client in clients.values():
+                closing.push_async_callback(client.close)
             self._context = WorkerContext(
                 database=self._database,
-                client=client,
+                client=clients.pop(""),
                 clients=clients,
-                versions=PreparedVersions(providers),
-                gate=gate,
+                versions=PreparedVersions(build_providers()),
+                gate=self._gate,
                 stop=asyncio.Event(),
                 events=events,
             )
@@ -116,7 +112,7 @@ class Drain:
             start(self._channel.listen())
             start(self._roll_up(tracer))
             is_well = False
-            note_drain_start(owner=str(self._owner), slots=self._capacity)
+            note_drain_start(owner=self._name, slots=self._capacity)
             try:
                 await self._work()
                 is_well = True
@@ -124,7 +120,7 @@ class Drain:
                 # Also after an error of our own: the runs are not to wait until their leases end.
                 await self._hand_back_all(at_once=not is_well)
                 seconds = time.monotonic() - began_at
-                note_drain_stop(owner=str(self._owner), runs=self._executed, seconds=seconds, is_well=is_well)
+                note_drain_stop(owner=self._name, runs=self._executed, seconds=seconds, is_well=is_well)
         return self._executed
 
     async def _work(self) -> None:
@@ -194,7 +190,7 @@ class Drain:
         claimed = await self._database.ask(
             lambda: claim_runs(
                 free=free,
-                owner=str(self._owner),
+                owner=self._name,
                 lease=self._lease,
                 is_simulated=find_simulation(),
                 in_flight=Counter(run.flow_id for run in runs),
@@ -230,7 +226,7 @@ class Drain:
                 task.cancel()
 
     async def _renew_leases(self) -> None:
-        """Renew the leases and what the drain shows of itself at each heartbeat, and check flags and budgets."""
+        """Beat if that is due, and check cancel flags and budgets."""
         if self._is_due("heartbeat", self._heartbeat):
             try:
                 await self._beat()
@@ -244,8 +240,9 @@ class Drain:
                 self._stop_run(run_id, StopReason.CANCELLED)
 
     async def _beat(self) -> None:
+        """Renew leases, limits and what the drain shows of itself, and sweep."""
         ids = list(self._tasks)
-        held = await self._database.ask(lambda: Run.objects.renew(owner=str(self._owner), ids=ids, lease=self._lease))
+        held = await self._database.ask(lambda: Run.objects.renew(owner=self._name, ids=ids, lease=self._lease))
         for run_id in set(ids) - held:
             # One that ended since its lease was renewed is not lost.
             if run_id in self._tasks and not self._tasks[run_id][0].is_leaving:
@@ -267,14 +264,14 @@ class Drain:
             "heartbeat_at": Now(),
         }
         own = {"host": self._owner.host, "pid": self._owner.pid, "version": __version__, "slots": self._capacity}
-        Worker.objects.update_or_create(owner=str(self._owner), defaults=values, create_defaults={**values, **own})
+        Worker.objects.update_or_create(owner=self._name, defaults=values, create_defaults={**values, **own})
         for version, sentence in unable.items():
             Run.objects.queued().filter(version=version, waiting_since=None).update(
                 waiting_for=sentence, waiting_since=Now(), revision=F("revision") + 1
             )
 
     def _sign_off(self) -> None:
-        Worker.objects.filter(owner=str(self._owner)).delete()
+        Worker.objects.filter(owner=self._name).delete()
 
     def _load_flags(self, ids: list[int]) -> list[int]:
         """Load the budgets of flows; gives those of the runs that are to be cancelled."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from flows.engine.execution import Progress, Start
+from flows.engine.execution import Progress
 from flows.engine.history import Attempt
-from flows.engine.planner import Finish
 from flows.engine.spec import FlowSpec, StepSpec
-from runs.logs.events import log_event
-from runs.logs.run_ends import note_run_end
-from runs.logs.run_place import RunPlace, set_run_place
+from runs.logs.events import RunPlace, log_event, note_run_end, run_place
 from runs.models import Run
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ class RunEvents:
 
     def begin(self, run: Run) -> None:
         """A worker has taken a run; all that this task logs from now on says so."""
-        set_run_place(RunPlace(run.pk))
+        run_place.set(RunPlace(run.pk))
         if logger.isEnabledFor(logging.INFO):
             event, verb = ("run.resumed", "goes on") if run.attempt_count else ("run.started", "starts")
             log_event(
@@ -43,12 +40,15 @@ class RunEvents:
 
     def note(self, run: Run, spec: FlowSpec, progress: Progress) -> None:
         """What happened in a run of ``spec`` is stored."""
-        if progress.ended is not None:
-            self._note_end(run, spec.step(progress.ended.step), progress.ended)
-        if progress.begun is not None:
-            self._note_begin(run, progress.begun)
-        if progress.finish is not None:
-            self._note_finish(run, progress.finish)
+        if (ended := progress.ended) is not None:
+            self._note_end(run, spec.step(ended.step), ended)
+        if (begun := progress.begun) is not None:
+            run_place.set(RunPlace(run.pk, begun.step, begun.number))
+            level = logging.INFO if begun.number > 1 else logging.DEBUG
+            if logger.isEnabledFor(level):
+                log_event(logger, level, "attempt.started", f"Attempt {begun.number} of step {begun.step} begins.")
+        if (finish := progress.finish) is not None:
+            note_run_end(finish.status.value, finish.reason.value)
 
     def note_hand_back(self, *, seconds: float, waits_for: str) -> None:
         """A run waits in the queue again: until a moment, for something, or for another worker."""
@@ -67,15 +67,10 @@ class RunEvents:
                 writes=writes, seconds=round(seconds, 5),
             )  # fmt: skip
 
-    def _note_begin(self, run: Run, begun: Start) -> None:
-        set_run_place(RunPlace(run.pk, begun.step, begun.number))
-        level = logging.INFO if begun.number > 1 else logging.DEBUG
-        if logger.isEnabledFor(level):
-            log_event(logger, level, "attempt.started", f"Attempt {begun.number} of step {begun.step} begins.")
-
     def _note_end(self, run: Run, step: StepSpec, ended: Attempt) -> None:
-        error = ended.error
-        seconds = _find_seconds(ended)
+        error, seconds = ended.error, 0.0
+        if ended.started_at is not None and ended.ended_at is not None:
+            seconds = max(0.0, (ended.ended_at - ended.started_at).total_seconds())
         # The simulated model says nothing of providers.
         if self._meter is not None and not run.is_simulated:
             model = step.model if ended.request is not None else None
@@ -99,16 +94,10 @@ class RunEvents:
                 cost=None if usage.cost is None else f"{usage.cost:f}",
             )  # fmt: skip
 
-    def _note_finish(self, run: Run, finish: Finish) -> None:
-        note_run_end(finish.status.value, finish.reason.value)
-
 
 def note_wait(seconds: float) -> None:
     """A run waits before its next attempt, and keeps its slot meanwhile."""
-    if logger.isEnabledFor(logging.INFO):
-        log_event(
-            logger, logging.INFO, "run.waits", "The run waits before its next attempt.", seconds=round(seconds, 3)
-        )
+    log_event(logger, logging.INFO, "run.waits", "The run waits before its next attempt.", seconds=round(seconds, 3))
 
 
 def note_drain_start(*, owner: str, slots: int) -> None:
@@ -122,9 +111,3 @@ def note_drain_stop(*, owner: str, runs: int, seconds: float, is_well: bool) -> 
         logger, logging.INFO if is_well else logging.ERROR, "drain.stopped", "The worker has given its runs back.",
         owner=owner, runs=runs, seconds=round(seconds, 1),
     )  # fmt: skip
-
-
-def _find_seconds(ended: Attempt) -> float:
-    if ended.started_at is None or ended.ended_at is None:
-        return 0.0
-    return max(0.0, (ended.ended_at - ended.started_at).total_seconds())

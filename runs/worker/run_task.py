@@ -16,30 +16,83 @@ from django.conf import settings
 from django.db import transaction
 
 from flows.engine.call_gate import CallGate
-from flows.engine.errors import ProblemsError
+from flows.engine.errors import ProblemsError, SpecError
 from flows.engine.execution import Execution, ExecutionEnd, Progress, Received
 from flows.engine.history import History, Outcome, TokenUsage
 from flows.engine.planner import Call, Finish, Wait, next_action
 from flows.engine.plugins import registry
-from flows.engine.providers import ModelClient, Provider
-from flows.engine.spec import FlowSpec
+from flows.engine.providers import ModelClient, Provider, Providers
+from flows.engine.spec import FlowSpec, ModelSettings
+from flows.engine.spec_check import prepare_spec
+from flows.models import FlowVersion
+from flows.plugin_use import find_missing_names
+from flows.providers import price_call
 from runs.group_commit import LeaseLostError
-from runs.logs.run_ends import note_run_end
+from runs.logs.events import note_run_end
 from runs.models import EndReason, Run, RunStatus
 from runs.models.run import CANCELLED_SENTENCE
-from runs.provider import price_call
+from runs.queue import draining
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget
-from runs.stop_flags import draining
 from runs.stored_history import load_history, load_original_input, load_received_attempt, make_run_id, read_received
 from runs.worker.database_thread import DATABASE_ERRORS, DatabaseThread, WriteRefusedError
 from runs.worker.run_events import RunEvents, note_wait
-from runs.worker.versions import MissingPluginsError, PreparedVersions
 
 logger = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 5.0
 """A run that waits longer is handed back and costs no slot."""
+MAX_PREPARED = 256
+"""Executable specs that a process keeps."""
+
+
+class MissingPluginsError(Exception):
+    """This process lacks plug-ins that a version needs; another worker may have them."""
+
+
+class PreparedVersions:
+    """Executable specs by version and model settings: versions never change. The oldest are dropped first."""
+
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
+        self._specs: dict[tuple[int, ModelSettings], FlowSpec] = {}
+
+    def find(self, run: Run) -> FlowSpec | None:
+        """The spec to execute ``run`` with, under its own limits, if its version is prepared already."""
+        spec = self._specs.get(_make_key(run))
+        time_limit = int(run.time_limit.total_seconds()) if run.time_limit is not None else None
+        own = (run.token_budget, run.cost_budget, time_limit)
+        if spec is None or own == (spec.token_budget, spec.cost_budget, spec.time_limit):
+            return spec
+        return spec.with_limits(token_budget=run.token_budget, cost_budget=run.cost_budget, time_limit=time_limit)
+
+    def load(self, run: Run) -> FlowSpec:
+        """The same; reads the version from the database and prepares it.
+
+        Raises ``MissingPluginsError`` with a sentence, and ``SpecError`` if the version can't run anywhere.
+        """
+        key = _make_key(run)
+        # Runs that were claimed together ask for the same version together.
+        if key not in self._specs:
+            version = FlowVersion.objects.get(pk=run.version_id)
+            spec = version.flow_spec
+            try:
+                self._specs[key] = prepare_spec(spec, registry=registry, defaults=key[1], providers=self._providers)
+            except SpecError:
+                if missing := dict.fromkeys(use.what for use in find_missing_names(spec, registry)):
+                    raise MissingPluginsError(
+                        f"Waits for a worker that has what version {version.number} needs: {', '.join(missing)}."
+                    ) from None
+                raise
+            if len(self._specs) > MAX_PREPARED:
+                del self._specs[next(iter(self._specs))]
+        found = self.find(run)
+        assert found is not None
+        return found
+
+
+def _make_key(run: Run) -> tuple[int, ModelSettings]:
+    return run.version_id, ModelSettings.model_validate(run.model_settings)
 
 
 class StopReason(Enum):
@@ -63,11 +116,11 @@ class WorkerContext:
     gate: CallGate
     stop: asyncio.Event
     """Set when runs are to be handed back at the next boundary between attempts."""
+    events: RunEvents
     unable: dict[int, str] = field(default_factory=dict)
     """Versions that this process lacks plug-ins for, with a sentence."""
     budgets: dict[int, FlowBudget] = field(default_factory=dict)
     """The budgets that runs of a flow share, by flow."""
-    events: RunEvents = field(default_factory=RunEvents)
 
 
 class RunTask:
@@ -167,7 +220,7 @@ class RunTask:
         )
         end = await execution.execute(history, received)
         if end.finish is None:
-            await self._hand_back(end, find_next_model(spec, end.history))
+            await self._hand_back(spec, end)
 
     def _log_failure(self, message: str, error: BaseException) -> str:
         """Log ``error``, and describe it for the end of the run: its type and its message.
@@ -196,11 +249,16 @@ class RunTask:
         budget = self._find_budget()
         return budget.find_end() if budget is not None else None
 
-    async def _hand_back(self, end: ExecutionEnd, next_model: str) -> None:
+    async def _hand_back(self, spec: FlowSpec, end: ExecutionEnd) -> None:
         self.is_leaving = True
         delay = max(timedelta(0), end.resume_at - datetime.now(UTC)) if end.resume_at else timedelta(0)
+        action = next_action(spec, end.history)
+        if isinstance(action, Wait):
+            action = action.then
+        # None for a local step: nothing limits it.
+        next_model = spec.step(action.step).model if isinstance(action, Call) else None
         await self._context.database.persist(
-            lambda: self.run.hand_back(delay=delay, next_model=next_model, waiting_for=end.waits_for)
+            lambda: self.run.hand_back(delay=delay, next_model=next_model or "", waiting_for=end.waits_for)
         )
         self._context.events.note_hand_back(seconds=delay.total_seconds(), waits_for=end.waits_for)
 
@@ -237,14 +295,6 @@ class RunTask:
             logger.warning("Run %s is left to the sweep: %s", self.run.pk, error)
             return False
         return True
-
-
-def find_next_model(spec: FlowSpec, history: History) -> str:
-    """The model that a run's next call asks; empty if its next step is local, or nothing is left to do."""
-    action = next_action(spec, history)
-    if isinstance(action, Wait):
-        action = action.then
-    return (spec.step(action.step).model or "") if isinstance(action, Call) else ""
 
 
 class DrainClock:

@@ -5,50 +5,37 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.conf import settings
 from django.db import close_old_connections
 
-from runs.stop_flags import draining
+from runs.queue import draining
 from runs.worker.event_loop import Drain
 
 
-class Slot:
-    """One of this host's slots for drains: a file lock, which the kernel frees when its process dies."""
+@contextmanager
+def hold_slot() -> Iterator[bool]:
+    """Hold one of this host's slots for drains; gives False if all are taken.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    @classmethod
-    def take(cls) -> Self | None:
-        """A free slot; None if all are taken.
-
-        There is one less than worker processes, which stays free for schedules, webhooks and bulk work.
-        """
-        for number in range(max(1, settings.TOOLFLOW_WORKERS - 1)):
-            path = settings.TOOLFLOW_DATA_DIR / f"drain-{number}.lock"
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-            else:
-                return cls(descriptor)
-        return None
-
-    @classmethod
-    def is_any_free(cls) -> bool:
-        """Whether a drain could start on this host now."""
-        slot = cls.take()
-        if slot is None:
-            return False
-        slot.release()
-        return True
-
-    def release(self) -> None:
-        """Let another drain have it."""
-        os.close(self._descriptor)
+    A slot is a file lock, which the kernel frees when its process dies. There is one less than worker processes, which
+    stays free for schedules, webhooks and bulk work.
+    """
+    for number in range(max(1, settings.TOOLFLOW_WORKERS - 1)):
+        path = settings.TOOLFLOW_DATA_DIR / f"drain-{number}.lock"
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        try:
+            yield True
+        finally:
+            os.close(descriptor)
+        return
+    yield False
 
 
 def drain(*, leaves_when_idle: bool = False) -> str:
@@ -58,13 +45,9 @@ def drain(*, leaves_when_idle: bool = False) -> str:
     """
     if draining.is_set():
         return "The worker stops."
-    slot = Slot.take()
-    if slot is None:
-        return "All slots of this host are taken."
-
-    try:
+    with hold_slot() as is_held:
+        if not is_held:
+            return "All slots of this host are taken."
         close_old_connections()
         executed = asyncio.run(Drain(leaves_when_idle=leaves_when_idle).run())
-    finally:
-        slot.release()
     return f"Worked on {executed} runs."

@@ -8,10 +8,10 @@ import pytest
 from django.core.cache import cache
 from playwright.sync_api import Locator, Page, expect
 
+from flows import providers
 from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
 from flows.portability import load_flow
-from runs import provider
 from runs.models import Run
 from tests.browser.widths import assert_fits
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
@@ -99,7 +99,7 @@ def test_a_stored_output_is_held_against_a_changed_audit(admin_page: Page) -> No
 def test_one_call_of_the_model_is_shown_and_its_answer_is_at_hand(
     admin_page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider, "SIMULATED_LATENCY", 0.0)
+    monkeypatch.setattr(providers, "SIMULATED_LATENCY", 0.0)
     open_editor(admin_page)
     panel = open_panel(admin_page)
     sent: list[str] = []

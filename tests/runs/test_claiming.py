@@ -86,13 +86,6 @@ class TestRunsInFlightOfAFlow:
         assert claimed.hand_back(delay=timedelta(hours=1))
         assert [run.pk for run in claim(5)] == [second.pk]
 
-    def test_other_flows_are_not_held_up(self) -> None:
-        careful, free = version_of("careful", max_runs_in_flight=1), version_of("free")
-        for _ in range(5):
-            make_run(careful)
-            make_run(free)
-        assert Counter(run.flow_id for run in claim(10)) == {careful.flow_id: 1, free.flow_id: 5}
-
 
 class TestLimitsOfModels:
     def test_no_more_runs_are_taken_than_calls_can_begin(self) -> None:

@@ -12,10 +12,10 @@ from django.db import connection
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.ownership import Owner
+from runs.queue import draining, force_quit
 from runs.spending import FlowBudget
-from runs.stop_flags import draining, force_quit
 from runs.worker import tasks
-from runs.worker.tasks import Slot
+from runs.worker.tasks import hold_slot
 from tests.engine.builders import make_flow, make_step, make_usage
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -53,18 +53,16 @@ def in_another_thread(action: Any) -> None:
 class TestSlots:
     def test_a_host_has_one_drain_less_than_worker_processes(self, settings: Any) -> None:
         settings.TOOLFLOW_WORKERS = 3
-        first, second = Slot.take(), Slot.take()
-        assert first is not None and second is not None
-        assert Slot.take() is None
-        first.release()
-        assert Slot.take() is not None
+        with hold_slot() as first:
+            with hold_slot() as second, hold_slot() as third:
+                assert (first, second, third) == (True, True, False)
+            with hold_slot() as second:
+                assert second
 
     def test_a_second_drain_leaves_the_work_to_the_first(self, provider: ModelServer) -> None:
         make_run()
-        slot = Slot.take()
-        assert drain() == "All slots of this host are taken."
-        assert slot is not None
-        slot.release()
+        with hold_slot():
+            assert drain() == "All slots of this host are taken."
         assert drain() == "Worked on 1 runs."
         assert Run.objects.get().status == RunStatus.SUCCEEDED
 

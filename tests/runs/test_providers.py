@@ -13,12 +13,13 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from flows import providers
 from flows.engine.errors import SpecError
 from flows.engine.history import TokenUsage
 from flows.engine.pricing import price_usage
 from flows.engine.providers import OPENAI_BASE_URL, Provider
 from flows.portability import load_flow
-from runs import measuring, provider
+from runs import measuring
 from runs.models import EndReason, RateLimit, Run, RunStatus
 from runs.submission import NotRunnableError, submit_run
 from runs.tracing.attributes import describe_call
@@ -156,7 +157,7 @@ class TestTheSimulatedModelBesideProviders:
     @pytest.fixture(autouse=True)
     def _simulated_default(self, servers: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         settings.TOOLFLOW_PROVIDER = "simulated"
-        monkeypatch.setattr(provider, "SIMULATED_LATENCY", 0.0)
+        monkeypatch.setattr(providers, "SIMULATED_LATENCY", 0.0)
 
     @pytest.mark.parametrize(
         ("flow", "is_simulated"), [(make_flow(make_step(model="gpt-4.1")), True), (TWO_PROVIDERS, False)]
@@ -223,6 +224,6 @@ class TestWhereOperatorsSeeThem:
             assert "key-of" not in shown and "X-Team" not in shown
 
     def test_a_worker_starts_while_the_default_one_can_be_called(self, servers: Any, settings: Any) -> None:
-        assert provider.find_provider_problem() is None
+        assert providers.find_provider_problem() is None
         settings.TOOLFLOW_OPENAI_BASE_URL, settings.TOOLFLOW_OPENAI_API_KEY = "", ""
-        assert provider.find_provider_problem() is not None
+        assert providers.find_provider_problem() is not None

@@ -23,10 +23,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from runs import queue
+from runs.logs import events
 from runs.management.commands import run_worker
-from runs.queue_processes import dispatcher, outage, process_tree, supervisor, worker_process
-from runs.stop_flags import StopFlag
-from runs.worker.tasks import Slot
+from runs.queue import StopFlag
+from runs.queue_processes import dispatcher, process_tree, supervisor, worker_process
+from runs.worker.tasks import hold_slot
 from tests.runs.gateway import Gateway
 
 
@@ -43,7 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (outage, process_tree):
+    for module in (events, process_tree):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -98,7 +99,7 @@ class TestOutage:
     def test_it_is_told_once_then_every_minute_and_when_it_is_over(
         self, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:
-        subject = outage.Outage("Redis")
+        subject = events.Outage("Redis")
         for _ in range(125):
             subject.note(OSError("Connection\n\trefused."))
             clock.now += 1
@@ -154,7 +155,7 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
             queue.wake_worker()
 
     settings.Q_CLUSTER = {"name": "test", "redis": {}}
-    monkeypatch.setattr(queue, "_broker_is_away", threading.Event())
+    monkeypatch.setattr(queue, "_outage", events.Outage("The queue's broker"))
     with Gateway(redis_url) as gateway:
         broker = RedisBroker(f"test-{uuid4().hex}")
         broker.connection = redis.Redis(port=gateway.port, db=11, retry=Retry(NoBackoff(), 0))
@@ -170,10 +171,10 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
         gateway.open()
         broker.delete_queue()
         broker.connection.close()
-    away, back = "The queue's broker can't be reached;", "The queue's broker can be reached again."
-    told = [record.getMessage() for record in caplog.records if record.name == queue.__name__]
-    assert [message.startswith((away, back)) for message in told] == [True] * 4
-    assert [message == back for message in told] == [False, True, False, True]
+    told = [record.getMessage() for record in caplog.records if record.name == events.__name__]
+    away, back = "The queue's broker can't be reached;", "The queue's broker answers again,"
+    assert [message.startswith(away) for message in told] == [True, False, True, False]
+    assert [message.startswith(back) for message in told] == [False, True, False, True]
 
 
 class TestStopSignals:
@@ -213,7 +214,7 @@ def test_a_system_that_starts_no_process_lets_the_others_end_in_order(
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(supervisor.Supervisor, "_fork", fork)
-    assert supervisor.Supervisor(recover=lambda: None, wake_task="").run() == 1
+    assert supervisor.Supervisor().run() == 1
     assert draining.is_set()
     assert "The system starts no more processes" in caplog.text and "Resource temporarily unavailable" in caplog.text
 
@@ -223,19 +224,17 @@ def test_a_wake_up_is_acknowledged_when_it_is_fetched_and_starts_a_drain_only_in
     channel: worker_process.TaskChannel, settings: Any, tmp_path: Path
 ) -> None:
     settings.TOOLFLOW_DATA_DIR = tmp_path
-    fetching = dispatcher.Dispatcher(channel, recover=lambda: None, wake_task=queue.DRAIN_TASK)
+    fetching = dispatcher.Dispatcher(channel, recover=lambda: None)
     queue.wake_worker()
     fetching._dispatch_next()
     assert not OrmQ.objects.exists()
     task = channel.get()
     assert isinstance(task, dict) and (task["func"], task["timeout"]) == (queue.DRAIN_TASK, -1)
 
-    slot = Slot.take()
-    queue.wake_worker()
-    fetching._dispatch_next()
+    with hold_slot():
+        queue.wake_worker()
+        fetching._dispatch_next()
     assert not OrmQ.objects.exists() and channel.is_empty()
-    assert slot is not None
-    slot.release()
 
 
 @pytest.mark.django_db
@@ -254,7 +253,7 @@ def test_a_message_signed_with_another_key_is_dropped_and_the_next_one_is_done(
 
     monkeypatch.setattr(dispatcher, "get_broker", Broker)
     with caplog.at_level(logging.ERROR):
-        dispatcher.Dispatcher(channel, recover=lambda: None, wake_task="")._dispatch_next()
+        dispatcher.Dispatcher(channel, recover=lambda: None)._dispatch_next()
     task = channel.get()
     assert isinstance(task, dict) and (task["name"], task["ack_id"]) == ("ours", 1)
     assert channel.is_empty() and dropped == [0]

@@ -19,8 +19,8 @@ from flows.engine.reply import ToolReply
 from flows.engine.spec import AuditSpec, FlowSpec
 from runs.claiming import claim_runs
 from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus
+from runs.queue import draining, force_quit
 from runs.recorder import RunRecorder, end_held_run
-from runs.stop_flags import draining, force_quit
 from runs.stored_history import load_history, load_received_attempt
 from runs.submission import submit_run
 from runs.sweep import sweep

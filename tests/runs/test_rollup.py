@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from runs import rollup
 from runs.locks import STATISTICS, hold
 from runs.models import DailyRuns, OriginalInput, Run, WebhookDelivery
+from runs.queue import draining
 from runs.rollup import INTERVAL, RETRY_INTERVAL, Rollup, count_ended_runs
-from runs.stop_flags import draining
 from runs.sweep import sweep
 from runs.worker import event_loop
 from tests.engine.builders import NOON

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +13,7 @@ from django.db.models.functions import Now
 
 from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import MAX_CRASHES, in_future
-from runs.ownership import Owner
+from runs.ownership import Owner, _read_start
 from runs.sweep import GRACE_RATIO, MAX_SUSPICION_AGE, PROCESS_GONE, sweep
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_worker
 
@@ -24,18 +27,18 @@ class TestDeadProcesses:
         run.refresh_from_db()
         assert (run.status, run.crashes, run.owner) == (RunStatus.QUEUED, 1, "")
 
+    def test_runs_of_a_process_that_lives_stay_with_it(self) -> None:
+        run = claim_run(make_run(), str(Owner.of_this_process()))
+        assert sweep() == 0
+        run.refresh_from_db()
+        assert run.status == RunStatus.RUNNING
+
     def test_the_end_of_a_run_whose_processes_died_says_so(self) -> None:
         run = claim_run(make_run(crashes=MAX_CRASHES - 1), str(make_dead_owner()))
         sweep()
         run.refresh_from_db()
         assert run.end_reason == EndReason.CRASHED
         assert PROCESS_GONE in run.end_sentence
-
-    def test_runs_of_a_process_that_lives_stay_with_it(self) -> None:
-        run = claim_run(make_run(), str(Owner.of_this_process()))
-        assert sweep() == 0
-        run.refresh_from_db()
-        assert run.status == RunStatus.RUNNING
 
     def test_a_dead_worker_is_no_longer_shown(self) -> None:
         owner = str(make_dead_owner())
@@ -96,3 +99,38 @@ class TestWhatWaitedTooLong:
         lately = make_worker(pid=4712)
         sweep()
         assert list(Worker.objects.all()) == [lately]
+
+
+class TestOwners:
+    """Whether the owner of a run is alive, as far as this machine can tell."""
+
+    def test_a_worker_in_this_process_is_alive(self) -> None:
+        assert not Owner.of_this_process().is_gone
+
+    def test_the_name_says_all_there_is_to_know(self) -> None:
+        owner = Owner.of_this_process()
+        assert Owner.parse(str(owner)) == owner
+        assert len(str(owner)) <= 200
+
+    def test_two_drains_of_one_process_have_different_names(self) -> None:
+        assert str(Owner.of_this_process()) != str(Owner.of_this_process())
+
+    def test_a_worker_whose_process_ended_is_gone_also_while_nobody_took_note_of_it(self) -> None:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+            owner = replace(Owner.of_this_process(), pid=process.pid, started=_read_start(process.pid))
+            assert not owner.is_gone
+            process.kill()
+            # A zombie until its parent asks: its memory and its connections are gone already.
+            assert process.wait() != 0
+            assert owner.is_gone
+
+    def test_another_process_with_the_same_id_is_not_taken_for_the_worker(self) -> None:
+        assert replace(Owner.of_this_process(), started="1").is_gone
+
+    @pytest.mark.parametrize("elsewhere", [{"boot": "another"}, {"namespace": "1"}, {"boot": "", "namespace": ""}])
+    def test_nothing_is_said_about_workers_of_other_machines_and_containers(self, elsewhere: dict[str, str]) -> None:
+        assert not replace(Owner.of_this_process(), started="1", **elsewhere).is_gone
+
+    @pytest.mark.parametrize("name", ["", "worker-1", "host:123:abc", "a/b/c/x/e/f", "a/b/c/1/e"])
+    def test_other_names_are_nobody(self, name: str) -> None:
+        assert Owner.parse(name) is None

@@ -19,16 +19,13 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
 
-from flows.providers import build_providers
+from flows.providers import build_providers, find_provider_problem, load_client
 from runs.checks import TAG
+from runs.logs.events import Outage
 from runs.management.storage_problems import find_remedy
 from runs.older_databases import refuse_older_database
-from runs.provider import find_provider_problem, load_client
-from runs.queue import DRAIN_TASK
-from runs.queue_processes.outage import Outage
+from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, StopSignals
-from runs.stop_flags import draining
-from runs.sweep import sweep
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +74,7 @@ class Command(BaseCommand):
         self._say("Worker stopped.")
 
     def _work(self) -> None:
-        tree = ProcessTree(recover=sweep, wake_task=DRAIN_TASK, say=self._say)
+        tree = ProcessTree(say=self._say)
         self._say("Worker started.")
         try:
             tree.run()

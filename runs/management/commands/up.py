@@ -24,9 +24,9 @@ from flows.engine.errors import SpecError
 from flows.examples import load_examples
 from flows.providers import build_providers
 from runs.management.commands.serve import build_server_command, refuse_taken_port
+from runs.queue import draining, force_quit
 from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT, REPEATED_SIGNAL_INTERVAL, StopSignals
 from runs.queue_processes.supervisor import die_with_parent
-from runs.stop_flags import draining, force_quit
 
 STOP_MARGIN = FORCED_STOP_TIMEOUT + EXIT_TIMEOUT + 10
 """Seconds that a process has to stop beyond TOOLFLOW_STOP_SECONDS."""

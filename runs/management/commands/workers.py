@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError
 
-from runs.provider import describe_providers
+from flows.providers import describe_providers
 from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
 
 UNATTENDED_EXIT = 1

@@ -13,7 +13,7 @@ from django.db import OperationalError
 
 from flows.engine.call_gate import Permit, Throttled
 from flows.engine.clock import Clock
-from runs.limits import SharedGate
+from runs.limits.gate import SharedGate
 from runs.limits.ledger import Ledger, Settlement, SettleRequest
 from runs.limits.rules import Limit, Rules
 from tests.engine.builders import NOON, seconds
@@ -23,7 +23,7 @@ MODEL = "gpt-5-mini"
 
 def make_rules(*limits: Limit, **fields: int) -> Rules:
     """These limits, or one for all models."""
-    return Rules(limits or [Limit(1, "", **fields)])
+    return Rules(limits or (Limit(1, "", **fields),))
 
 
 def make_request(model: str = MODEL, text: str = "", **fields: Any) -> dict[str, Any]:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from runs.logs.configuration import build_logging
-from runs.logs.events import log_event
+from runs.logs.events import RunPlace, log_event, run_place
 from runs.logs.formatting import JsonLines, PlainLines
-from runs.logs.run_place import RunPlace, set_run_place
 from runs.request_id import choose_request_id, read_request_id, reset_request_id, set_request_id
 
 HOSTILE = "no\nERROR root: forged\r\x1b[31mred\x9b2J\u2028end\x00"
@@ -46,7 +45,7 @@ def written(format: str) -> Iterator[StringIO]:
 @pytest.fixture(autouse=True)
 def _nowhere() -> Iterator[None]:
     yield
-    set_run_place(None)
+    run_place.set(None)
 
 
 def test_what_a_model_wrote_breaks_no_line_and_steers_no_terminal(written: StringIO) -> None:
@@ -84,7 +83,7 @@ def test_events_have_a_code_and_fields_and_lines_know_where_they_are() -> None:
     handler.setFormatter(JsonLines())
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    set_run_place(RunPlace(17, 2, 3))
+    run_place.set(RunPlace(17, 2, 3))
     token = set_request_id("request-0001")
     log_event(logger, logging.INFO, "attempt.ended", "It is over, 100 %.", outcome="passed", model=None)
     reset_request_id(token)

@@ -32,7 +32,7 @@ def lines() -> Iterator[Any]:
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    loggers = [logging.getLogger(name) for name in ("runs.worker.run_events", "runs.logs.run_ends")]
+    loggers = [logging.getLogger(name) for name in ("runs.worker.run_events", "runs.logs.events")]
     before = [logger.level for logger in loggers]
     logging.root.addHandler(handler)
     for logger in loggers:

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from runs.models import WebhookDelivery, WebhookTry
-from runs.stop_flags import draining, force_quit
+from runs.queue import draining, force_quit
 from runs.webhooks import posting, sending
 from runs.webhooks.posting import Answer
 from runs.webhooks.sender_lock import SenderLock
