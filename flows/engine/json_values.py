@@ -210,7 +210,7 @@ def _is_json_value(value: Any) -> bool:
                 below += item
             elif not (item is None or kind is bool or ((kind is int or kind is float) and _is_in_range(item))):
                 return False
-        if len(below) > MAX_VALUES or not all(type(text) is str and _is_storable_text(text) for text in texts):
+        if len(below) > MAX_VALUES or not _are_storable(texts):
             return False
         if not below:
             # What is too deep may be empty.
@@ -223,10 +223,12 @@ def _is_in_range(number: float) -> bool:
     return -_MAX_NUMBER <= number <= _MAX_NUMBER
 
 
-def _is_storable_text(text: str) -> bool:
+def _are_storable(texts: list[Any]) -> bool:
     try:
+        text = "".join(texts)
         return "\0" not in text and (text.isascii() or bool(text.encode()))
-    except UnicodeEncodeError:
+    except (TypeError, UnicodeEncodeError):
+        # A TypeError: the key of an object is no text.
         return False
 
 
@@ -265,7 +267,7 @@ def _clean(value: Any, path: Path, problems: list[Problem], left: Iterator[int])
 
 def _clean_text(text: str, path: Path, problems: list[Problem]) -> str:
     text = str.__str__(text)
-    if _is_storable_text(text):
+    if _are_storable([text]):
         return text
     _add_problem(problems, path, "Characters that can't be stored (NUL, lone surrogates) stand here.")
     # A pair of surrogates that stand apart is one character: decoding joins it, and replaces what is left over.

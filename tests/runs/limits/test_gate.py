@@ -24,7 +24,7 @@ TIMEOUT = 30.0
 async def test_without_limits_calls_go_at_once_and_nothing_is_counted() -> None:
     drains = Drains(Rules())
     gate = await drains.open_gate()
-    assert gate.try_enter(make_request()) is OpenGate().try_enter({})
+    assert isinstance(gate.try_enter(make_request()), OpenGate)
     assert gate.available_permits(MODEL) is None
     await gate.close()
     assert drains.ledger.requests == []
