@@ -130,6 +130,21 @@ def test_commands_exist(source: Path) -> None:
     assert set(re.findall(r"manage\.py ([a-z_]+)", text)) <= own | of_django
 
 
+def test_the_tree_of_the_engine_has_each_of_its_files() -> None:
+    section = read_page("docs/architecture.md").partition("## The engine, file by file")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_]+\.py)`", section))
+    assert named == {path.name for path in (ROOT / "flows/engine").rglob("*.py") if not path.name.startswith("__")}
+
+
+def test_the_tree_of_the_execution_side_has_only_files_that_are_there() -> None:
+    section = (
+        read_page("docs/architecture.md").partition("## The execution side, file by file")[2].partition("\n## ")[0]
+    )
+    named = re.findall(r"`([a-z_/]+\.py)`", section)
+    known = {path.relative_to(ROOT / "runs").as_posix() for path in (ROOT / "runs").rglob("*.py")}
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in known)] == []
+
+
 # ---------------------------------------------------------------------------------------------------------------
 # Flow reference
 
