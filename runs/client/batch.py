@@ -12,9 +12,8 @@ from uuid import uuid4
 
 import typer
 
-from flows.engine.json_values import dump_json
 from runs.client.errors import SUCCEEDED, ClientError, UnreachableError
-from runs.client.inputs import read_lines
+from runs.client.inputs import dump_json, read_lines
 from runs.client.many_runs import naming_export, tell_outcomes, wait_for_label
 from runs.client.options import AS_JSON, find_server
 from runs.client.printing import format_plural, paint, print_json, print_line, write_text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.engine.json_values import find_unstorable, parse_object
 from runs.client.errors import ClientError
 
 STANDARD_INPUT = "-"
@@ -36,15 +36,31 @@ def read_lines(source: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, _parse(line, f"{name}, line {number}")
 
 
+def dump_json(value: Any) -> str:
+    """JSON in one line, as it is sent and written. Raises ``ValueError`` for what JSON or UTF-8 doesn't know."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def _parse(text: str, name: str) -> dict[str, Any]:
-    """The object in a text of this name. Raises ``ClientError`` for none, and for one that can’t be sent or stored."""
+    """The object in a text of this name. Raises ``ClientError`` for none, and for one that can’t be sent."""
     try:
-        value = parse_object(text)
-    except ValueError as error:
-        raise ClientError(f"{name}: {error}") from None
-    if problems := find_unstorable(value):
-        raise ClientError(f"{name} has characters that can’t be stored.", [str(problem) for problem in problems])
+        value = json.loads(text, object_pairs_hook=_build_object)
+    except (ValueError, RecursionError) as error:
+        raise ClientError(f"{name}: {error}.") from None
+    if not isinstance(value, dict):
+        raise ClientError(f"{name}: A JSON object is expected.")
+    try:
+        dump_json(value).encode()
+    except ValueError:
+        raise ClientError(f"{name} has characters or numbers that can’t be stored.") from None
     return value
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        raise ValueError("A key stands twice in one object")
+    return built
 
 
 def _read_text(source: str) -> tuple[str, str]:

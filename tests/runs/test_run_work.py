@@ -48,7 +48,7 @@ MAX_CALLS = 630
 MAX_BYTES = 1_950
 """Of a run of two attempts, in rows: with statistics and search, without indexes."""
 MAX_FILES = 51
-"""Of ours, in which code runs from a submission to the stored result; 14 are wanted."""
+"""Of ours, in which code runs from a submission to the stored result; fewer are wanted."""
 
 ROOTS = tuple(f"{django_settings.BASE_DIR / name}{os.sep}" for name in ("flows", "runs", "toolflow_site"))
 

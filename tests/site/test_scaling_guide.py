@@ -31,7 +31,7 @@ def test_all_settings_of_durable_execution_are_in_the_table() -> None:
 
 def test_times_in_the_text_are_right(tmp_path: Path) -> None:
     lease = read_settings(tmp_path)["TOOLFLOW_LEASE"]
-    grace, heartbeat = lease * sweep.GRACE, HEARTBEAT
+    grace, heartbeat = lease * sweep.GRACE_RATIO, HEARTBEAT
     text = " ".join(read_page(GUIDE).split())
     assert timedelta(seconds=30) == SILENCE and "for 30 seconds is *silent*" in text
     assert f"lease + a third of it + {heartbeat:g} seconds ({lease + grace + heartbeat:g} with the default)" in text
