@@ -60,7 +60,7 @@ async def _store(runs: list[Run], flow: Flow, input: object) -> dict[str, float]
             recorder = RunRecorder(run, spec, History.begin(run.input, run_id=str(run.pk)))
             for step in progress:
                 write = recorder.prepare(step)
-                recorder.confirm(write, (await database.store(write)).written)
+                recorder.confirm(write, await database.store(write))
 
     cpu, wall = time.process_time(), time.perf_counter()
     await asyncio.gather(*(work_on() for _ in range(AT_A_TIME)))

@@ -144,7 +144,7 @@ class _Retained:
             recorder = RunRecorder(run, spec, History.begin(run.input, run_id=str(run.pk)))
             for step in progress:
                 write = recorder.prepare(step)
-                recorder.confirm(write, (await database.store(write)).written)
+                recorder.confirm(write, await database.store(write))
                 attempts += step.ended is not None
 
         begin = time.perf_counter()
