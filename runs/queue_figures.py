@@ -31,7 +31,7 @@ from runs.prepared_select import PreparedSelect
 
 MOST_SHOWN = 1_000
 """Queued runs of a kind that are counted for a page, which asks again and again."""
-MOST_COUNTED = 100_000
+MAX_COUNTED = 100_000
 """The same for machines."""
 PATIENCE = timedelta(seconds=5)
 """A run that is ready may lie so long before anybody is told: a worker that wakes up takes a moment."""
@@ -79,7 +79,7 @@ class QueueFigures:
         return sum(worker.in_flight for worker in self.workers if worker.state != "silent")
 
 
-def read_queue_figures(*, most: int = MOST_COUNTED) -> QueueFigures:
+def read_queue_figures(*, most: int = MAX_COUNTED) -> QueueFigures:
     """The figures of this moment. Costs four queries, which read the workers and ``most`` queued runs of each kind."""
     workers = tuple(
         WorkerFigures(

@@ -82,8 +82,8 @@ def feedback_view(request: HttpRequest) -> HttpResponse:
     """GET: the variables and functions of every field. POST: what is to be said of the text of one field.
 
     Posted is ``{"field", "text"}``; for expressions also ``step``, from 1, and ``schemas`` by the index of the step, 0
-    for the input: ``{"1": {"text": …, "type": …}}``. With ``"action": "make_strict"`` a schema is mended: ``optional``
-    is ``null`` or ``given`` and says what becomes of properties that may be left out.
+    for the input: ``{"1": {"text": …, "type": …}}``. With ``"action": "make_strict"`` a schema is made strict:
+    ``optional`` is ``null`` or ``given`` and says what becomes of properties that may be left out.
     """
     if request.method != "POST":
         return JsonResponse(describe_fields())
@@ -144,5 +144,5 @@ def _answer_mending(posted: dict[str, Any], field: str, text: str) -> HttpRespon
         raise PostedError("Output schemas can be made strict, with “optional” as “null” or “given”.")
     if not text.strip():
         raise PostedError("There is no schema yet that could be made strict.")
-    mending, feedback = make_strict_text(text, optional=optional)
-    return JsonResponse({"mending": asdict(mending) if mending else None, **asdict(feedback)})
+    made, feedback = make_strict_text(text, optional=optional)
+    return JsonResponse({"mending": asdict(made) if made else None, **asdict(feedback)})

@@ -100,19 +100,19 @@ def make_strict_text(text: str, *, optional: str) -> tuple[StrictSchema | None, 
     """Make the schema in a text strict; None if the text holds none. Beside it stands what is left to say.
 
     ``optional`` says what properties become that may be left out: ``null`` or ``given``. If it is empty and there are
-    such properties, their names come back and nothing is mended.
+    such properties, their names come back and the schema stays as it is.
     """
     schema, feedback = _read_schema(text)
     if schema is None:
         return None, feedback
-    mended = make_strict(schema, optional_becomes_null=optional != "given")
-    if not optional and mended != make_strict(schema, optional_becomes_null=False):
+    strict = make_strict(schema, optional_becomes_null=optional != "given")
+    if not optional and strict != make_strict(schema, optional_becomes_null=False):
         return StrictSchema(undecided=_find_optional(schema)), Feedback()
-    written = dump_json(mended, indent=2)
+    written = dump_json(strict, indent=2)
     # References that are written out can make it larger than a field may be.
-    if dump_json(mended) == dump_json(schema) or len(written) > MAX_WRITTEN:
+    if dump_json(strict) == dump_json(schema) or len(written) > MAX_WRITTEN:
         return StrictSchema(text), check_schema_text("output_schema", text)
-    return StrictSchema(written, _list_changed_lines(schema, mended)), check_schema_text("output_schema", written)
+    return StrictSchema(written, _list_changed_lines(schema, strict)), check_schema_text("output_schema", written)
 
 
 def _list_changed_lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -8,8 +8,8 @@ from flows.providers import describe_providers
 from runs.models import Run
 from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
 
-MOST_RUNNING = 20
-MOST_COUNTED = 1_000
+MAX_RUNNING = 20
+MAX_COUNTED = 1_000
 """Running runs that are counted."""
 
 
@@ -44,9 +44,9 @@ def _describe_worker(worker: WorkerFigures) -> dict[str, Any]:
 def _describe_running() -> dict[str, Any]:
     fields = ("pk", "flow__name", "version__number", "started_at", "steps_passed", "step_count")
     running = Run.objects.running()
-    newest = running.order_by("-created_at", "-pk").values_list(*fields)[:MOST_RUNNING]
+    newest = running.order_by("-created_at", "-pk").values_list(*fields)[:MAX_RUNNING]
     return {
-        "count": running.order_by()[:MOST_COUNTED].count(),
+        "count": running.order_by()[:MAX_COUNTED].count(),
         "items": [
             {
                 "id": key,

@@ -14,7 +14,7 @@ from runs.models import BulkKind, Run
 from runs.models.run import ENDED
 from runs.run_filters import Position, find_runs, read_filters
 
-MOST_COUNTED = 1_000
+MAX_COUNTED = 1_000
 """Runs; of more it is only said that there are more."""
 MOST_LOOKS = 5
 """How often is looked for more runs where looking stops early."""
@@ -63,13 +63,13 @@ def preview_matching(kind: BulkKind, query: str, *, newest: int) -> BulkPreview:
     ids: list[int] = []
     position: Position | None = None
     for _ in range(MOST_LOOKS):
-        part = find_runs(filters, before=position, newest=newest, limit=MOST_COUNTED + 1 - len(ids))
+        part = find_runs(filters, before=position, newest=newest, limit=MAX_COUNTED + 1 - len(ids))
         ids += part.ids
         position = part.searched_to
         if position is None:
             break
-    is_exact = position is None and len(ids) <= MOST_COUNTED
-    return _sum_up(ids[:MOST_COUNTED], is_exact=is_exact, left_out=0)
+    is_exact = position is None and len(ids) <= MAX_COUNTED
+    return _sum_up(ids[:MAX_COUNTED], is_exact=is_exact, left_out=0)
 
 
 def _sum_up(ids: list[int], *, is_exact: bool, left_out: int) -> BulkPreview:

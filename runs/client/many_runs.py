@@ -17,7 +17,7 @@ from runs.client.waiting import look_patiently
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 5.0
 """Seconds between looks: the longer runs take, the less a moment counts."""
-MOST_COUNTED = 2_000
+MAX_COUNTED = 2_000
 """Runs that are counted at each look; of more it is only known that they are more."""
 ALL = 1_000_000
 """More runs than one label has."""
@@ -34,7 +34,7 @@ def wait_for_label(server: Server, label: str, count: int) -> None:
     try:
         with naming_export(label, "The runs go on"), Progress(pause=RARELY) as progress:
             while left := look_patiently(lambda: _count_unfinished(server, label)):
-                more = " or fewer" if left >= MOST_COUNTED else ""
+                more = " or fewer" if left >= MAX_COUNTED else ""
                 progress.tell(f"{max(count - left, 0):,}{more} of {format_plural(count, 'run')} have ended")
                 time.sleep(pause)
                 pause = min(LAST_PAUSE, pause * 1.3)
@@ -54,7 +54,7 @@ def naming_export(label: str, state: str) -> Iterator[None]:
 
 
 def _count_unfinished(server: Server, label: str) -> int:
-    return sum(1 for _ in server.list("runs", MOST_COUNTED, label=label, status="queued,running"))
+    return sum(1 for _ in server.list("runs", MAX_COUNTED, label=label, status="queued,running"))
 
 
 def list_labelled(server: Server, label: str) -> list[dict[str, Any]]:

@@ -124,20 +124,18 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "labels",
-                    models.JSONField(
-                        blank=True, default=list, help_text="Short texts that whoever started the run gave it."
-                    ),
+                    models.JSONField(blank=True, default=list, help_text="Short texts given when the run was started."),
                 ),
                 (
                     "metadata",
                     flows.json_field.OrderedJSONField(
-                        default=dict, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
+                        default=dict, help_text="What the caller keeps; ToolFlow only hands it on."
                     ),
                 ),
                 (
                     "webhook_url",
                     models.URLField(
-                        blank=True, default="", help_text="Who is told when the run has ended.", max_length=2000
+                        blank=True, default="", help_text="What gets a message when the run has ended.", max_length=2000
                     ),
                 ),
                 (

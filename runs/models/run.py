@@ -130,13 +130,11 @@ class Run(models.Model):
         null=True, blank=True, help_text="The number of the run that this one repeats; it may be gone."
     )
 
-    labels = models.JSONField(default=list, blank=True, help_text="Short texts that whoever started the run gave it.")
+    labels = models.JSONField(default=list, blank=True, help_text="Short texts given when the run was started.")
 
-    metadata = OrderedJSONField(
-        default=dict, help_text="What whoever started the run keeps with it; ToolFlow only hands it on."
-    )
+    metadata = OrderedJSONField(default=dict, help_text="What the caller keeps; ToolFlow only hands it on.")
     webhook_url = models.URLField(
-        max_length=2000, blank=True, default="", help_text="Who is told when the run has ended."
+        max_length=2000, blank=True, default="", help_text="What gets a message when the run has ended."
     )
 
     priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL)

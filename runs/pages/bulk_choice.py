@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from django.http import QueryDict
 from django.urls import reverse
 
-from runs.bulk_actions.preview import MOST_COUNTED, BulkPreview, preview_chosen, preview_matching
+from runs.bulk_actions.preview import MAX_COUNTED, BulkPreview, preview_chosen, preview_matching
 from runs.bulk_actions.requesting import MOST_CHOSEN, MOST_STARTED
 from runs.models import BulkKind
 from runs.pages.exact_filters import read_exact_filters
@@ -94,7 +94,7 @@ class BulkForm:
         return cls(
             uuid4(),
             uses_live_version=False,
-            most=str(preview.count if preview.is_exact else MOST_COUNTED),
+            most=str(preview.count if preview.is_exact else MAX_COUNTED),
             expected=preview.count if preview.is_exact else None,
         )
 
@@ -110,7 +110,7 @@ class BulkForm:
             token,
             uses_live_version=data.get("version") == "live",
             most=data.get("most", ""),
-            expected=None if expected is None else min(expected, MOST_COUNTED),
+            expected=None if expected is None else min(expected, MAX_COUNTED),
         )
 
     def read_most(self) -> int:

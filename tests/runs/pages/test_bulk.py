@@ -93,7 +93,7 @@ class TestAskingToConfirm:
         assert 'name="most" inputmode="numeric" value="12"' in page
 
     def test_very_many_are_not_counted(self, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(preview, "MOST_COUNTED", 5)
+        monkeypatch.setattr(preview, "MAX_COUNTED", 5)
         version = make_version()
         for _ in range(8):
             make_run(version, status=RunStatus.FAILED, ended_at=NOON, cost=Decimal(2))
