@@ -14,6 +14,9 @@ from django.db.models.sql import UpdateQuery
 _UNCONVERTED_FIELDS = (models.CharField, models.TextField, models.IntegerField, models.ForeignKey)
 """Fields whose values the drivers take without conversion."""
 
+MAX_PARAMETERS = 30_000
+"""Of one statement: SQLite takes 32,766 unless it is built otherwise, PostgreSQL 65,535."""
+
 _Columns = list[tuple[str, Any]]
 """Names of fields, each with the field where its values need a conversion."""
 
@@ -34,11 +37,17 @@ class PreparedInsert:
         if names not in self._built:
             self._built[names] = self._build(names)
         columns, sql, row, constants = self._built[names]
-        values = [value for one in rows for value in (*_convert(one, columns), *constants)]
         ending = f" RETURNING {_quote(self._model, 'pk')}" if returns_keys else ""
+        keys: list[int] = []
+        size = MAX_PARAMETERS // (len(columns) + len(constants))
         with connection.cursor() as cursor:
-            cursor.execute(f"{sql}{', '.join([row] * len(rows))}{ending}", values)
-            return [pk for (pk,) in cursor.fetchall()] if returns_keys else []
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
+                values = [value for one in part for value in (*_convert(one, columns), *constants)]
+                cursor.execute(f"{sql}{', '.join([row] * len(part))}{ending}", values)
+                if returns_keys:
+                    keys += [pk for (pk,) in cursor.fetchall()]
+        return keys
 
     def _build(self, names: tuple[str, ...]) -> tuple[_Columns, str, str, list[Any]]:
         """Columns, the statement up to its rows, the text of a row, and the parameters behind its own values."""

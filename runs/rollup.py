@@ -7,6 +7,8 @@ however it ended and whichever worker does it.
 from __future__ import annotations
 
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from django.db import InterfaceError, InternalError, OperationalError, transaction
@@ -22,12 +24,16 @@ logger = logging.getLogger(__name__)
 
 MAX_RUNS = 100
 """Runs in one transaction: more gain little, and what runs have to store waits for it."""
-MAX_ATTEMPTS = 1_000
-"""Attempts in one transaction; a run with more has one of its own."""
+FIRST_RUNS = 10
+"""In the first transaction of a drain."""
+MAX_SECONDS = 0.1
+"""Of one transaction, about: a batch that took longer is followed by smaller ones. Claims and leases wait for it."""
 INTERVAL = 1.0
 """Seconds between batches."""
-BACKLOG_INTERVAL = 0.2
-"""The same after a full batch while the drain has runs in flight; an idle drain goes on at once."""
+BUSY_RATIO = 3
+"""How many times longer than a full batch the rest after it is while the drain has runs in flight."""
+MAX_TRIES = 3
+"""Of a run that can't be counted, as in an outage, while others are; then it is left out."""
 RETRY_INTERVAL = 5.0
 """Seconds until the next try after the database was away."""
 OUTAGE_ERRORS = (OperationalError, InterfaceError, InternalError)
@@ -59,14 +65,7 @@ def _lock_batch(limit: int) -> list[int]:
         return []
     # No other process counts now, and ended runs don't change: the lock keeps them from being deleted meanwhile.
     rows = Run.objects.uncounted().order_by("pk").select_for_update(skip_locked=True)
-    run_ids: list[int] = []
-    attempts = 0
-    for run_id, attempt_count in rows.values_list("pk", "attempt_count")[:limit]:
-        attempts += attempt_count
-        if run_ids and attempts > MAX_ATTEMPTS:
-            break
-        run_ids.append(run_id)
-    return run_ids
+    return list(rows.values_list("pk", flat=True)[:limit])
 
 
 def _store(run_ids: Sequence[int]) -> None:
@@ -89,14 +88,22 @@ class Rollup:
         self._on_rolled_up = on_rolled_up
         self._webhooks = DueWatch()
         self._is_away = False
+        self._limit = FIRST_RUNS
+        self._tries: Counter[int] = Counter()
+        """Of runs that could not be counted while others were."""
 
     def advance(self, *, is_busy: bool) -> float:
         """Count the next batch; gives the seconds until the one after it is due. Raises nothing.
 
         ``is_busy`` says whether the drain has runs in flight.
         """
+        began_at = time.monotonic()
         try:
-            is_full = self._count_batch()
+            counted = self._count_batch()
+            seconds = time.monotonic() - began_at
+            is_full = counted == self._limit
+            if counted:
+                self._limit = max(1, min(MAX_RUNS, int(counted * MAX_SECONDS / seconds)))
             self._webhooks.look()
         except OUTAGE_ERRORS as error:
             if not self._is_away:
@@ -111,42 +118,50 @@ class Rollup:
         self._is_away = False
         if not is_full:
             return INTERVAL
-        return BACKLOG_INTERVAL if is_busy else 0.0
+        return BUSY_RATIO * seconds if is_busy else 0.0
 
-    def _count_batch(self) -> bool:
-        """Whether more may wait."""
+    def _count_batch(self) -> int:
+        """How many runs were counted or left out."""
         try:
-            return count_ended_runs(on_rolled_up=self._on_rolled_up) == MAX_RUNS
-        except OUTAGE_ERRORS:
-            raise
-        except Exception:  # noqa: BLE001  # the run that raises it is found below, and logged
-            run_ids = _count_singly()
+            return count_ended_runs(limit=self._limit, on_rolled_up=self._on_rolled_up)
+        except Exception:  # noqa: BLE001  # a run that raises it is found below, and logged
+            run_ids = self._count_singly()
             if self._on_rolled_up is not None and run_ids:
                 self._on_rolled_up(run_ids)
-            return len(run_ids) == MAX_RUNS
+            return len(run_ids)
+
+    def _count_singly(self) -> list[int]:
+        """Count the runs of a batch one by one: one of them can't be. Gives those that are counted or left out.
+
+        One that is left out is logged and marked as counted, so that it is not tried for ever; ``rebuild_statistics``
+        and ``rebuild_search`` make up for it. Raises what all of them raise when the database is away.
+        """
+        done: list[int] = []
+        outages: dict[int, Exception] = {}
+        with transaction.atomic():
+            for run_id in _lock_batch(self._limit):
+                try:
+                    with transaction.atomic():
+                        _store([run_id])
+                except OUTAGE_ERRORS as error:
+                    outages[run_id] = error
+                    continue
+                except Exception as error:  # noqa: BLE001  # whatever it is, it is logged and the others are counted
+                    _leave_out(run_id, error)
+                done.append(run_id)
+            if outages and not done:
+                raise next(iter(outages.values()))
+            # PostgreSQL reports what is wrong with one row, or takes too long, as it reports an outage.
+            self._tries.update(outages.keys())
+            for run_id, error in outages.items():
+                if self._tries[run_id] >= MAX_TRIES:
+                    _leave_out(run_id, error)
+                    done.append(run_id)
+        return done
 
 
-def _count_singly() -> list[int]:
-    """Count the runs of a batch one by one: one of them can't be. Gives all of them.
-
-    That one is logged and marked as counted, so that it is not tried for ever; ``rebuild_statistics`` and
-    ``rebuild_search`` make up for it.
-    """
-    with transaction.atomic():
-        run_ids = _lock_batch(MAX_RUNS)
-        for run_id in run_ids:
-            try:
-                with transaction.atomic():
-                    _store([run_id])
-            except OUTAGE_ERRORS:
-                raise
-            except Exception as error:  # whatever it is, the other runs are counted
-                logger.error("Run %s is left out of statistics and search.", run_id, exc_info=error)
-                _leave_out(run_id)
-    return run_ids
-
-
-def _leave_out(run_id: int) -> None:
+def _leave_out(run_id: int, error: Exception) -> None:
+    logger.error("Run %s is left out of statistics and search.", run_id, exc_info=error)
     _mark([run_id])
     try:
         with transaction.atomic():

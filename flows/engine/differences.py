@@ -28,7 +28,9 @@ MAX_SUMMARY_LENGTH = 100
 """Characters of a summary that names what changed, two changes at most; else it counts them."""
 
 _MAX_COMPARED = 10_000
-"""Items, old and new, that ``difflib`` compares (2 s at worst); longer sequences are taken to differ wholly."""
+"""Items, old and new, between their common ends that ``difflib`` compares (2 s at worst); more differ wholly."""
+_MAX_PAIRS = 200_000
+"""Pairs of equal items, old and new, that it looks at one by one; above that it passes over those that abound."""
 _MAX_MARKED = 4_000
 """Words of two lines that are compared with each other."""
 _MIN_IN_COMMON = 0.3
@@ -57,21 +59,37 @@ class Stretch(NamedTuple):
 
 def compare_sequences(old: list[Any], new: list[Any]) -> list[Stretch]:
     """Both lists, of hashable items, cut into stretches without gaps; same and different ones alternate."""
-    opcodes: list[tuple[Any, ...]] = [("replace", 0, len(old), 0, len(new))]
-    if len(old) + len(new) <= _MAX_COMPARED:
-        opcodes = [*SequenceMatcher(None, old, new).get_opcodes()]
-    return [Stretch(slice(a, b), slice(c, d), kind == "equal") for kind, a, b, c, d in opcodes]
+    room = min(len(old), len(new))
+    start = next((place for place in range(room) if old[place] != new[place]), room)
+    end = next((place for place in range(room - start) if old[-1 - place] != new[-1 - place]), room - start)
+    before, after = old[start : len(old) - end], new[start : len(new) - end]
+    stretches = [Stretch(slice(0, start), slice(0, start), is_same=True)] if start else []
+    if len(before) + len(after) > _MAX_COMPARED:
+        stretches.append(Stretch(slice(start, len(old) - end), slice(start, len(new) - end), is_same=False))
+    else:
+        counts = Counter(after)
+        matcher = SequenceMatcher(None, before, after, autojunk=sum(counts[item] for item in before) > _MAX_PAIRS)
+        for kind, a, b, c, d in matcher.get_opcodes():
+            stretches.append(Stretch(slice(start + a, start + b), slice(start + c, start + d), kind == "equal"))
+    if end:
+        stretches.append(Stretch(slice(len(old) - end, len(old)), slice(len(new) - end, len(new)), is_same=True))
+    return stretches
 
 
 def find_increasing(values: Sequence[int]) -> list[int]:
     """The positions of a longest strictly increasing part of ``values``."""
     lowest: list[int] = []  # the least last value of a part with one, two, … values
-    parts: list[list[int]] = [[]]  # such a part
+    ends: list[int] = []  # its position
+    before: list[int] = []  # for each position the one before it in such a part, or -1
     for position, value in enumerate(values):
         length = bisect_left(lowest, value)
+        before.append(ends[length - 1] if length else -1)
         lowest[length : length + 1] = [value]
-        parts[length + 1 : length + 2] = [[*parts[length], position]]
-    return parts[-1]
+        ends[length : length + 1] = [position]
+    part = ends[-1:]
+    while part and before[part[-1]] >= 0:
+        part.append(before[part[-1]])
+    return part[::-1]
 
 
 # ---------------------------------------------------------------------------------------------------------------

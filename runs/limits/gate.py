@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Protocol, TypeVar
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 
 from flows.engine.call_gate import OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
@@ -47,7 +47,7 @@ DEFAULT_COMPLETION_TOKENS = 500
 """Charged for the answer of a call without a maximum of its own."""
 
 _FREE_PERMIT = OpenGate().try_enter({})
-_DATABASE_AWAY = (OperationalError, InterfaceError)
+_DATABASE_AWAY = (OperationalError, InterfaceError, InternalError)
 _Result = TypeVar("_Result")
 
 

@@ -155,7 +155,10 @@ class DatabaseThread:
         if self._on_commit is not None:
             pairs = zip(writes, results, strict=True)
             stored = [write for write, result in pairs if not isinstance(result, LeaseLostError)]
-            self._on_commit(stored, time.perf_counter() - began_at)
+            try:
+                self._on_commit(stored, time.perf_counter() - began_at)
+            except Exception:  # whatever it is, the writes are stored
+                logger.exception("What was stored could not be measured.")
         return results
 
     def _postpone(self, group: list[_Pending], error: Exception) -> None:

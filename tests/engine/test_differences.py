@@ -96,9 +96,20 @@ class TestTexts:
         difference = compare_texts("", "\n".join(map(str, range(MAX_LINES + 50))))
         assert (len(draw(difference)), difference.left_out) == (MAX_LINES, 50)
 
-    def test_sequences_beyond_the_limit_differ_wholly(self) -> None:
-        old = list(range(10_000))
-        assert [one.is_same for one in compare_sequences(old, [*old, 1])] == [False]
+    def test_sequences_beyond_the_limit_differ_wholly_between_their_common_ends(self) -> None:
+        ends = [0, 0]
+        old, new = list(range(1, 6_000)), list(range(-6_000, -1))
+        found = compare_sequences([*ends, *old, *ends], [*ends, *new, *ends])
+        assert [one.is_same for one in found] == [True, False, True]
+
+    def test_one_change_among_many_equal_items_is_one_change(self) -> None:
+        old = ["same"] * 300
+        for new in ([*old[:10], "other", *old[11:]], [*old[:10], "other", *old[10:]]):
+            (change,) = [one for one in compare_sequences(old, new) if not one.is_same]
+            assert new[change.new] == ["other"] and len(old[change.old]) <= 1
+        for new in (["other", *old[1:-1], "other"], ["other", *old, "other"]):
+            found = compare_sequences(old, new)
+            assert sum(len(new[one.new]) for one in found if not one.is_same) == 2
 
     @given(LINES, LINES)
     def test_both_texts_can_be_read_from_the_difference(self, old: list[str], new: list[str]) -> None:

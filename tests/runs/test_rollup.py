@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Collection, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,11 +56,6 @@ class TestBatches:
         assert [count_ended_runs(limit=2) for _ in range(4)] == [2, 2, 1, 0]
         assert count_counted() == len(runs)
 
-    def test_a_batch_has_a_bounded_number_of_attempts_but_any_run_gets_its_turn(self) -> None:
-        make_ended(1, attempt_count=2_000)
-        make_ended(3, attempt_count=400)
-        assert [count_ended_runs() for _ in range(4)] == [1, 2, 1, 0]
-
     def test_a_run_counts_however_it_ended_and_waits_until_then(self) -> None:
         make_run()
         make_run().request_cancel()
@@ -68,12 +65,26 @@ class TestBatches:
         assert count_ended_runs() == 3
 
     def test_a_full_batch_is_followed_at_once_in_an_idle_drain_and_soon_in_a_busy_one(self) -> None:
-        make_ended(rollup.MAX_RUNS * 2 + 1)
+        make_ended(rollup.FIRST_RUNS * 2)
         one = Rollup()
         assert one.advance(is_busy=False) == 0
-        assert 0 < one.advance(is_busy=True) < INTERVAL
+        assert count_counted() == rollup.FIRST_RUNS
+        assert Rollup().advance(is_busy=True) > 0
         assert one.advance(is_busy=True) == INTERVAL
-        assert count_counted() == rollup.MAX_RUNS * 2 + 1
+        assert count_counted() == rollup.FIRST_RUNS * 2
+
+    def test_a_batch_that_took_long_is_followed_by_smaller_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        make_ended(30)
+        ticks = itertools.count()
+        clock = SimpleNamespace(monotonic=lambda: next(ticks) * rollup.MAX_SECONDS * 2)
+        monkeypatch.setattr(rollup, "time", clock)
+        one = Rollup()
+        sizes = []
+        for _ in range(3):
+            before = count_counted()
+            one.advance(is_busy=False)
+            sizes.append(count_counted() - before)
+        assert sizes == [10, 5, 2]
 
     def test_polling_for_runs_reads_none_that_are_counted(self) -> None:
         with connection.cursor() as cursor:
@@ -96,7 +107,8 @@ class TestFailures:
         OriginalInput.objects.create(run_id=runs[17], input={"secret": "x"})
         fail_for(monkeypatch, runs[17])
         one = Rollup()
-        assert [one.advance(is_busy=False) for _ in range(2)] == [INTERVAL, INTERVAL]
+        while one.advance(is_busy=False) != INTERVAL:
+            pass
         assert count_counted() == 29
         (line,) = caplog.records
         assert line.getMessage() == f"Run {runs[17]} is left out of statistics and search."
@@ -104,6 +116,23 @@ class TestFailures:
         # It is not tried again, keeps no unredacted input, and its webhook is sent all the same.
         assert not Run.objects.filter(is_counted=False).exists() and not OriginalInput.objects.exists()
         assert WebhookDelivery.objects.count() == 30
+
+    def test_a_run_that_fails_as_in_an_outage_is_left_out_in_the_end_and_holds_up_no_other(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runs = make_ended(9)
+        fail_for(monkeypatch, runs[0], error=OperationalError("canceling statement due to statement timeout"))
+        one = Rollup()
+        one.advance(is_busy=False)
+        assert count_counted() == 8 and not caplog.records
+        for _ in range(rollup.MAX_TRIES):
+            later = make_ended(1)
+            one.advance(is_busy=False)
+        assert count_counted() == 8 + rollup.MAX_TRIES
+        assert not Run.objects.filter(pk__in=[*runs, *later], is_counted=False).exists()
+        assert [line.getMessage() for line in caplog.records] == [
+            f"Run {runs[0]} is left out of statistics and search."
+        ]
 
     @pytest.mark.parametrize(
         "error",
@@ -116,13 +145,13 @@ class TestFailures:
     def test_an_outage_is_logged_once_and_no_run_is_the_cause_of_it(
         self, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        runs = make_ended(15)
+        runs = make_ended(5)
         fail_for(monkeypatch, *runs, error=error)
         one = Rollup()
         assert {one.advance(is_busy=False) for _ in range(10)} == {RETRY_INTERVAL}
         fail_for(monkeypatch)
         one.advance(is_busy=False)
-        assert count_counted() == 15
+        assert count_counted() == 5
         assert [line.levelname for line in caplog.records] == ["ERROR", "WARNING"]
 
 
