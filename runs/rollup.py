@@ -153,9 +153,9 @@ class Rollup:
                 raise next(iter(outages.values()))
             # PostgreSQL reports what is wrong with one row, or takes too long, as it reports an outage.
             self._tries.update(outages.keys())
-            for run_id, error in outages.items():
+            for run_id, outage in outages.items():
                 if self._tries[run_id] >= MAX_TRIES:
-                    _leave_out(run_id, error)
+                    _leave_out(run_id, outage)
                     done.append(run_id)
         return done
 
