@@ -16,7 +16,7 @@ from django.db import InterfaceError, InternalError, OperationalError, transacti
 from runs.locks import STATISTICS, hold
 from runs.models import OriginalInput, Run
 from runs.search import index_runs
-from runs.statistics import count_runs
+from runs.statistics.counting import count_runs
 from runs.webhooks.making import make_deliveries
 from runs.webhooks.messages import DueWatch
 

@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flows.models import Flow
 from runs.api.statistics_documents import StatisticsWriter, write_issue
 from runs.api.statistics_query import begin_week
-from runs.figures.flow_sums import (
+from runs.statistics.figures import (
     DayRuns,
     Scope,
     StepGroup,
-    read_issues,
-    read_model_runs,
-    read_runs,
-    read_steps,
-    read_steps_by_day,
+    fetch_issues,
+    fetch_runs,
+    fetch_steps,
+    fetch_steps_by_day,
     sum_groups,
+    sum_models,
     sum_versions,
 )
-from runs.figures.periods import WEEK, Period, sum_by_slot, sum_steps_by_slot
-from runs.figures.sums import RunSums, StepSums
+from runs.statistics.sums import WEEK, Period, RunSums, StepSums, sum_by_slot
 
 MOST_VERSIONS = 100
 MOST_ISSUES = 50
@@ -31,18 +31,19 @@ MOST_ISSUES = 50
 class FlowFigures:
     """Reads what an answer about a flow has, with ``model`` only of attempts; runs by model are in a list."""
 
+    flow: Flow
     scope: Scope
     model: str | None
     numbers: Mapping[int, int]
     """The number of each version by its key."""
 
     def write(self, group_by: str) -> dict[str, Any]:
-        """All figures. Takes four queries, one more with ``day`` or ``week``, two less with a model."""
+        """All figures. Takes three queries, one more with ``day`` or ``week``, one less with a model."""
         is_of_model = self.model is not None
-        groups = read_steps(self.scope)
+        groups = fetch_steps(self.scope)
         shown = [group for group in groups if group.model == self.model] if is_of_model else groups
-        days = [] if is_of_model else read_runs(self.scope)
-        model_runs = read_model_runs(self.scope)
+        runs_by_day = fetch_runs(self.scope)
+        days = [] if is_of_model else runs_by_day
         writer = StatisticsWriter(is_simulated=self.scope.is_simulated)
         by_version = sum_versions(days)
         runs = None if is_of_model else RunSums.join(by_version.values())
@@ -51,7 +52,7 @@ class FlowFigures:
             **writer.write_figures(runs, StepSums.join(group.sums for group in shown), is_of_model=is_of_model),
             "periods": None if group_by == "none" else self._list_periods(writer, days, group_by),
             "versions": self._list_versions(writer, by_version, shown),
-            "runs_by_model": [writer.write_model_runs(found) for found in model_runs],
+            "runs_by_model": [writer.write_model_runs(*key, sums) for key, sums in sum_models(runs_by_day).items()],
             "models": _list_models(writer, groups),
             "by_step": [
                 {"step": step, "name": name, **writer.write_figures(None, sums, is_of_model=is_of_model)}
@@ -59,14 +60,14 @@ class FlowFigures:
             ],
             "issues": None
             if is_of_model
-            else [write_issue(sums) for sums in read_issues(self.scope, limit=MOST_ISSUES)],
+            else [write_issue(sums) for sums in fetch_issues(self.scope, limit=MOST_ISSUES)],
         }
 
     def _list_periods(self, writer: StatisticsWriter, days: Sequence[DayRuns], group_by: str) -> list[dict[str, Any]]:
         first, last = self.scope.first, self.scope.last
         period = Period(begin_week(first), last, WEEK) if group_by == "week" else Period(first, last)
-        steps = sum_steps_by_slot(period, read_steps_by_day(self.scope, self.model))
-        runs = sum_by_slot(period, ((day.day, day.sums) for day in days), with_durations=True)
+        steps = sum_by_slot(period, fetch_steps_by_day(self.scope, self.model))
+        runs = sum_by_slot(period, ((day.day, day.sums) for day in days))
         is_of_model = self.model is not None
         # A long span has many slots in which nothing ran.
         nothing = writer.write_figures(None if is_of_model else RunSums(), StepSums(), is_of_model=is_of_model)
@@ -95,7 +96,7 @@ class FlowFigures:
         return [
             {
                 "version": self.numbers[key],
-                "is_live": key == self.scope.flow.live_version_id,
+                "is_live": key == self.flow.live_version_id,
                 **writer.write_figures(
                     None if is_of_model else runs[key], steps.get(key, StepSums()), is_of_model=is_of_model
                 ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.providers import describe_providers
 from runs.models import Run
-from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
+from runs.statistics.queue_state import QueueFigures, WorkerFigures, read_queue_figures
 
 MAX_RUNNING = 20
 MAX_COUNTED = 1_000

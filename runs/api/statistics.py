@@ -30,9 +30,17 @@ from runs.api.statistics_parameters import (
 from runs.api.statistics_query import StatisticsQuery
 from runs.api.statistics_schema import AuditStatisticsSerializer, FlowStatisticsSerializer, UsageStatisticsSerializer
 from runs.api.view import ApiView
-from runs.figures.flow_sums import MOST_AUDITS, Scope, read_audits, read_steps
-from runs.figures.today import choose_period, compare_today, load_flow_days
-from runs.figures.usage import FLOW, GROUPS, VERSION, UsageScope, read_usage
+from runs.statistics.figures import (
+    FLOW,
+    GROUPS,
+    MAX_AUDITS,
+    VERSION,
+    Scope,
+    compare_today,
+    fetch_audits,
+    fetch_steps,
+    fetch_usage,
+)
 
 MOST_USAGE = 1_000
 """Items of an answer about usage."""
@@ -64,8 +72,8 @@ class FlowStatisticsView(ApiView):
         is_simulated = asked.read_flag("simulated")
         group_by = asked.read_choice("group_by", ("day", "week", "none"), "day")
         asked.finish()
-        scope = Scope(flow, first, last, is_simulated, version.pk if version else None)
-        figures = FlowFigures(scope, model, {version.pk: version.number for version in versions})
+        scope = Scope(first, last, is_simulated, flow, version.pk if version else None)
+        figures = FlowFigures(flow, scope, model, {version.pk: version.number for version in versions})
         head = {
             "flow": flow.name,
             "from": first,
@@ -103,8 +111,8 @@ class AuditStatisticsView(ApiView):
         is_simulated = asked.read_flag("simulated")
         sort = asked.read_choice("sort", ("fired", "cost"), "fired")
         asked.finish()
-        scope = Scope(flow, first, last, is_simulated, version.pk if version else None)
-        found = read_audits(scope, read_steps(scope), by_cost=sort == "cost", limit=MOST_AUDITS + 1)
+        scope = Scope(first, last, is_simulated, flow, version.pk if version else None)
+        found = fetch_audits(scope, fetch_steps(scope), by_cost=sort == "cost", limit=MAX_AUDITS + 1)
         writer = StatisticsWriter(is_simulated=is_simulated)
         return Response(
             {
@@ -113,8 +121,8 @@ class AuditStatisticsView(ApiView):
                 "to": last,
                 "version": version.number if version else None,
                 "is_simulated": is_simulated,
-                "items": [writer.write_audit(sums) for sums in found[:MOST_AUDITS]],
-                "is_truncated": len(found) > MOST_AUDITS,
+                "items": [writer.write_audit(sums) for sums in found[:MAX_AUDITS]],
+                "is_truncated": len(found) > MAX_AUDITS,
             }
         )
 
@@ -144,8 +152,8 @@ class UsageStatisticsView(ApiView):
         flow = asked.read_flow()
         version = asked.choose_version(flow)
         asked.finish()
-        scope = UsageScope(first, last, is_simulated, flow, version.pk if version else None, model)
-        groups = read_usage(scope, by, limit=MOST_USAGE + 1)
+        scope = Scope(first, last, is_simulated, flow, version.pk if version else None, model)
+        groups = fetch_usage(scope, by, limit=MOST_USAGE + 1)
         if len(groups) > MOST_USAGE:
             sentence = f"This makes more than {MOST_USAGE:,} items: ask for fewer days, filter, or group by less."
             raise InvalidQuery([Problem("group_by", sentence)])
@@ -187,8 +195,7 @@ class OverviewView(ApiView):
         asked = StatisticsQuery(request.query_params, day)
         is_simulated = asked.read_flag("simulated")
         asked.finish()
-        rows = load_flow_days(choose_period(day)).get(is_simulated, ())
-        today = compare_today(day, rows, is_simulated=is_simulated)
+        today = compare_today(day, is_simulated=is_simulated)
         writer = StatisticsWriter(is_simulated=is_simulated)
         return Response(
             {

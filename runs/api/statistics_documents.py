@@ -6,11 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from runs.attempt_rules import FIRST, USEFUL, WASTED
-from runs.figures.bill import split_bill, use_of_runs
-from runs.figures.flow_sums import AuditSums, IssueSums, ModelRuns
-from runs.figures.sums import RunSums, Spent, StepSums
-from runs.figures.today import Today
-from runs.figures.usage import UsageGroup
+from runs.statistics.figures import AuditSums, IssueSums, Today, UsageGroup
+from runs.statistics.sums import RunSums, Spent, StepSums, split_bill, use_of_runs
 
 PART_NAMES = {FIRST: "first_attempts", USEFUL: "useful_retries", WASTED: "wasted_retries"}
 
@@ -48,18 +45,17 @@ class StatisticsWriter:
             "duration_p95": _round_seconds(sums.p95),
         }
 
-    def write_model_runs(self, found: ModelRuns) -> dict[str, Any]:
+    def write_model_runs(self, model: str, has_several: bool, runs: RunSums) -> dict[str, Any]:
         """Runs that ask one model, several or none."""
-        runs, steps = found.runs, found.steps
         return {
-            "model": found.model or None,
-            "has_several": found.has_several,
+            "model": model or None,
+            "has_several": has_several,
             "runs": self.write_runs(runs),
             "steps": {
-                "begun": steps.begun,
-                "attempts": steps.attempts,
-                "retries": steps.retries,
-                "attempts_per_step": steps.attempts_per_step,
+                "begun": runs.begun,
+                "attempts": runs.attempts,
+                "retries": runs.retries,
+                "attempts_per_step": runs.attempts_per_step,
             },
             "tokens": {
                 "total": runs.total_tokens,

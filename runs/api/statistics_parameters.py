@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from runs.api.flows_schema import NAME
 from runs.api.statistics_query import MOST_DAYS, USUAL_DAYS
-from runs.figures.usage import FLOW, GROUPS
+from runs.statistics.figures import FLOW, GROUPS
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200}
 

@@ -12,7 +12,7 @@ from flows.engine.errors import Problem
 from flows.engine.json_values import shorten
 from flows.models import Flow, FlowVersion
 from runs.api.problems import InvalidQuery
-from runs.figures.periods import last_days
+from runs.statistics.sums import last_days
 
 USUAL_DAYS = 30
 MOST_DAYS = 1_000

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from runs.figures.usage import GROUPS
+from runs.statistics.figures import GROUPS
 
 _OF_RUNS = "null of one model or step, of which there are only attempts"
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from runs.metrics.counted_days import NO_MODEL, read_counted
 from runs.models import Run, WebhookDelivery
 from runs.models.webhook import DeliveryState
-from runs.queue_figures import QueueFigures, read_queue_figures
+from runs.statistics.queue_state import QueueFigures, read_queue_figures
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ counted; what it counted stays when it is deleted. ``docs/statistics.md`` says e
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.db import models
@@ -79,9 +78,6 @@ class DailyRuns(DailyCounts):
     useful_retry_cost = _cost("USD of retries of steps that passed in the end.")
     wasted_retry_tokens = _count("Tokens of retries of steps that did not pass.")
     wasted_retry_cost = _cost("USD of retries of steps that did not pass.")
-
-    timed = _count("Runs that were started, so that they have a duration.")
-    duration_total = models.DurationField(default=timedelta(0), help_text="From start to end, all timed runs together.")
 
     class Meta:
         ordering = ["flow", "day", "version", "model"]

@@ -13,8 +13,8 @@ from datetime import date
 from functools import lru_cache
 from itertools import count
 
-from runs.figures.periods import WEEK, Period
 from runs.pages.small_charts import WIDTH, Fill, format_number, stack_columns
+from runs.statistics.sums import WEEK, Period
 
 TOP = 22
 """Room above the plot for marks of versions, in pixels."""

@@ -17,7 +17,7 @@ from runs.documents import RunDocuments
 from runs.models import Run
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
-from runs.statistics.asked_models import find_asked_models
+from runs.statistics.counting import fetch_asked_models
 
 
 class ExportFile(Protocol):
@@ -114,13 +114,12 @@ class CsvFile:
     def write(self, run_ids: Collection[int]) -> str:
         """The rows of these runs."""
         found = list(Run.objects.filter(pk__in=run_ids).order_by("-created_at", "-pk").values_list(*_STORED))
-        asked = find_asked_models({version_id: digest for *_, version_id, digest in found})
         rows = []
         for row in found:
-            *values, removed_at, _, digest = row
+            *values, removed_at, version_id, digest = row
             begun, ended = row[_STARTED], row[_ENDED]
             values[_DURATION] = None if begun is None or ended is None else ended - begun
-            values[_MODEL] = asked[digest].list_models(values[_MODEL])
+            values[_MODEL] = fetch_asked_models(version_id, digest).list_models(values[_MODEL])
             cells = [write(value) for (_, _, write), value in zip(_COLUMNS, values, strict=True)]
             if removed_at is not None:
                 cells[_INPUT] = ""  # what is stored then is an empty object, which may have been an input too

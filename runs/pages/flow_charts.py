@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from runs.figures.bill import TITLES, Use, use_of_runs
-from runs.figures.periods import Period
-from runs.figures.sums import RunSums, StepSums
 from runs.pages.badges import STATES, Badge
 from runs.pages.day_charts import DayColumns, DayLines, Mark, plot_columns, plot_durations, plot_rates
 from runs.pages.figures import format_cost, format_count, format_duration, format_plural, format_short_count
 from runs.pages.periods import describe_slot
 from runs.pages.shares import format_share
+from runs.statistics.sums import TITLES, Period, RunSums, StepSums, Use, use_of_runs
 
 STATUSES = ("succeeded", "failed", "errored", "cancelled")
 SlotSums = Sequence[RunSums | None] | Sequence[StepSums | None]
@@ -83,7 +81,7 @@ class ChartMaker:
         return self._chart_rates("Runs that passed", "Pass rate", rates)
 
     def chart_durations(self, slots: Sequence[RunSums | None]) -> Chart:
-        """How long runs took: half of them, and 95 of 100. Slots have been summed up with durations."""
+        """How long runs took: half of them, and 95 of 100."""
         lengths = [None if sums is None else (sums.median, sums.p95) for sums in slots]
         words = {"median": "p50", "p95": "p95"}
         return self._chart_lines("durations", "Duration", words, lengths, format_duration, plot_durations)

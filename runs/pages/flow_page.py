@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from flows.models import Flow, FlowVersion
-from runs.figures.flow_sums import Scope, find_kinds, read_first_days, read_runs, read_steps
 from runs.models import Run
 from runs.pages.flow_query import COST, FIRED, REAL, SIMULATED, FlowQuery, quote_model, read_flow_query
 from runs.pages.flow_summary import Choice, FlowSummary, SummaryReader
 from runs.pages.list_links import link_runs
 from runs.pages.periods import PERIODS, NamedPeriod, build_period
 from runs.prepared_select import PreparedSelect, build_row, list_columns
+from runs.statistics.figures import Scope, fetch_first_days, fetch_kinds, fetch_runs, fetch_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> FlowP
     ids = {version.number: version.pk for version in versions}
     asked, problems = read_flow_query(query, flow.name, ids)
     period = build_period(asked.period, now.astimezone(UTC).date())
-    kinds = find_kinds(flow, period.first, period.last)
+    kinds = fetch_kinds(flow, period.first, period.last)
     is_simulated = asked.runs == SIMULATED or (asked.runs != REAL and kinds == {True})
-    scope = Scope(flow, period.first, period.last, is_simulated, ids.get(asked.version or 0))
-    groups = read_steps(scope)
+    scope = Scope(period.first, period.last, is_simulated, flow, ids.get(asked.version or 0))
+    groups = fetch_steps(scope)
     models = tuple(sorted({group.model for group in groups if group.model}))
     if asked.model and asked.model not in models:
         problems.append(quote_model(asked.model))
         asked = replace(asked, model="")
-    days = read_runs(scope)
-    first_days = read_first_days(flow)
+    days = fetch_runs(scope)
+    first_days = fetch_first_days(flow)
     summary = None
     if days:
-        summary = SummaryReader(asked, period, scope, versions, first_days).read(days, groups, problems)
+        summary = SummaryReader(flow, asked, period, scope, versions, first_days).read(days, groups, problems)
     return FlowPage(
         flow=flow,
         query=asked,

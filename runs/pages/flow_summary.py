@@ -6,30 +6,38 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from flows.models import FlowVersion
-from runs.figures.bill import TITLES, BillPart, is_by_cost, split_bill, use_of_runs
-from runs.figures.flow_sums import (
-    MOST_AUDITS,
-    AuditSums,
-    DayRuns,
-    IssueSums,
-    ModelRuns,
-    Scope,
-    StepGroup,
-    read_audits,
-    read_issues,
-    read_model_runs,
-    read_steps_by_day,
-    sum_groups,
-    sum_versions,
-)
-from runs.figures.periods import Period, sum_by_slot, sum_steps_by_slot
-from runs.figures.sums import RunSums, StepSums
+from flows.models import Flow, FlowVersion
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.flow_query import COST, TOKENS, FlowQuery
 from runs.pages.list_links import link_runs
 from runs.pages.small_charts import BarPart, plot_bar
 from runs.pages.version_marks import VersionMarks, mark_versions
+from runs.statistics.figures import (
+    MAX_AUDITS,
+    AuditSums,
+    DayRuns,
+    IssueSums,
+    Scope,
+    StepGroup,
+    fetch_audits,
+    fetch_issues,
+    fetch_steps_by_day,
+    sum_groups,
+    sum_models,
+    sum_versions,
+)
+from runs.statistics.sums import (
+    TITLES,
+    BillPart,
+    Period,
+    RunSums,
+    Spent,
+    StepSums,
+    is_by_cost,
+    split_bill,
+    sum_by_slot,
+    use_of_runs,
+)
 
 MOST_VERSIONS = 30
 """Rows of the table of versions."""
@@ -67,7 +75,7 @@ class ModelRow:
     is_name: bool
     """That is the name of a model, and not words of ours."""
     runs: RunSums
-    steps: StepSums
+    steps: Spent
     url: str
     """The same of this model alone; empty where no attempt was answered under this name."""
 
@@ -133,13 +141,14 @@ class SummaryReader:
 
     def __init__(
         self,
+        flow: Flow,
         query: FlowQuery,
         period: Period,
         scope: Scope,
         versions: Sequence[FlowVersion],
         first_days: Mapping[tuple[int, bool], date],
     ) -> None:
-        self._flow = scope.flow
+        self._flow = flow
         self._query = query
         self._period = period
         self._scope = scope
@@ -164,10 +173,9 @@ class SummaryReader:
         used = use_of_runs(runs)
         bill = split_bill(used) if not model and runs.total_tokens else ()
         versions = self._list_versions(by_version, shown)
-        model_runs = read_model_runs(self._scope)
         marks = mark_versions(self._period, days, self._numbers, self._first_days)
-        audits = read_audits(self._scope, groups, by_cost=self._query.sort == COST, limit=MOST_AUDITS + 1)
-        runs_by_model = self._list_model_runs(model_runs, {group.model for group in groups})
+        audits = fetch_audits(self._scope, groups, by_cost=self._query.sort == COST, limit=MAX_AUDITS + 1)
+        runs_by_model = self._list_model_runs(sum_models(days), {group.model for group in groups})
         return FlowSummary(
             runs=runs,
             steps=steps,
@@ -186,10 +194,10 @@ class SummaryReader:
                 for (step, name), sums in sorted(sum_groups(shown, lambda group: (group.step, group.name)).items())
             ),
             audits=tuple(
-                AuditRow(sums, self._link_runs(audit=sums.audit, code=sums.code)) for sums in audits[:MOST_AUDITS]
+                AuditRow(sums, self._link_runs(audit=sums.audit, code=sums.code)) for sums in audits[:MAX_AUDITS]
             ),
-            has_more_audits=len(audits) > MOST_AUDITS,
-            issues=tuple(IssueRow(sums, self._link_runs(code=sums.code)) for sums in read_issues(self._scope)),
+            has_more_audits=len(audits) > MAX_AUDITS,
+            issues=tuple(IssueRow(sums, self._link_runs(code=sums.code)) for sums in fetch_issues(self._scope)),
             measures=tuple(
                 Choice(name.capitalize(), self._query.build_url("use", measure=name), name == measure)
                 for name in (COST, TOKENS)
@@ -201,13 +209,13 @@ class SummaryReader:
     def _make_charts(self, days: Sequence[DayRuns], measure: str, marks: VersionMarks) -> tuple[Chart, ...]:
         maker = ChartMaker(self._period, marks.marks, marks.notes)
         if self._query.model:
-            steps = sum_steps_by_slot(self._period, read_steps_by_day(self._scope, self._query.model))
+            steps = sum_by_slot(self._period, fetch_steps_by_day(self._scope, self._query.model))
             return (
                 maker.chart_attempts(steps),
                 maker.chart_attempt_rates(steps),
                 maker.chart_use(steps, measure=measure),
             )
-        runs = sum_by_slot(self._period, ((day.day, day.sums) for day in days), with_durations=True)
+        runs = sum_by_slot(self._period, ((day.day, day.sums) for day in days))
         return (
             maker.chart_runs(runs),
             maker.chart_run_rates(runs),
@@ -231,17 +239,19 @@ class SummaryReader:
         ]
         return tuple(sorted(rows, key=lambda row: -row.number))
 
-    def _list_model_runs(self, found: Sequence[ModelRuns], answered: Collection[str]) -> tuple[ModelRow, ...]:
+    def _list_model_runs(
+        self, found: Mapping[tuple[str, bool], RunSums], answered: Collection[str]
+    ) -> tuple[ModelRow, ...]:
         """The rows of models, those of several and of none after them."""
         rows = [
             ModelRow(
-                name=row.model or (SEVERAL_MODELS if row.has_several else NO_MODEL),
-                is_name=bool(row.model),
-                runs=row.runs,
-                steps=row.steps,
-                url=self._query.build_url(model=row.model) if row.model and row.model in answered else "",
+                name=model or (SEVERAL_MODELS if has_several else NO_MODEL),
+                is_name=bool(model),
+                runs=sums,
+                steps=sums,
+                url=self._query.build_url(model=model) if model and model in answered else "",
             )
-            for row in found
+            for (model, has_several), sums in found.items()
         ]
         return tuple(sorted(rows, key=lambda row: not row.is_name))
 

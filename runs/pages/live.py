@@ -17,7 +17,7 @@ from runs.pages.run_head import name_head
 from runs.pages.run_page import RunPage, StepView, find_run_page
 from runs.pages.wanted_attempts import Wanted
 from runs.prepared_select import PreparedSelect
-from runs.queue_figures import unattended_runs
+from runs.statistics.queue_state import runs_without_worker
 
 _CURRENT = PreparedSelect(
     lambda run_ids: Run.objects.filter(pk=run_ids[0]).order_by().values_list("revision", "status"), most=1
@@ -100,7 +100,7 @@ def _read_current(run_id: int) -> tuple[int, bool] | None:
         return None
     ((revision, status),) = found
     # Only a run in the queue waits for anybody.
-    return revision, status == RunStatus.QUEUED and unattended_runs().filter(pk=run_id).exists()
+    return revision, status == RunStatus.QUEUED and runs_without_worker().filter(pk=run_id).exists()
 
 
 def _announce(page: RunPage) -> str:

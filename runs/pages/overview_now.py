@@ -21,7 +21,7 @@ from runs.pages.list_links import link_runs
 from runs.pages.run_page import run_state
 from runs.pages.verdict import read_verdict
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
-from runs.queue_figures import MOST_SHOWN, QueueFigures, read_queue_figures
+from runs.statistics.queue_state import MAX_SHOWN, QueueFigures, read_queue_figures
 
 MOST_RUNS = 10
 MOST_FAILED = 8
@@ -66,7 +66,7 @@ class Part:
 
 def read_parts(now: datetime) -> tuple[Part, ...]:
     """The parts as they are now. Costs eight queries, each of which reads the few rows that it shows off an index."""
-    found = read_queue_figures(most=MOST_SHOWN)
+    found = read_queue_figures(limit=MAX_SHOWN)
     running, has_more = _find_running()
     failed = _find_failed()
     figures = _describe_workers(found)

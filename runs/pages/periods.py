@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
-from runs.figures.periods import DAY, WEEK, Period, Slot
+from runs.statistics.sums import DAY, WEEK, Period, Slot
 
 
 @dataclass(frozen=True)

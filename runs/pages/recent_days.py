@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from runs.figures.periods import Period, sum_by_slot
-from runs.figures.sums import RunSums
-from runs.figures.today import FlowDay, Today, choose_period, compare_today, load_flow_days
 from runs.pages.figures import NOTHING, format_cost, format_count
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.small_charts import Sparkline, plot_sparkline
+from runs.statistics.figures import CHART_DAYS, FlowDay, Today, compare_today, load_flow_days
+from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 
 MOST_FLOWS = 8
 
@@ -49,7 +48,7 @@ def load_recent_days(now: datetime, *, wants_simulated: bool = False) -> RecentD
     Simulated runs are summed up if they are asked for, or if there are no others.
     """
     today = now.astimezone(UTC).date()
-    period = choose_period(today)
+    period = last_days(CHART_DAYS, today)
     by_kind = load_flow_days(period)
     if not by_kind:
         return None
@@ -61,7 +60,7 @@ def load_recent_days(now: datetime, *, wants_simulated: bool = False) -> RecentD
     )
     return RecentDays(
         period=period,
-        today=compare_today(today, rows, is_simulated=is_simulated),
+        today=compare_today(today, is_simulated=is_simulated),
         chart=chart,
         flows=_list_flows(rows, period, has_cost=has_cost),
         is_simulated=is_simulated,

@@ -1,4 +1,4 @@
-"""What the retries of a run cost, and whether they were worth it; ``runs.figures.bill`` has the rule for shares."""
+"""What the retries of a run cost, and whether they were worth it; ``runs.statistics.sums`` has the rule for shares."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from flows.engine.history import TokenUsage, sum_usage
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
-from runs.figures.bill import TITLES, Use, is_by_cost, measure_uses, split_bill
 from runs.pages.attempt_view import RUNNING
 from runs.pages.figures import format_cost, format_count
 from runs.pages.shares import format_share
+from runs.statistics.sums import TITLES, Use, is_by_cost, measure_uses, split_bill
 
 if TYPE_CHECKING:
     from runs.pages.run_page import StepView

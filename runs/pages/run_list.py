@@ -24,11 +24,11 @@ from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.list_turns import ListTurns, turn_pages
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 from runs.prepared_select import PreparedSelect
-from runs.queue_figures import is_unattended
 from runs.run_filters import RunFilters, find_runs, find_unknown_names, read_filters
 from runs.run_filters.filters import PARAMETERS, write_value
 from runs.run_filters.reading import read_run_number, shorten
 from runs.search import Excerpt, find_excerpts, read_query
+from runs.statistics.queue_state import runs_without_worker
 
 PAGE_SIZE = 50
 MAX_SEGMENTS = 50
@@ -136,7 +136,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         chips=list_chips(filters, {flow.name: flow.title for flow in flows}, build_list_url),
         turns=turns,
         number=_find_number(filters, ids),
-        is_unattended=is_unattended(),
+        is_unattended=runs_without_worker().exists(),
         now=now,
     )
 

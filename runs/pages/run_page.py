@@ -46,8 +46,8 @@ from runs.pages.told_feedback import find_told_feedback
 from runs.pages.traced_issues import trace_steps
 from runs.pages.verdict import Verdict, read_verdict
 from runs.pages.wanted_attempts import Wanted
-from runs.queue_figures import unattended_runs
 from runs.retention.policy import read_policy
+from runs.statistics.queue_state import runs_without_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def _find_needed(spec: FlowSpec | None, steps: Collection[int]) -> Collection[in
 
 def _is_unattended(run: Run) -> bool:
     # Only a run in the queue waits for anybody.
-    return run.status == RunStatus.QUEUED and unattended_runs().filter(pk=run.pk).exists()
+    return run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists()
 
 
 def _open_attempts(

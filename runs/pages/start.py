@@ -22,7 +22,7 @@ from runs.pages.input_fields import InputField, build_fields, default_input, exa
 from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
 from runs.pages.json_lines import show_invisible
 from runs.pages.run_options_form import KeptParts, RunOptions
-from runs.queue_figures import is_unattended
+from runs.statistics.queue_state import runs_without_worker
 from runs.submission import NotRunnableError, submit_run
 from runs.submission import cancel_run as cancel_run_of
 
@@ -37,7 +37,7 @@ _NO_FORM = "The form can’t show this input exactly: it has parts that no field
 def choose_flow(request: HttpRequest) -> HttpResponse:
     """All flows that can be run."""
     flows = Flow.objects.runnable().select_related("live_version").defer("input_schema", "live_version__spec")
-    context = {"flows": flows, "is_unattended": is_unattended()}
+    context = {"flows": flows, "is_unattended": runs_without_worker().exists()}
     return render(request, "runs/choose_flow.html", context)
 
 
@@ -274,7 +274,7 @@ def _render_draft(request: HttpRequest, choice: _Choice, draft: _Draft, *, has_e
         "options": options,
         "kept": KeptParts.of_run(choice.source),
         "is_more_open": draft.options.is_used,
-        "is_unattended": is_unattended(),
+        "is_unattended": runs_without_worker().exists(),
     }
     is_refused = draft.problems or draft.option_problems
     return render(request, "runs/start_run.html", context, status=422 if is_refused else 200)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runs.pages.chart_parts import Tick, write_number
+from runs.pages.day_charts import Tick
 from runs.pages.figures import format_count, format_short_count
+from runs.pages.small_charts import format_number
 
 COLUMN_AREA = 150
 LEAST_COLUMN_AREA = 66
@@ -96,22 +97,22 @@ def plot_tokens(attempts: Sequence[AttemptTokens], *, height: float | None = Non
         for kind, count in _split_tokens(attempt).items():
             if count:
                 bottom -= count / top_value * area
-                segments.append(Segment(kind, write_number(bottom), write_number(count / top_value * area)))
+                segments.append(Segment(kind, format_number(bottom), format_number(count / top_value * area)))
         total = attempt.prompt + attempt.completion
         columns.append(
             Column(
                 tokens=attempt,
                 segments=tuple(segments),
-                x=f"{write_number(middle - column_width / 2)}%",
-                width=f"{write_number(column_width)}%",
-                middle=f"{write_number(middle)}%",
+                x=f"{format_number(middle - column_width / 2)}%",
+                width=f"{format_number(column_width)}%",
+                middle=f"{format_number(middle)}%",
                 label=format_short_count(total) if attempt.is_known else "?",
-                label_y=write_number(bottom - 5),
+                label_y=format_number(bottom - 5),
                 title=_describe_tokens(attempt),
             )
         )
     ticks = tuple(
-        Tick(write_number(baseline - value / top_value * area), format_short_count(value))
+        Tick(format_number(baseline - value / top_value * area), format_short_count(value))
         for value in range(0, top_value + 1, step)
     )
     width = "100%" if len(attempts) <= _FEW_COLUMNS else str(len(attempts) * MANY_WIDTH)
@@ -119,9 +120,9 @@ def plot_tokens(attempts: Sequence[AttemptTokens], *, height: float | None = Non
         columns=tuple(columns),
         ticks=ticks,
         width=width,
-        height=write_number(baseline + COLUMN_LABELS),
-        baseline=write_number(baseline),
-        labels_y=write_number(baseline + 16),
+        height=format_number(baseline + COLUMN_LABELS),
+        baseline=format_number(baseline),
+        labels_y=format_number(baseline + 16),
         has_reasoning=any(attempt.reasoning for attempt in attempts),
     )
 

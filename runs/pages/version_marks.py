@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from runs.figures.flow_sums import DayRuns
-from runs.figures.periods import Period
 from runs.pages.day_charts import Mark, place_marks
 from runs.pages.periods import format_day
+from runs.statistics.figures import DayRuns
+from runs.statistics.sums import Period
 
 MOST_TAKEOVERS = 10
 """Marks of days on which an earlier version took over again: more of them would hide the charts."""

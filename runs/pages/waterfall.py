@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from flows.engine.errors import ModelErrorCode
 from flows.engine.history import Outcome
 from runs.pages.badges import STATES
-from runs.pages.chart_parts import Tick, write_number
+from runs.pages.day_charts import Tick
 from runs.pages.elapsed import format_elapsed
 from runs.pages.figures import format_duration
 from runs.pages.issue_links import anchor_attempt
+from runs.pages.small_charts import format_number
 
 ROW_HEIGHT = 22
 BAR_HEIGHT = 12
@@ -121,7 +122,7 @@ def plot_waterfall(
     if pending is not None:
         begin = max(span.end for span in spans)
         waiting = _mark_time(
-            axis, row_count, begin, begin + pending, format_elapsed(pending), seconds=write_number(pending)
+            axis, row_count, begin, begin + pending, format_elapsed(pending), seconds=format_number(pending)
         )
         row_count += 1
     step = _time_step(total)
@@ -130,7 +131,7 @@ def plot_waterfall(
     while moment <= total * 1.0001:
         ticks.append(Tick(axis.place(moment), _format_tick(moment, step)))
         moment += step
-    return Waterfall(rows, queue, waiting, tuple(ticks), write_number(TOP + row_count * ROW_HEIGHT + 4))
+    return Waterfall(rows, queue, waiting, tuple(ticks), format_number(TOP + row_count * ROW_HEIGHT + 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class _Axis:
         return (moment - self.begin) / self.length * 100
 
     def place(self, moment: float) -> str:
-        return f"{write_number(self.percent(moment))}%"
+        return f"{format_number(self.percent(moment))}%"
 
 
 def _lay_out_rows(axis: _Axis, spans: Sequence[AttemptSpan], first_row: int) -> tuple[WaterfallRow, ...]:
@@ -164,18 +165,18 @@ def _lay_out_rows(axis: _Axis, spans: Sequence[AttemptSpan], first_row: int) -> 
                 span=span,
                 begins_step=earlier is None or span.step != earlier.step,
                 anchor=anchor_attempt(span.step, span.number),
-                y=write_number(y),
-                middle=write_number(middle),
-                baseline=write_number(middle + 4),
+                y=format_number(y),
+                middle=format_number(middle),
+                baseline=format_number(middle + 4),
                 x=axis.place(span.begin),
-                width=f"{write_number(end - axis.percent(span.begin))}%",
-                end=f"{write_number(end)}%",
+                width=f"{format_number(end - axis.percent(span.begin))}%",
+                end=f"{format_number(end)}%",
                 wait_x=axis.place(earlier_end) if wait > axis.length * _SHORTEST_WAIT else "",
                 sign=badge.sign,
                 outcome_word=badge.word,
                 duration=format_elapsed(lasted) if is_running else format_duration(lasted),
                 waited=f"{waited}{reason}" if waited else "",
-                seconds=write_number(lasted) if is_running else "",
+                seconds=format_number(lasted) if is_running else "",
             )
         )
         earlier_end, earlier = max(span.end, earlier_end), span
@@ -200,12 +201,12 @@ def _mark_time(
     y, middle = _row_places(row)
     width = max(axis.percent(end) - axis.percent(begin), _NARROWEST_BAR)
     return QueueMark(
-        y=write_number(y),
-        middle=write_number(middle),
-        baseline=write_number(middle + 4),
+        y=format_number(y),
+        middle=format_number(middle),
+        baseline=format_number(middle + 4),
         x=axis.place(begin),
-        width=f"{write_number(width)}%",
-        end=f"{write_number(axis.percent(begin) + width)}%",
+        width=f"{format_number(width)}%",
+        end=f"{format_number(axis.percent(begin) + width)}%",
         duration=duration,
         is_cut=is_cut,
         seconds=seconds,

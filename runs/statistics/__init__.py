@@ -1,16 +1,4 @@
-"""Statistics of ended runs, by day: added to as runs are counted, and rebuilt when asked for."""
+"""Statistics of ended runs: daily rows, what they add up to, and the state of the queue.
 
-from __future__ import annotations
-
-from collections.abc import Collection
-
-from runs.statistics.counting import add_runs
-from runs.statistics.daily_rows import DailyRows, add_to_stored
-from runs.statistics.ended_runs import read_ended_runs
-
-
-def count_runs(run_ids: Collection[int]) -> None:
-    """Count runs that have ended, within the transaction that marks them as counted and holds ``locks.STATISTICS``."""
-    rows = DailyRows()
-    add_runs(rows, read_ended_runs(run_ids))
-    add_to_stored(rows)
+``docs/statistics.md`` says what each number means.
+"""

@@ -12,11 +12,11 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.figures.periods import Period
 from runs.pages import figures, shares
 from runs.pages.badges import SEVERITIES
 from runs.pages.day_charts import DayColumns, DayLines, Frame
 from runs.pages.flow_charts import Chart
+from runs.statistics.sums import Period
 from runs.templatetags.toolflow import icon, write_moment
 
 register = template.Library()

@@ -33,7 +33,7 @@ from runs.pages.elapsed import format_elapsed
 from runs.pages.issue_links import anchor_attempt
 from runs.pages.json_lines import Line, Listing, show_invisible
 from runs.pages.run_page import RunPage
-from runs.queue_figures import QueueFigures
+from runs.statistics.queue_state import QueueFigures
 
 register = template.Library()
 

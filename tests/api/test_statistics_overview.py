@@ -114,8 +114,8 @@ def test_the_number_of_queries_does_not_depend_on_size(
     viewer: Script, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     read(viewer)
-    # Token with its user, two for permissions; two for days; workers, queue, how many run and which.
-    with django_assert_num_queries(10):
+    # Token with its user, two for permissions; one for days; workers, queue, how many run and which.
+    with django_assert_num_queries(9):
         read(viewer)
     for number in range(4):
         version = make_version(make_page_flow(name=f"flow-{number}"))
@@ -123,5 +123,5 @@ def test_the_number_of_queries_does_not_depend_on_size(
             add_runs(version, day_ago(day), succeeded=1)
         start_run()
         make_worker(pid=number + 1)
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(9):
         read(viewer)

@@ -60,37 +60,6 @@ def test_the_overview_keeps_up_to_date_and_leads_to_what_failed(admin_page: Page
     expect(admin_page).to_have_url(re.compile(rf"/runs/{run.pk}/#s1a2$"))
 
 
-def test_a_flow_is_found_and_its_figures_are_narrowed_down(admin_page: Page) -> None:
-    version = make_version(make_page_flow())
-    make_run(version)
-    count_some_days(version)
-    newer = make_version(make_page_flow())
-    add_runs(newer, day_ago(1), succeeded=4)
-    admin_page.goto("/flows/")
-    admin_page.get_by_role("link", name="Colour theme").click()
-    figures = admin_page.locator(".strip")
-    expect(figures).to_contain_text("$16.25")
-    admin_page.get_by_role("link", name="7 days").click()
-    expect(figures).to_contain_text("$8.75")
-    chart = admin_page.get_by_role("region", name="Runs by day", exact=True)
-    chart.get_by_text("Numbers as a table").click()
-    rows = chart.get_by_role("table").get_by_role("row")
-    expect(rows).to_have_count(8)
-    expect(rows.nth(6)).to_contain_text("37")
-    admin_page.get_by_label("Version", exact=True).select_option("2")
-    admin_page.get_by_role("button", name="Show").click()
-    expect(figures).to_contain_text("4 succeeded")
-    expect(admin_page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "true")
-    expect(chart.get_by_role("img")).to_be_visible()
-    admin_page.goto("/flows/colour-theme/?period=90d")
-    admin_page.get_by_role("link", name="Cost of its retries").click()
-    expect(admin_page.get_by_role("columnheader", name="Cost of its retries")).to_have_attribute(
-        "aria-sort", "descending"
-    )
-    admin_page.get_by_role("region", name="Audits").get_by_role("link", name="Hex colours").click()
-    expect(admin_page).to_have_url(re.compile(r"/runs/\?flow=colour-theme&audit=Hex\+colours&from=\d{4}-\d\d-\d\d$"))
-
-
 def test_they_fit_a_phone_with_history_and_without(admin_page: Page) -> None:
     admin_page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # a mapping with both sides
     version = make_version(make_page_flow())

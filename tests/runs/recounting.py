@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import UTC, timedelta
+from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
@@ -65,7 +65,6 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
     all_of_run.add(**{"runs": 1, run.status: 1})
     if run.started_at:
         seconds = max((run.ended_at - run.started_at).total_seconds(), 0)
-        all_of_run.add(timed=1, duration_total=timedelta(seconds=seconds))
         durations = all_of_run.setdefault("durations", {})
         bucket = _measure(seconds)
         durations[bucket] = durations.get(bucket, 0) + 1

@@ -1,8 +1,8 @@
-"""``manage.py rebuild_statistics``: statistics made anew from the runs that are stored."""
+"""``manage.py rebuild_statistics``: count the stored runs again."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from datetime import date
 from typing import Any
 
@@ -10,25 +10,27 @@ from django.core.management.base import BaseCommand, CommandError
 
 from flows.models import Flow
 from runs.locks import STATISTICS, acquire, release
-from runs.statistics.rebuilding import LEASE, LeaseLostError, Rebuilt, rebuild_flow
+from runs.statistics.rebuild import LEASE, LeaseLostError, Rebuilt, rebuild_flow
 
-PROGRESS = 10_000
-"""Runs between two lines that say how far it has come."""
+PROGRESS_INTERVAL = 10_000
+"""Runs between two lines of progress."""
 
 
 class Command(BaseCommand):
     help = (
-        "Count all runs again, compare with the statistics that are kept, and put these right. Workers may go on; runs "
-        "that end meanwhile come into statistics and search when it is done. Days that lack runs since "
-        "retention deleted them stay as they are; what runs counted that somebody deleted by hand goes, unless --since "
-        "leaves their days alone. Exit status: 0 done, 1 not done, and nothing changed of the flow at "
-        "which it stopped."
+        "Count all runs again and correct the statistics. Workers may go on; runs that end meanwhile are counted "
+        "afterwards. Days that lack runs since retention deleted them stay as they are; the counts of runs that were "
+        "deleted by hand go, unless --since leaves their days alone. Exit status: 0 done, 1 not done, and nothing "
+        "changed of the flow at which it stopped."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--flow", metavar="NAME", help="only the statistics of this flow")
         parser.add_argument(
-            "--since", metavar="DAY", type=_read_day, help="leave days before this one (UTC) as they are: 2026-11-21"
+            "--since",
+            metavar="YYYY-MM-DD",
+            type=date.fromisoformat,
+            help="leave days before this one (UTC) as they are",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -40,12 +42,12 @@ class Command(BaseCommand):
 
     def _rebuild(self, flow: Flow, since: date | None) -> None:
         def report(done: int) -> None:
-            if done % PROGRESS == 0:
+            if done % PROGRESS_INTERVAL == 0:
                 self.stdout.write(f"{flow.name}: {done:,} runs counted so far.")
 
         token = acquire(STATISTICS, LEASE)
         if token is None:
-            raise CommandError("Statistics are being rebuilt already. If that was broken off, try again in a minute.")
+            raise CommandError("Statistics are being rebuilt already. If that was killed, try again in a minute.")
         try:
             rebuilt = rebuild_flow(flow, token=token, since=since, report=report)
         except LeaseLostError as error:
@@ -66,10 +68,3 @@ def describe(rebuilt: Rebuilt) -> str:
         f"{counted}; rows: {rebuilt.added:,} added, {rebuilt.corrected:,} corrected, "
         f"{rebuilt.removed:,} removed, {rebuilt.kept:,} right."
     )
-
-
-def _read_day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"“{text[:40]}” is no day: write it as 2026-11-21.") from None

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError
 
 from flows.providers import describe_providers
-from runs.queue_figures import QueueFigures, WorkerFigures, read_queue_figures
+from runs.statistics.queue_state import QueueFigures, WorkerFigures, read_queue_figures
 
 UNATTENDED_EXIT = 1
 DATABASE_EXIT = 2

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from flows.models import FlowVersion
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
-from runs.statistics.durations import find_bucket
+from runs.statistics.sums import find_bucket
 
 
 def day_ago(days: int) -> date:
@@ -44,7 +44,6 @@ def add_runs(
         day=day,
         is_simulated=is_simulated,
         runs=runs,
-        timed=runs,
         durations={str(find_bucket(took)): runs},
         cost=Decimal(cost),
         first_cost=Decimal(cost),

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.pages import token_columns, waterfall
-from runs.pages.elapsed import format_elapsed
 from runs.pages.figures import format_cost, format_count, format_duration, format_plural, format_short_count
 from runs.pages.token_columns import AttemptTokens, TokenColumns, plot_tokens
 from runs.pages.waterfall import AttemptSpan, Waterfall, plot_waterfall
@@ -52,11 +51,6 @@ class TestWaterfall:
         assert (second.x, second.width, second.end) == ("50%", "50%", "100%")
         assert float(second.y) - float(first.y) == waterfall.ROW_HEIGHT
 
-    def test_a_wait_is_drawn_from_the_end_of_the_attempt_before(self) -> None:
-        chart = draw(make_span(0, 2), make_span(5, 10, number=2))
-        assert [row.wait_x for row in chart.rows] == ["", "20%"]
-        assert [row.waited for row in chart.rows] == ["", "3.0 s"]
-
     @pytest.mark.parametrize(
         ("earlier", "reason"),
         [
@@ -79,15 +73,6 @@ class TestWaterfall:
         assert chart.rows[1].waited == f"3.0 s{reason}"
         assert draw(first, make_span(5, 9, step=2)).rows[1].waited == "3.0 s"
 
-    def test_a_wait_after_an_error_says_what_it_was_for(self) -> None:
-        chart = draw(make_span(0, 2, outcome="errored"), make_span(5, 9, number=2), make_span(10, 12, step=2))
-        assert [row.waited for row in chart.rows] == ["", "3.0 s, to try again after an error", "1.0 s"]
-
-    def test_a_wait_too_short_to_see_is_not_drawn(self) -> None:
-        chart = draw(make_span(0, 5), make_span(5.05, 10, number=2))
-        assert chart.rows[1].wait_x == ""
-        assert chart.rows[1].waited == "50 ms"
-
     def test_the_time_in_the_queue_is_drawn_to_scale_before_the_first_attempt(self) -> None:
         chart = draw(make_span(0, 8), queued=2)
         assert chart.queue is not None
@@ -106,11 +91,6 @@ class TestWaterfall:
         assert chart.queue.duration == "2 h 00 min"
         assert percent(chart.rows[0].width) == 75
 
-    def test_a_time_in_the_queue_too_short_to_see_takes_no_row(self) -> None:
-        chart = draw(make_span(0, 10), queued=0.1)
-        assert chart.queue is None
-        assert chart.rows[0].x == "0%"
-
     def test_an_attempt_under_way_has_room_to_go_on_and_counts_from_where_it_is(self) -> None:
         chart = draw(make_span(0, 40), make_span(40, 100, step=2, outcome="running"))
         ended, running = chart.rows
@@ -118,36 +98,17 @@ class TestWaterfall:
         assert (running.seconds, running.duration, running.sign) == ("60", "1 min 00 s", "…")
         assert ended.seconds == ""
 
-    def test_the_axis_of_a_run_that_just_began_is_not_outgrown_at_once(self) -> None:
-        chart = draw(make_span(0, 0.004, outcome="running"))
-        assert [tick.label for tick in chart.ticks][-1] == "10 s"
-
     def test_a_run_that_waits_again_shows_since_when(self) -> None:
         chart = draw(make_span(0, 10, outcome="errored"), pending=30)
         assert chart.pending is not None
         assert (chart.pending.x, chart.pending.seconds, chart.pending.duration) == (chart.rows[0].end, "30", "30 s")
         assert draw(make_span(0, 10)).pending is None
 
-    def test_the_drawing_is_as_high_as_its_rows(self) -> None:
-        few, more = draw(make_span(0, 10)), draw(make_span(0, 10), make_span(10, 20, number=2), queued=5, pending=9)
-        assert float(more.height) - float(few.height) == 3 * waterfall.ROW_HEIGHT
-
-    def test_an_attempt_that_took_no_time_can_still_be_seen(self) -> None:
-        assert percent(draw(make_span(0, 0), make_span(0, 100, number=2)).rows[0].width) > 0
-
-    def test_each_step_is_named_once_and_each_bar_leads_to_its_attempt(self) -> None:
-        chart = draw(make_span(0, 1), make_span(1, 2, number=2), make_span(2, 3, step=2))
-        assert [row.begins_step for row in chart.rows] == [True, False, True]
-        assert [row.anchor for row in chart.rows] == ["s1a1", "s1a2", "s2a1"]
-
     def test_outcomes_are_told_by_sign_and_word_not_only_by_colour(self) -> None:
         outcomes = ["passed", "failed", "invalid", "errored", "interrupted", "cancelled", "running"]
         chart = draw(*(make_span(0, 1, number=n, outcome=outcome) for n, outcome in enumerate(outcomes, 1)))
         assert [row.sign for row in chart.rows] == ["✓", "✗", "✗", "!", "–", "–", "…"]
         assert len({row.outcome_word for row in chart.rows}) == 7
-
-    def test_nothing_to_show_is_no_chart(self) -> None:
-        assert plot_waterfall([], queued=5) is None
 
     @given(
         total=st.floats(min_value=0.0001, max_value=10_000_000, allow_nan=False),
@@ -182,9 +143,6 @@ class TestTokenColumns:
         assert column.title.endswith("400 out, 300 of them reasoning")
         assert chart.has_reasoning
 
-    def test_parts_of_nothing_are_not_drawn(self) -> None:
-        assert [segment.kind for segment in draw_tokens(make_tokens(prompt=100)).columns[0].segments] == ["fresh"]
-
     def test_unknown_is_not_shown_as_zero(self) -> None:
         chart = draw_tokens(make_tokens(7), make_tokens(0), make_tokens(0, is_known=False))
         assert [column.label for column in chart.columns] == ["7", "0", "?"]
@@ -193,16 +151,6 @@ class TestTokenColumns:
     def test_where_no_token_was_used_there_is_no_chart(self) -> None:
         assert plot_tokens([make_tokens(0), make_tokens(0, is_known=False)]) is None
         assert plot_tokens([]) is None
-
-    def test_a_few_columns_fill_the_width_and_many_scroll(self) -> None:
-        assert draw_tokens(*[make_tokens(1)] * 8).width == "100%"
-        assert int(draw_tokens(*[make_tokens(1)] * 30).width) == 30 * token_columns.MANY_WIDTH
-
-    def test_it_is_as_high_as_the_chart_beside_it_within_reason(self) -> None:
-        heights = [float(draw_tokens(make_tokens(9), height=height).height) for height in (50, 150, 900)]
-        assert heights[0] > 50
-        assert heights[1] == 150
-        assert heights[2] == float(draw_tokens(make_tokens(9)).height) < 900
 
     @given(
         st.lists(st.integers(min_value=0, max_value=10**9), min_size=1, max_size=12),
@@ -262,10 +210,3 @@ class TestFigures:
         assert format_count(29_895) == "29\N{NARROW NO-BREAK SPACE}895"
         assert [format_short_count(count) for count in (812, 4_130, 999_960)] == ["812", "4.1k", "1.0M"]
         assert [format_plural(count, "attempt") for count in (0, 1, 2)] == ["0 attempts", "1 attempt", "2 attempts"]
-
-    @pytest.mark.parametrize(
-        ("seconds", "text"),
-        [(-1, "0 s"), (0.9, "0 s"), (12.99, "12 s"), (59.99, "59 s"), (60.2, "1 min 00 s"), (3_725, "1 h 02 min")],
-    )
-    def test_what_goes_on_is_counted_in_whole_seconds(self, seconds: float, text: str) -> None:
-        assert format_elapsed(seconds) == text

@@ -43,7 +43,7 @@ def run() -> Run:
     return make_stored_run(make_attempt(1, 1, "failed", issues=issues), make_attempt(1, 2, "passed"))
 
 
-PAGES = [("/runs/", 0, 1), ("/runs/?status=succeeded&severity=low", 0, 1), ("/runs/{}/", 2, 12)]
+PAGES = [("/runs/", 2, 1), ("/runs/?status=succeeded&severity=low", 2, 1), ("/runs/{}/", 2, 12)]
 """Statements that the ORM builds for each request, and addresses that are looked for, of pages asked for before."""
 
 

@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 
 from flows.models import FlowVersion
-from runs.figures.flow_sums import DayRuns
-from runs.figures.sums import RunSums
 from runs.pages.periods import build_period, format_day
 from runs.pages.version_marks import MOST_TAKEOVERS, VersionMarks, mark_versions
+from runs.statistics.figures import DayRuns
+from runs.statistics.sums import RunSums
 from tests.runs.builders import make_version
 from tests.runs.pages.daily_rows import add_runs, day_ago
 from tests.runs.pages.history_builders import make_page_flow
@@ -27,7 +27,7 @@ def mark(*days: dict[int, int], period: str = "30d") -> VersionMarks:
     keys = {number: key for key, number in NUMBERS.items()}
     begin = TODAY - timedelta(days=len(days) - 1)
     rows = [
-        DayRuns(begin + timedelta(days=place), keys[number], RunSums(runs=runs))
+        DayRuns(begin + timedelta(days=place), keys[number], "", False, RunSums(runs=runs))
         for place, counts in enumerate(days)
         for number, runs in counts.items()
     ]

@@ -30,7 +30,7 @@ from runs.retention.pacing import MANNERS, Manners, Pace
 from runs.retention.policy import Part
 from runs.retention.purging import Purged, Task, list_tasks, purge
 from runs.retention.removal import find_day
-from runs.statistics.rebuilding import LEASE, rebuild_flow
+from runs.statistics.rebuild import LEASE, rebuild_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics
 from tests.runs.retention.aged_runs import NOW, count_rows, ended_before, keep, read_texts, store_aged_runs

@@ -1,0 +1,104 @@
+"""Counting all stored runs of a flow again, beside workers that go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from flows.models import Flow
+from runs.locks import STATISTICS, renew
+from runs.models import PurgedDay, Run
+from runs.models.statistics import DailyCounts
+from runs.statistics.counting import add_runs, load_ended_runs
+from runs.statistics.daily_rows import BATCH_SIZE, DailyRows, Key, build_key, build_values, store_rows
+
+RUN_BATCH_SIZE = 500
+LEASE = timedelta(minutes=1)
+"""Renewed after each batch of runs."""
+
+
+class LeaseLostError(Exception):
+    """The lease expired: runs may have been counted since."""
+
+    def __init__(self) -> None:
+        super().__init__("Statistics were added to while they were rebuilt, after a break of over a minute.")
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """How many runs were counted, and the rows of a flow by what was done with them."""
+
+    runs: int = 0
+    added: int = 0
+    corrected: int = 0
+    removed: int = 0
+    kept: int = 0
+    """Rows that were right."""
+    lacking: int = 0
+    """Days that lack runs since retention deleted them: their rows stay as they are."""
+
+    @property
+    def changed(self) -> int:
+        return self.added + self.corrected + self.removed
+
+
+def rebuild_flow(
+    flow: Flow, *, token: int, since: date | None = None, report: Callable[[int], None] = lambda _done: None
+) -> Rebuilt:
+    """Count all counted runs of ``flow`` again, and correct the stored rows in one transaction at the end.
+
+    ``token`` is that of a lease of ``locks.STATISTICS``: runs that end meanwhile are counted afterwards. Days before
+    ``since`` and those whose runs retention has deleted keep their rows. ``report`` gets the number of runs counted
+    so far after each batch. Raises ``LeaseLostError``; then nothing has changed.
+    """
+    first = since or date.min
+    rebuilt = Rebuilt()
+    rows = DailyRows()
+    for run_ids in _batch_counted(flow, first):
+        _renew(token)
+        runs = load_ended_runs(run_ids)
+        add_runs(rows, runs)
+        rebuilt.runs += len(runs)
+        report(rebuilt.runs)
+    with transaction.atomic():
+        _renew(token)
+        lacking = set(PurgedDay.objects.filter(flow=flow, day__gte=first).values_list("day", flat=True))
+        rebuilt.lacking = len(lacking)
+        for model, counted in rows.by_model.items():
+            stored = model._default_manager.filter(flow=flow, day__gte=first).exclude(day__in=lacking).order_by()
+            _correct(stored, {key: row for key, row in counted.items() if row.day not in lacking}, rebuilt)
+    return rebuilt
+
+
+def _renew(token: int) -> None:
+    if not renew(STATISTICS, LEASE, token):
+        raise LeaseLostError
+
+
+def _batch_counted(flow: Flow, first: date) -> Iterator[list[int]]:
+    """The numbers of the counted runs of a flow, in order. During the lease no others are counted."""
+    begin = datetime.combine(first, time.min, UTC)
+    counted = Run.objects.filter(flow=flow, is_counted=True, ended_at__gte=begin).order_by("pk")
+    last = 0
+    while run_ids := list(counted.filter(pk__gt=last).values_list("pk", flat=True)[:RUN_BATCH_SIZE]):
+        yield run_ids
+        last = run_ids[-1]
+
+
+def _correct(rows: QuerySet[DailyCounts], counted: dict[Key, DailyCounts], rebuilt: Rebuilt) -> None:
+    stored = {build_key(row): row for row in rows}
+    added = [row for key, row in counted.items() if key not in stored]
+    both = [(row, stored[key]) for key, row in counted.items() if key in stored]
+    corrected = [row for row, old in both if build_values(row) != build_values(old)]
+    removed = [row.pk for key, row in stored.items() if key not in counted]
+    store_rows(rows.model, added + corrected)
+    for begin in range(0, len(removed), BATCH_SIZE):
+        rows.filter(pk__in=removed[begin : begin + BATCH_SIZE]).delete()
+    rebuilt.added += len(added)
+    rebuilt.corrected += len(corrected)
+    rebuilt.removed += len(removed)
+    rebuilt.kept += len(both) - len(corrected)
