@@ -12,8 +12,8 @@ from flows.engine.json_values import describe_type
 from runs.api.body_fields import WholeNumberField, WordField, format_value
 from runs.api.filter_fields import FiltersField, WrittenFiltersField
 from runs.api.reading import StrictSerializer
-from runs.api.runs_schema import COST
 from runs.api.schema_parts import LIMIT, PageSerializer
+from runs.api.schemas.base import AMOUNT_PATTERN as COST
 from runs.bulk_actions.requesting import MOST_CHOSEN, MOST_STARTED
 from runs.models import BulkKind, WorkState
 from runs.models.long_work import MOST_NOTES

@@ -85,7 +85,8 @@ class SchemaView(ApiView):
         """Problems are JSON also for those who would have liked YAML."""
         if response.status_code >= HTTPStatus.BAD_REQUEST:
             request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
-        return super().finalize_response(request, response, *args, **kwargs)
+        answer: Any = response
+        return super().finalize_response(request, answer, *args, **kwargs)
 
 
 @method_decorator(csp_update({"style-src": [UNSAFE_INLINE]}), name="dispatch")

@@ -17,8 +17,8 @@ from flows.engine.json_values import describe_type, dump_json, parse_json
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.portability import NOTE_LENGTH, parse_flow_file
+from runs.api.base import read_text
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery
-from runs.api.reading import read_text
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

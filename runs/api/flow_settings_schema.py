@@ -12,7 +12,7 @@ from flows.engine.spec import MAX_TOKEN_BUDGET
 from flows.models import MAX_KEEP_DAYS, BudgetPeriod
 from runs.api.body_fields import AmountField, WebhookField, WholeNumberField, WordField
 from runs.api.reading import StrictSerializer
-from runs.api.runs_schema import COST
+from runs.api.schemas.base import AMOUNT_PATTERN as COST
 
 MOST_RUNS = 2**31 - 1
 """Runs in flight that a number can say."""

@@ -19,6 +19,7 @@ from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, SEE_FLOWS
+from runs.api.base import HeaderNegotiation
 from runs.api.conditions import make_tag
 from runs.api.flow_changes import Condition, delete_version, make_version_live
 from runs.api.flow_documents import (
@@ -47,7 +48,6 @@ from runs.api.flows_schema import (
 )
 from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import InvalidQuery
-from runs.api.rendering import HeaderNegotiation
 from runs.api.schema_parts import LIMIT, problem_responses
 from runs.api.view import ApiView
 

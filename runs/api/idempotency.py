@@ -28,8 +28,8 @@ from django.utils.crypto import salted_hmac
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from runs.api.base import ApiView
 from runs.api.problems import ApiProblem, Conflict
-from runs.api.view import ApiView
 from runs.models import IdempotentRequest
 from runs.models.run import in_future
 from runs.prepared_select import PreparedSelect

@@ -18,6 +18,7 @@ from django.core.exceptions import (
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from django.utils.log import log_response
+from pydantic import ValidationError
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -96,6 +97,23 @@ KINDS = {
     HTTPStatus.SERVICE_UNAVAILABLE: "unavailable",
 }
 """The types of problems that a status alone explains; others are named where they are raised."""
+
+
+_MESSAGES = {"missing": "This is missing.", "extra_forbidden": "There is no field of this name."}
+"""By the type of an error, where pydantic's own message says less."""
+
+
+def list_problems(error: ValidationError) -> list[Problem]:
+    """What pydantic found, by JSON pointer."""
+    return [
+        Problem(format_pointer(one["loc"]), _MESSAGES.get(one["type"]) or _write_sentence(one["msg"]))
+        for one in error.errors(include_url=False, include_input=False)
+    ]
+
+
+def _write_sentence(message: str) -> str:
+    text = message.removeprefix("Value error, ")
+    return text if text.endswith(".") else f"{text}."
 
 
 def build_document(

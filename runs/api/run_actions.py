@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
-from types import SimpleNamespace
 from typing import Any
 
 from django.http import Http404
@@ -16,7 +14,6 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flows.engine.spec import COST_PLACES
 from runs.api.access import CANCEL_RUNS, REPEAT_RUNS, SEE_RUNS, START_RUNS
 from runs.api.idempotency import answer_once, idempotent
 from runs.api.problems import Conflict
@@ -27,28 +24,26 @@ from runs.api.run_actions_schema import (
     LOCATION_OF_MANY,
     REPLAYED,
     RETRY_AFTER,
-    NewRunSerializer,
     NewRunsSerializer,
     NothingSerializer,
     RunAgainSerializer,
     StartedRunsSerializer,
 )
+from runs.api.run_documents import build_new_run, load_run
 from runs.api.run_links import RunLinks
-from runs.api.run_orders import prepare_again, prepare_many, prepare_run
-from runs.api.runs_schema import RunSerializer
+from runs.api.run_orders import prepare_again, prepare_many
 from runs.api.schema_parts import IDEMPOTENCY_KEY, PREFER, problem_responses
+from runs.api.schemas.runs import Run as RunSchema
+from runs.api.schemas.runs import RunParts
 from runs.api.started_together import ListStarted, link_started
 from runs.api.view import ApiView
 from runs.api.waiting import read_wait, wait_for_end
-from runs.documents import RunDocuments, build_summary
 from runs.models import Run, RunStatus
 from runs.submission import cancel_run, store_runs
 
 RUN_ANSWERS = {
-    200: OpenApiResponse(
-        RunSerializer, "The run ended within the time that `Prefer: wait` gave it; with its attempts."
-    ),
-    202: OpenApiResponse(RunSerializer, "The run is queued; read it at `Location` until it has ended."),
+    200: OpenApiResponse(RunSchema, "The run ended within the time that `Prefer: wait` gave it; with its attempts."),
+    202: OpenApiResponse(RunSchema, "The run is queued; read it at `Location` until it has ended."),
 }
 
 _FLOW = "colour-theme"
@@ -59,22 +54,7 @@ def _show_body(body: dict[str, Any]) -> OpenApiExample:
     return OpenApiExample("Of an example flow", value=body, request_only=True)
 
 
-class CreateRun:
-    """``POST`` of the list of runs."""
-
-    @extend_schema(
-        operation_id="createRun",
-        tags=["Runs"],
-        summary="Start a run",
-        description="Queues a run and answers at once with 202, unless `Prefer: wait` asks to wait for its end.",
-        parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
-        request=NewRunSerializer,
-        examples=[_show_body({"flow": _FLOW, "input": _INPUT, "labels": ["nightly"]})],
-        responses={**RUN_ANSWERS, **problem_responses(409)},
-    )
-    def post(self, request: Request) -> HttpResponseBase:
-        """Start a run; see ``NewRunSerializer``."""
-        return _wait_if_asked(request, answer_once(request, lambda: partial(_start_one, request, prepare_run(request))))
+NEW_RUN_EXAMPLE = _show_body({"flow": _FLOW, "input": _INPUT, "labels": ["nightly"]})
 
 
 class RunBulk(ListStarted, ApiView):
@@ -116,7 +96,7 @@ class RunCancel(ApiView):
         parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
         request=NothingSerializer,
         responses={
-            202: OpenApiResponse(RunSerializer, "The run is cancelled, or is about to be."),
+            202: OpenApiResponse(RunSchema, "The run is cancelled, or is about to be."),
             **problem_responses(404, 409),
         },
     )
@@ -130,7 +110,7 @@ class RunCancel(ApiView):
         if not cancel_run(run=run) and run.status != RunStatus.CANCELLED:
             raise Conflict("run-ended", f"Run {run_id} has ended already: it {_SAY_END[run.status]}.")
         headers = {} if run.has_ended else {"Retry-After": "1"}
-        return Response(_read_document(request, run_id), HTTPStatus.ACCEPTED, headers=headers)
+        return Response(_load_answer(request, run_id), HTTPStatus.ACCEPTED, headers=headers)
 
 
 class RunAgain(ApiView):
@@ -151,8 +131,8 @@ class RunAgain(ApiView):
     )
     def post(self, request: Request, run_id: int) -> HttpResponseBase:
         """Start a run like the one of that number; see ``RunAgainSerializer``."""
-        response = answer_once(request, lambda: partial(_start_one, request, prepare_again(request, run_id)))
-        return _wait_if_asked(request, response)
+        response = answer_once(request, lambda: partial(start_run, request, prepare_again(request, run_id)))
+        return wait_if_asked(request, response)
 
 
 _SAY_END = {
@@ -162,10 +142,10 @@ _SAY_END = {
 }
 
 
-def _start_one(request: Request, runs: Sequence[Run]) -> Response:
-    document = _describe_new(request, store_runs(runs)[0])
-    headers = {"Location": document["url"], "Retry-After": "1"}
-    return Response(document, HTTPStatus.ACCEPTED, headers=headers)
+def start_run(request: Request, runs: Sequence[Run]) -> Response:
+    """Store the one run of ``runs``, and answer with it."""
+    run = build_new_run(store_runs(runs)[0], RunLinks(request), started_by=request.user.get_username())
+    return Response(run, HTTPStatus.ACCEPTED, headers={"Location": run.url, "Retry-After": "1"})
 
 
 def _start_many(request: Request, runs: Sequence[Run]) -> Response:
@@ -182,30 +162,15 @@ def _start_many(request: Request, runs: Sequence[Run]) -> Response:
     return Response(document, HTTPStatus.ACCEPTED, headers={"Location": address, "Retry-After": "1"})
 
 
-def _describe_new(request: Request, run: Run) -> dict[str, Any]:
-    """The document of a run that was just stored: what reading it would give, which takes a fifth of such a request."""
-    row = {
-        **vars(run),
-        "pk": run.pk,
-        "flow_name": run.flow.name,
-        "version_number": run.version.number,
-        "user_name": request.user.get_username(),
-    }
-    if run.cost_budget is not None:
-        # With as many places as its column has.
-        row["cost_budget"] = run.cost_budget.quantize(Decimal(10) ** -COST_PLACES)
-    return RunLinks(request).complete_run(build_summary(SimpleNamespace(**row), has_address=True))
-
-
-def _read_document(request: Request, run_id: int, *, has_attempts: bool = False) -> dict[str, Any]:
+def _load_answer(request: Request, run_id: int, *, has_attempts: bool = False) -> RunSchema:
     """The run as it is read at its own address. Raises ``Http404`` if it is gone."""
-    links = RunLinks(request)
-    for document in RunDocuments(has_attempts=has_attempts, has_address=links.has_address).read([run_id]):
-        return links.complete_run(document)
-    raise Http404
+    run = load_run(run_id, RunLinks(request), RunParts(attempts="all" if has_attempts else "none"))
+    if run is None:
+        raise Http404
+    return run
 
 
-def _wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponseBase:
+def wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponseBase:
     """The answer to a request that started a run: the finished run if it asks to wait and the run ends in time.
 
     A request that is sent again waits again: it is answered what the first one would have been. A run that is gone
@@ -226,7 +191,7 @@ def _wait_if_asked(request: Request, response: HttpResponseBase) -> HttpResponse
     status = HTTPStatus.OK if has_ended else HTTPStatus.ACCEPTED
     try:
         # Also where it goes on: what was true when it was started isn't any more.
-        return Response(_read_document(request, run_id, has_attempts=has_ended), status, headers=headers)
+        return Response(_load_answer(request, run_id, has_attempts=has_ended), status, headers=headers)
     except Http404:
         return response
 

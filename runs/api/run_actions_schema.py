@@ -82,18 +82,6 @@ class RunOptionsSerializer(StrictSerializer):
     )
 
 
-class NewRunSerializer(RunOptionsSerializer):
-    """A run to be started."""
-
-    flow = TextField(min_length=1, max_length=100, help_text="The name of the flow.")
-    input = ObjectField(help_text=_INPUT)
-    version = WholeNumberField(
-        required=False, allow_null=True, min_value=1, help_text="The number of a version; the live one if left out."
-    )
-    labels = LabelsField(required=False, allow_null=True, help_text=_LABELS)
-    metadata = ObjectField(required=False, allow_null=True, help_text=_METADATA)
-
-
 class OneOfManySerializer(StrictSerializer):
     """One of many runs to be started."""
 

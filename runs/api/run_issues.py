@@ -18,8 +18,8 @@ from runs.api.run_links import RunLinks
 from runs.api.run_part import RunPart, check_run
 from runs.api.run_query import SEVERITIES, find_choice, find_number, find_text
 from runs.api.runs_parameters import ISSUE_FILTERS, ISSUE_PLACE_PARAMETERS
-from runs.api.runs_schema import IssuePageSerializer
 from runs.api.schema_parts import problem_responses
+from runs.api.schemas.runs import IssuePage
 from runs.models import Issue
 
 PLACES = make_places("step", "attempt", "position of the issue")
@@ -38,7 +38,7 @@ class IssueList(RunPart):
         description="The issues of all attempts in the order of steps, attempts and audits. Each says in which attempt "
         "it was found; a field of an audit’s own that is called `attempt` stands in the document of the attempt only.",
         parameters=[*ISSUE_FILTERS, *ISSUE_PLACE_PARAMETERS],
-        responses={200: OpenApiResponse(IssuePageSerializer, "A page of issues."), **problem_responses(404)},
+        responses={200: OpenApiResponse(IssuePage, "A page of issues."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int) -> Response:
         """A page of issues."""

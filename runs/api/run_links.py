@@ -7,9 +7,7 @@ from typing import Any
 from django.urls import reverse
 from rest_framework.request import Request
 
-from runs.api.access import START_RUNS
-from runs.models import ApiToken
-from runs.pages.issue_links import anchor_attempt
+from runs.api.access import START_RUNS, has_access
 
 
 class RunLinks:
@@ -24,7 +22,7 @@ class RunLinks:
         page = request.build_absolute_uri(reverse("runs:page", args=[0]))
         self._before, _, self._behind = page.rpartition("0")
         # Whoever may give runs an address may know those that others gave; they may hold a key.
-        self.has_address = _may_start_runs(request)
+        self.has_address = has_access(request, START_RUNS)
 
     def link_run(self, run_id: int | str) -> str:
         """Where a run is read."""
@@ -38,6 +36,14 @@ class RunLinks:
         """Where an attempt is read."""
         return f"{self._runs}/{run_id}/steps/{step}/attempts/{number}"
 
+    def link_step(self, run_id: int, index: int) -> str:
+        """Where a step is read."""
+        return f"{self._runs}/{run_id}/steps/{index}"
+
+    def link_attempt_page(self, run_id: int, step: int, number: int) -> str:
+        """Where people see an attempt; step 0 stands at the top of the page."""
+        return self.link_page(run_id) + (f"#s{step}a{number}" if step else "")
+
     def complete_run(self, document: dict[str, Any]) -> dict[str, Any]:
         """The document of a run with its addresses, also those of its steps and attempts."""
         run_id = document["id"]
@@ -49,7 +55,7 @@ class RunLinks:
 
     def complete_step(self, run_id: int, document: dict[str, Any]) -> dict[str, Any]:
         """The document of a step with its addresses, also those of its attempts."""
-        document["url"] = f"{self._runs}/{run_id}/steps/{document['index']}"
+        document["url"] = self.link_step(run_id, document["index"])
         for attempt in document.get("attempts", ()):
             self.complete_attempt(run_id, attempt)
         return document
@@ -58,12 +64,5 @@ class RunLinks:
         """The document of an attempt with its addresses."""
         step, number = document["step"], document["number"]
         document["url"] = self.link_attempt(run_id, step, number)
-        # Step 0 stands at the top of the page.
-        document["page_url"] = self.link_page(run_id) + (f"#{anchor_attempt(step, number)}" if step else "")
+        document["page_url"] = self.link_attempt_page(run_id, step, number)
         return document
-
-
-def _may_start_runs(request: Request) -> bool:
-    token = request.auth
-    is_in_scope = not isinstance(token, ApiToken) or token.allows(START_RUNS.scope)
-    return is_in_scope and bool(request.user.has_perm(START_RUNS.permission))

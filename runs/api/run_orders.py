@@ -15,11 +15,12 @@ from flows.models import Flow, FlowVersion
 from flows.webhook_address import find_obstacle
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import read_body
-from runs.api.run_actions_schema import NewRunSerializer, NewRunsSerializer, RunAgainSerializer
+from runs.api.run_actions_schema import NewRunsSerializer, RunAgainSerializer
+from runs.api.schemas.run_bodies import NewRun
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
-from runs.run_options import MAX_METADATA_BYTES, find_label_problems, list_lasting_labels, measure_metadata
+from runs.run_options import MAX_METADATA_BYTES, PRIORITIES, find_label_problems, list_lasting_labels, measure_metadata
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
 
 _TERMS = ("priority", "token_budget", "cost_budget", "time_limit", "webhook_url")
@@ -34,9 +35,11 @@ _FLOWS = PreparedSelect(
 )
 
 
-def prepare_run(request: Request) -> list[Run]:
+def prepare_run(request: Request, new: NewRun) -> list[Run]:
     """The one run that a body asks for. Raises ``InvalidBody``, and ``Conflict`` if the flow can't be run."""
-    body = read_body(NewRunSerializer, request)
+    body = {name: getattr(new, name) for name in new.model_fields_set}
+    if new.priority is not None:
+        body["priority"] = PRIORITIES[new.priority]
     flow, version = _find_flow(body)
     order = _make_order(body)
     try:

@@ -18,8 +18,10 @@ from runs.api.run_links import RunLinks
 from runs.api.run_part import RunPart, check_run
 from runs.api.run_query import READING, find_choices, find_number, find_reading, read_reading
 from runs.api.runs_parameters import ATTEMPT_FILTERS, DETAIL_PARAMETERS, PLACE_PARAMETERS, READING_PARAMETERS
-from runs.api.runs_schema import OUTCOMES, AttemptPageSerializer, AttemptSerializer, StepPageSerializer, StepSerializer
 from runs.api.schema_parts import problem_responses
+from runs.api.schemas.runs import OUTCOMES, AttemptPage, StepPage
+from runs.api.schemas.runs import Attempt as AttemptSchema
+from runs.api.schemas.runs import Step as StepSchema
 from runs.documents import Shown, StepDocuments, build_attempt, build_input_attempt, list_attempts
 from runs.models import Attempt, Run
 
@@ -39,7 +41,7 @@ class StepList(RunPart):
         description="All steps with their attempts, also those that have not begun. Step 0 is the input. "
         "They are always one page.",
         parameters=READING_PARAMETERS,
-        responses={200: OpenApiResponse(StepPageSerializer, "The steps."), **problem_responses(404)},
+        responses={200: OpenApiResponse(StepPage, "The steps."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int) -> Response:
         """The steps, in order."""
@@ -64,7 +66,7 @@ class StepDetail(RunPart):
         summary="Read a step",
         description="One step with its attempts. Step 0 is the input.",
         parameters=READING_PARAMETERS,
-        responses={200: OpenApiResponse(StepSerializer, "The step."), **problem_responses(404)},
+        responses={200: OpenApiResponse(StepSchema, "The step."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int, index: int) -> Response:
         """The step."""
@@ -89,7 +91,7 @@ class AttemptList(RunPart):
         description="The attempts in the order of steps and numbers, each with its output, its issues and its token "
         "usage. The input, step 0, is not among them.",
         parameters=[*ATTEMPT_FILTERS, *DETAIL_PARAMETERS, *PLACE_PARAMETERS],
-        responses={200: OpenApiResponse(AttemptPageSerializer, "A page of attempts."), **problem_responses(404)},
+        responses={200: OpenApiResponse(AttemptPage, "A page of attempts."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int) -> Response:
         """A page of attempts."""
@@ -136,7 +138,7 @@ class AttemptDetail(RunPart):
         description="One attempt, whole: its output as it was used and as it came, the request that the model saw, "
         "its issues and its token usage.",
         parameters=DETAIL_PARAMETERS,
-        responses={200: OpenApiResponse(AttemptSerializer, "The attempt."), **problem_responses(404)},
+        responses={200: OpenApiResponse(AttemptSchema, "The attempt."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int, index: int, number: int) -> Response:
         """The attempt."""

@@ -14,8 +14,8 @@ from rest_framework.response import Response
 from flows.engine.history import TokenUsage, sum_usage
 from runs.api.run_links import RunLinks
 from runs.api.run_part import RunPart, check_run
-from runs.api.runs_schema import RunUsageSerializer
 from runs.api.schema_parts import problem_responses
+from runs.api.schemas.runs import RunUsage as RunUsageSchema
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
 from runs.documents import build_usage_document
 from runs.models import Attempt
@@ -33,7 +33,7 @@ class RunUsage(RunPart):
         summary="Read what a run used",
         description="Tokens and cost of each attempt, each step and all together, and split into first attempts, "
         "retries of steps that passed in the end, and retries of steps that did not (or not yet).",
-        responses={200: OpenApiResponse(RunUsageSerializer, "What it used."), **problem_responses(404)},
+        responses={200: OpenApiResponse(RunUsageSchema, "What it used."), **problem_responses(404)},
     )
     def get(self, request: Request, run_id: int) -> Response:
         """The usage of the run."""

@@ -2,94 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
-
 from django.http import Http404
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
-from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api import run_issues, run_steps, run_usage
-from runs.api.access import SEE_RUNS, START_RUNS, Need
+from runs.api.access import READ_RUNS, START_RUNS
+from runs.api.base import ApiView, build_page, operation
+from runs.api.idempotency import idempotent
 from runs.api.looking import cut_found
-from runs.api.paging import NUMBERS, PAGING, answer_page, find_paging
+from runs.api.paging import NUMBERS, find_paging
 from runs.api.problems import InvalidQuery
-from runs.api.run_actions import CreateRun
+from runs.api.run_actions import NEW_RUN_EXAMPLE, RUN_ANSWERS, start_run, wait_if_asked
+from runs.api.run_actions_schema import APPLIED, LOCATION, REPLAYED, RETRY_AFTER
+from runs.api.run_documents import load_run, load_summaries
 from runs.api.run_links import RunLinks
-from runs.api.run_part import RunPart
-from runs.api.run_query import READING, find_filters, read_reading
-from runs.api.runs_parameters import FILTERS, READING_PARAMETERS
-from runs.api.runs_schema import RunPageSerializer, RunSerializer
-from runs.api.schema_parts import PAGE_PARAMETERS, problem_responses
-from runs.api.view import ApiView
-from runs.documents import RunDocuments, build_summary, load_run_rows
+from runs.api.run_orders import prepare_run
+from runs.api.run_query import find_filters
+from runs.api.runs_parameters import FILTERS
+from runs.api.schema_parts import IDEMPOTENCY_KEY, PAGE_PARAMETERS, PREFER
+from runs.api.schemas.run_bodies import NewRun
+from runs.api.schemas.runs import Run, RunPage, RunParts
 from runs.run_filters import find_runs
-from runs.run_filters.filters import PARAMETERS
 
 
-class RunList(CreateRun, ApiView):
-    """The runs, the newest first."""
+class RunList(ApiView):
+    """``/runs``"""
 
-    needs: ClassVar[Mapping[str, Need]] = {"GET": SEE_RUNS, "POST": START_RUNS}
-    parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": (*PARAMETERS, *PAGING)}
-    repeatable = ("status",)
-
-    @extend_schema(
-        operation_id="listRuns",
-        tags=["Runs"],
-        summary="List runs",
-        description="The runs that meet all filters, the newest first, without their inputs, steps and attempts. "
-        "A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or "
-        "none, and `next` goes on from where it stopped. The list ends where `next` is null.",
+    @operation(
+        "listRuns",
+        "List runs",
+        tag="Runs",
+        requires=READ_RUNS,
         parameters=[*FILTERS, *PAGE_PARAMETERS],
-        responses={200: OpenApiResponse(RunPageSerializer, "A page of runs.")},
+        answers={200: RunPage},
     )
     def get(self, request: Request) -> Response:
-        """A page of runs."""
-        query = request.query_params
-        filters, problems = find_filters(query)
-        paging, paging_problems = find_paging(query, NUMBERS)
+        """The runs that meet all filters, the newest first, without their inputs, steps and attempts.
+
+        A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or none,
+        and `next` goes on from where it stopped. The list ends where `next` is null.
+        """
+        filters, problems = find_filters(request.query_params)
+        paging, paging_problems = find_paging(request.query_params, NUMBERS)
         if problems or paging_problems:
             raise InvalidQuery([*problems, *paging_problems])
         # One more than the page holds tells whether there is another.
         found = find_runs(filters, before=paging.before, after=paging.after, limit=paging.limit + 1)
         page = cut_found(found.ids, found.looked_to, paging)
-        links = RunLinks(request)
-        rows = load_run_rows(page.rows, has_input=False)
-        return answer_page(
-            request, page, [links.complete_run(build_summary(row, has_address=links.has_address)) for row in rows]
-        )
+        items = load_summaries(page.rows, RunLinks(request))
+        return build_page(RunPage, request, items, next=page.next, previous=page.previous)
 
-
-class RunDetail(RunPart):
-    """One run."""
-
-    parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": READING}
-
-    @extend_schema(
-        operation_id="getRun",
-        tags=["Runs"],
-        summary="Read a run",
-        description="The run with its steps and their attempts, each with its own issues and token usage. Step 0 is "
-        "the input.",
-        parameters=READING_PARAMETERS,
-        responses={200: OpenApiResponse(RunSerializer, "The run."), **problem_responses(404)},
+    @operation(
+        "createRun",
+        "Start a run",
+        tag="Runs",
+        requires=START_RUNS,
+        parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
+        body=NewRun,
+        examples=[NEW_RUN_EXAMPLE],
+        answers=RUN_ANSWERS,
+        problems=[409],
     )
-    def get(self, request: Request, run_id: int) -> Response:
-        """The run."""
-        return Response(find_run(request, run_id))
+    def post(self, request: Request, body: NewRun) -> HttpResponseBase:
+        """Queues a run and answers at once with 202, unless `Prefer: wait` asks to wait for its end."""
+        return wait_if_asked(request, self._start(request, body=body))
+
+    @idempotent
+    def _start(self, request: Request, body: NewRun) -> HttpResponseBase:
+        return start_run(request, prepare_run(request, body))
 
 
-def find_run(request: Request, run_id: int) -> dict[str, Any]:
-    """The document of a run as the query of ``request`` wants it. Raises ``InvalidQuery`` and ``Http404``."""
-    reading = read_reading(request.query_params)
-    links = RunLinks(request)
-    documents = RunDocuments(has_attempts=reading.has_attempts, shown=reading.shown, has_address=links.has_address)
-    for document in documents.read([run_id]):
-        return links.complete_run(document)
-    raise Http404
+class RunDetail(ApiView):
+    """``/runs/<run_id>``"""
+
+    @operation(
+        "getRun",
+        "Read a run",
+        tag="Runs",
+        requires=READ_RUNS,
+        query=RunParts,
+        answers={200: Run},
+        problems=[404],
+        has_etag=True,
+    )
+    def get(self, request: Request, run_id: int, query: RunParts) -> Run:
+        """The run with its steps and their attempts, each with its own issues and token usage. Step 0 is the input."""
+        run = load_run(run_id, RunLinks(request), query)
+        if run is None:
+            raise Http404
+        return run
 
 
 urls: list[URLPattern] = [

@@ -7,8 +7,8 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter
 
 from runs.api.run_query import ATTEMPTS, LONGEST_TEXT, SEVERITIES
-from runs.api.runs_schema import OUTCOMES, STATUSES
 from runs.api.schema_parts import LIMIT
+from runs.api.schemas.runs import OUTCOMES, STATUSES
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _DAY = {"type": "string", "format": "date"}

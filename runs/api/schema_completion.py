@@ -7,14 +7,17 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.conf import settings
+from drf_spectacular.drainage import set_override
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from pydantic.json_schema import JsonSchemaMode
 
 from flows.engine.differences import ChangeKind
 from flows.engine.history import Outcome, Severity
 from runs.api.problems import KINDS, MEDIA_TYPE
-from runs.api.schema_parts import PROBLEMS
 from runs.api.schema_webhooks import describe_webhooks
+from runs.api.schemas.problems import STATUSES as PROBLEMS
 
 ANY_REQUEST = (400, 401, 403, 406, 413, 429, 503)
 """What every endpoint can answer, whatever it does."""
@@ -87,7 +90,7 @@ _KNOWN = {
 class ApiTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # it registers itself
     """How tokens are sent."""
 
-    target_class = "runs.api.authentication.ApiTokenAuthentication"
+    target_class = "runs.api.access.ApiTokenAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
@@ -115,6 +118,40 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
             "description": "The cookie of somebody who is signed in on the pages. Requests other than GET also send "
             "the header `X-CSRFToken`.",
         }
+
+
+class ModelShape(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # it registers itself
+    """Models of the API: what is sent as it is validated, what is answered as it is written."""
+
+    target_class = "runs.api.schemas.base.Model"
+    match_subclasses = True
+    # Before the one of drf-spectacular, which knows answers only.
+    priority = 1
+
+    def get_name(self, auto_schema: AutoSchema, direction: Any) -> str:
+        """The name of the component."""
+        set_override(self.target, "suppress_collision_warning", True)
+        name: str = self.target.__name__
+        return name
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> dict[str, Any]:
+        """The schema of the model; those of models in it become components of their own."""
+        mode: JsonSchemaMode = "validation" if direction == "request" else "serialization"
+        schema: dict[str, Any] = self.target.model_json_schema(ref_template="#/components/schemas/{model}", mode=mode)
+        for name, part in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, _without_titles(part), name)  # type: ignore[no-untyped-call]  # it has no types
+            auto_schema.registry.register_on_missing(component)
+        return _without_titles(schema)
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without the titles that pydantic makes of names."""
+    fields = {
+        name: {key: value for key, value in field.items() if key != "title"}
+        for name, field in schema.get("properties", {}).items()
+    }
+    rest = {key: value for key, value in schema.items() if key not in ("title", "properties")}
+    return {**rest, "properties": fields} if fields or schema.get("type") == "object" else rest
 
 
 class StrictSerializerShape(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # it registers itself

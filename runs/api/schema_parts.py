@@ -2,57 +2,13 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
-PROBLEMS = {
-    400: "A query parameter is unknown or makes no sense, or the body is no JSON.",
-    401: "No token was sent, or it is not known, was revoked or has expired.",
-    403: "The token’s scope or its owner’s permissions don’t allow this.",
-    404: "There is nothing under this address.",
-    405: "The address knows no such method.",
-    406: "The Accept header names nothing that can be answered.",
-    408: "The body did not arrive in time.",
-    409: "What is asked for doesn’t fit what is: the detail says why.",
-    411: "The body came in chunks, and this server needs a `Content-Length`.",
-    412: "It has changed since it was read.",
-    413: "The body is too large, or the query has too many parameters.",
-    415: "The Content-Type header names nothing that can be read here.",
-    422: "The body has mistakes: each is in `errors`, with a JSON pointer.",
-    429: "Too many requests; `Retry-After` says in how many seconds to try again.",
-    501: "This server can’t stream; it needs ASGI.",
-    503: "The database is not available; try again soon.",
-}
-"""What a problem of each status means in general."""
-
-
-class ProblemErrorSerializer(serializers.Serializer[Any]):
-    """One mistake in a request."""
-
-    detail = serializers.CharField(help_text="What is wrong and what would be right, in a sentence.")
-    pointer = serializers.CharField(
-        required=False, help_text="JSON pointer to the value in the body; empty for the whole body."
-    )
-    parameter = serializers.CharField(required=False, help_text="Name of the query parameter.")
-
-
-class ProblemSerializer(serializers.Serializer[Any]):
-    """Why a request can’t be done: a problem document as RFC 9457 defines it, the same for every status."""
-
-    type = serializers.CharField(help_text="What programs tell problems apart by: `urn:toolflow:problem:…`.")
-    title = serializers.CharField(help_text="The status in words.")
-    status = serializers.IntegerField(help_text="The HTTP status.")
-    detail = serializers.CharField(help_text="What is wrong and what would be right, in a sentence for people.")
-    request_id = serializers.CharField(
-        required=False, help_text="What the log of the server calls this request; also in the header `X-Request-ID`."
-    )
-    errors = serializers.ListField(  # type: ignore[assignment]  # a declared field, not what the class has of that name
-        child=ProblemErrorSerializer(), required=False, help_text="The single mistakes, at most 100."
-    )
+from runs.api.schemas.problems import describe_problems
 
 
 class PageSerializer(serializers.Serializer[Any]):
@@ -63,15 +19,8 @@ class PageSerializer(serializers.Serializer[Any]):
 
 
 def problem_responses(*statuses: int) -> dict[int, OpenApiResponse]:
-    """For ``extend_schema(responses=…)``: the problem document as the answer of each of ``statuses``.
-
-    400, 401, 403, 406, 413, 429 and 503, and for methods with a body 408, 411, 415 and 422, stand in the schema without
-    being named: every endpoint can answer them.
-    """
-    return {
-        int(status): OpenApiResponse(ProblemSerializer, PROBLEMS.get(int(status), HTTPStatus(status).phrase))
-        for status in statuses
-    }
+    """As ``describe_problems``."""
+    return describe_problems(statuses)
 
 
 IDEMPOTENCY_KEY = OpenApiParameter(

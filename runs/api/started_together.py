@@ -19,8 +19,8 @@ from runs.api.problems import InvalidQuery
 from runs.api.run_links import RunLinks
 from runs.api.run_query import find_choices, find_row
 from runs.api.runs_parameters import FILTERS
-from runs.api.runs_schema import STATUSES, RunPageSerializer
 from runs.api.schema_parts import PAGE_PARAMETERS, problem_responses
+from runs.api.schemas.runs import STATUSES, RunPage
 from runs.documents import build_summary, load_run_rows
 from runs.models import Run
 
@@ -44,7 +44,7 @@ class ListStarted:
         "`Location` of `createRuns` rather than make the address. With `status=queued,running` it tells whether any "
         "of them is still to be waited for.",
         parameters=[_FIRST, _LAST, _STATUS, *PAGE_PARAMETERS],
-        responses={200: OpenApiResponse(RunPageSerializer, "A page of these runs."), **problem_responses(404)},
+        responses={200: OpenApiResponse(RunPage, "A page of these runs."), **problem_responses(404)},
     )
     def get(self, request: Request) -> Response:
         """A page of the runs."""

@@ -100,7 +100,6 @@ def test_every_header_of_an_answer_stands_in_the_document(groups: None, monkeypa
 
     monkeypatch.setattr(idempotency, "_had_to_wait", be_busy)
     special.append(("runs", "POST", script.post("runs", ORDER, Idempotency_Key="busy")))
-    monkeypatch.setattr("runs.api.throttling._find_address", lambda request: "address:other")
     with pytest.MonkeyPatch.context() as strict:
         strict.setattr("django.conf.settings.TOOLFLOW_API_STRANGERS_PER_MINUTE", 0)
         special.append(("runs", "GET", stranger.get("runs")))

@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.test import Client, RequestFactory
 
 from flows.models import Flow
-from runs.api import flow_tools, view
+from runs.api import base, flow_tools
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
@@ -87,7 +87,7 @@ class TestAroundEndpoints:
         def fail(*args: Any) -> None:
             raise RuntimeError("bug")
 
-        monkeypatch.setattr(view, "leave_out_known", fail)
+        monkeypatch.setattr(base, "leave_out_known", fail)
         problem = read_problem(viewer.get("flows/colour-theme"))
         assert (problem["status"], problem["type"]) == (500, "urn:toolflow:problem:internal-error")
 

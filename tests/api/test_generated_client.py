@@ -14,6 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from flows.engine.spec import AuditSpec
 from flows.models import Flow
+from runs.api.documentation import build_schema, write_yaml
 from runs.models import Run, RunStatus
 from tests.api.asking import make_token, make_user
 from tests.api.long_work import make_delivery
@@ -25,7 +26,6 @@ from tests.runs.executing import drain, script
 from tests.waiting import wait_until
 
 PACKAGE = Path(__file__).parent / "typescript"
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "openapi.yaml"
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 PATIENCE = 60.0
@@ -55,7 +55,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("package.json", "package-lock.json", "tsconfig.json", "automate.ts"):
         shutil.copy(PACKAGE / name, folder)
     run_node(NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *FETCHING, cwd=folder)
-    run_node("node_modules/openapi-typescript/bin/cli.js", DOCUMENT, "--output", "toolflow.d.ts", cwd=folder)
+    document = folder / "openapi.yaml"
+    document.write_text(write_yaml(build_schema()), encoding="utf-8")
+    run_node("node_modules/openapi-typescript/bin/cli.js", document, "--output", "toolflow.d.ts", cwd=folder)
     return folder
 
 

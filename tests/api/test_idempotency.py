@@ -16,7 +16,7 @@ from django.http import HttpResponse
 from django_q.models import OrmQ
 
 from flows.models import FlowVersion
-from runs.api import idempotency, run_actions
+from runs.api import idempotency, run_actions, runs
 from runs.models import ApiToken, IdempotentRequest, Run, RunFacet
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON, closed, make_flow
@@ -195,7 +195,7 @@ class TestNothingWasMade:
 
         with monkeypatch.context() as broken:
             # The run, its labels and its message are written when its document is built.
-            broken.setattr(run_actions, "build_summary", break_down)
+            broken.setattr(run_actions, "build_new_run", break_down)
             assert read_problem(operator.post("runs", ORDER, Idempotency_Key="k"))["status"] == status
         for rows in (Run, RunFacet, OrmQ, IdempotentRequest):
             assert not rows.objects.exists(), rows
@@ -210,7 +210,7 @@ class TestNothingWasMade:
             return HttpResponse("no", status=503)
 
         with monkeypatch.context() as refusing:
-            refusing.setattr(run_actions, "_start_one", refuse)
+            refusing.setattr(runs, "start_run", refuse)
             assert operator.post("runs", ORDER, Idempotency_Key="k").status_code == 503
         assert not Run.objects.exists()
         assert operator.post("runs", ORDER, Idempotency_Key="k").status_code == 202

@@ -12,7 +12,7 @@ from django.db import OperationalError
 from django.http import HttpResponse
 
 from runs.api.problems import KINDS
-from runs.api.schema_parts import PROBLEMS
+from runs.api.schemas.problems import STATUSES
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
@@ -37,7 +37,7 @@ def break_reading(error: Exception) -> Provoke:
 
 def ask_too_often(script: Script, monkeypatch: pytest.MonkeyPatch, settings: Any) -> HttpResponse:
     settings.TOOLFLOW_API_READS_PER_MINUTE = 0
-    monkeypatch.setattr("runs.api.throttling.read_time", lambda: 18.0)
+    monkeypatch.setattr("runs.api.access.read_time", lambda: 18.0)
     return script.get("runs")
 
 
@@ -150,7 +150,7 @@ SHAPES: dict[int, tuple[str, str, str, list[dict[str, str]] | None, Provoke]] = 
 
 
 def test_every_status_is_pinned() -> None:
-    assert SHAPES.keys() == {int(status) for status in KINDS} | PROBLEMS.keys()
+    assert SHAPES.keys() == {int(status) for status in KINDS} | STATUSES.keys()
 
 
 @pytest.mark.parametrize("status", sorted(SHAPES))

@@ -231,15 +231,11 @@ class TestPartOfIt:
         assert [issue["severity"] for issue in document["steps"][1]["attempts"][0]["issues"]] == shown
         assert document["issue_counts"] == {"low": 1, "medium": 1, "high": 1, "critical": 1}
 
-    def test_what_makes_no_sense_is_told_by_the_name_of_the_parameter(self, viewer: Script) -> None:
+    def test_each_parameter_that_is_not_valid_is_named(self, viewer: Script) -> None:
         run = make_retried_run()
         problem = read_problem(viewer.get(f"runs/{run.pk}?attempts=last&usage=1&min_severity=High"))
         assert problem["status"] == 400
-        assert {error["parameter"]: error["detail"] for error in problem["errors"]} == {
-            "attempts": "“last” is no value of “attempts”; it can be all, final, none.",
-            "usage": "“1” is no value of “usage”; it can be true, false.",
-            "min_severity": "“High” is no value of “min_severity”; it can be low, medium, high, critical.",
-        }
+        assert {error["parameter"] for error in problem["errors"]} == {"attempts", "usage", "min_severity"}
 
     def test_a_misspelt_parameter_is_not_passed_over(self, viewer: Script) -> None:
         problem = read_problem(viewer.get(f"runs/{make_retried_run().pk}?severity=high"))

@@ -1,6 +1,6 @@
 // A script as somebody else would write it: it starts a run, waits for its end, and reads why the first attempt failed.
 // Then it takes its runs out as a file, runs them again and thinks better of it, sends lost webhooks again, and changes
-// how the flow is run. All types come from docs/openapi.yaml. The last line that it prints is what the test looks at.
+// how the flow is run. All types come from the OpenAPI document. The last line that it prints is what the test looks at.
 import createClient from "openapi-fetch";
 import { argv } from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,0 +1,336 @@
+"""What all endpoints share: an operation is declared once, its query and body are parsed, its answer is written.
+
+    class FlowDetail(ApiView):
+        @operation("getFlow", "Read a flow", tag="Flows", requires=READ_FLOWS, answers={200: Flow}, problems=[404])
+        def get(self, request: Request, name: str) -> Flow:
+            '''With the definition of its live version.'''
+
+The docstring of the method is the description in the reference. What a method returns is a model, or a ``Response``
+with a model where status or headers matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC
+from functools import wraps
+from http import HTTPStatus
+from typing import IO, Any, TypeVar, get_origin
+
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+from django.http import Http404, HttpRequest, QueryDict
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.utils.cache import patch_cache_control
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
+from rest_framework import exceptions
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from flows.engine.errors import Problem
+from flows.engine.json_values import describe_type, parse_json
+from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, Requirement, ScopePermission
+from runs.api.conditions import leave_out_known, make_tag
+from runs.api.problems import MEDIA_TYPE as PROBLEM
+from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
+from runs.api.schemas.base import Body, Page, Query
+from runs.api.schemas.problems import describe_problems
+from runs.prepared_select import LARGEST_NUMBER
+
+_Query = TypeVar("_Query", bound=Query)
+_Body = TypeVar("_Body", bound=Body)
+_Page = TypeVar("_Page", bound=Page)
+
+ETAG = OpenApiParameter(
+    "ETag", str, OpenApiParameter.HEADER, description="Stands for exactly this answer.", response=[200]
+)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Operations
+
+
+def operation(
+    name: str,
+    summary: str,
+    *,
+    tag: str,
+    requires: Requirement | None,
+    query: type[Query] | None = None,
+    body: type[Body] | None = None,
+    answers: Mapping[Any, Any],
+    problems: Sequence[int] = (),
+    parameters: Sequence[OpenApiParameter] = (),
+    has_etag: bool = False,
+    **described: Any,
+) -> Callable[[Any], Any]:
+    """Declare a method of an ``ApiView`` as the operation ``name`` of the OpenAPI document.
+
+    The method gets ``query`` and ``body`` as the models that were parsed. ``requires`` is None for what every signed-in
+    user may do. ``answers`` are models by status, or an ``OpenApiResponse`` with a sentence; ``problems`` the statuses
+    of problems besides those that every operation has. ``parameters`` are headers, and parameters of the address that
+    the method parses itself. ``described`` goes to ``extend_schema``.
+    """
+    declared = [*parameters, *(describe_query(query) if query else ()), *([ETAG] if has_etag else ())]
+    known = {one.name: _is_list(one) for one in declared if one.location == OpenApiParameter.QUERY}
+
+    def declare(method: Any) -> Any:
+        @wraps(method)
+        def handle(view: ApiView, request: Request, **place: Any) -> HttpResponseBase:
+            check_query(request.query_params, known)
+            arguments = dict(place)
+            if query is not None:
+                arguments["query"] = parse_query(query, request.query_params)
+            if body is not None:
+                arguments["body"] = parse_body(body, request)
+            answer = method(view, request, **arguments)
+            view.has_etag = has_etag
+            return answer if isinstance(answer, HttpResponseBase) else Response(answer)
+
+        handle.requirement = requires  # type: ignore[attr-defined]  # what the permission asks for
+        return extend_schema(
+            operation_id=name,
+            summary=summary,
+            tags=[tag],
+            parameters=declared,
+            request=body,
+            responses={**answers, **describe_problems(problems)},
+            **described,
+        )(handle)
+
+    return declare
+
+
+def describe_query(query: type[Query]) -> Iterator[OpenApiParameter]:
+    """The fields of a model as parameters of the OpenAPI document."""
+    schema = query.model_json_schema()
+    shared = schema.get("$defs", {})
+    for name, field in schema["properties"].items():
+        # What may be left out need not be null.
+        choices = [one for one in field.get("anyOf", ()) if one != {"type": "null"}]
+        shape = {**field, **(choices[0] if len(choices) == 1 else {})}
+        shape |= shared.get(shape.get("$ref", "").rpartition("/")[2], {})
+        for key in ("title", "description", "$ref", *(["anyOf"] if len(choices) == 1 else [])):
+            shape.pop(key, None)
+        if shape.get("default", ...) is None:
+            del shape["default"]
+        yield OpenApiParameter(
+            name,
+            shape,
+            description=field.get("description", ""),
+            required=name in schema.get("required", ()),
+            explode=False if shape.get("type") == "array" else None,
+        )
+
+
+def _is_list(parameter: OpenApiParameter) -> bool:
+    shape: Any = parameter.type
+    return isinstance(shape, dict) and shape.get("type") == "array"
+
+
+def check_query(query: QueryDict, known: Mapping[str, bool]) -> None:
+    """Raise ``InvalidQuery`` for parameters that aren't known, and for those given twice that are no lists."""
+    problems = []
+    for name, values in query.lists():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            problems.append(Problem(name, f"There is no parameter “{name[:40]}” here; known: {listed}."))
+        elif len(values) > 1 and not known[name]:
+            problems.append(Problem(name, f"“{name}” stands in the query {len(values)} times; give it once."))
+    if problems:
+        raise InvalidQuery(problems)
+
+
+def parse_query(query: type[_Query], given: QueryDict) -> _Query:
+    """The parameters that ``query`` declares, of an address that was checked. Raises ``InvalidQuery``."""
+    values: dict[str, Any] = {}
+    for name, field in query.model_fields.items():
+        if name in given:
+            texts = given.getlist(name)
+            is_list = get_origin(field.annotation) is list
+            values[name] = ",".join(texts).split(",") if is_list else texts[-1]
+    try:
+        return query.model_validate(values)
+    except ValidationError as error:
+        raise InvalidQuery([Problem(one.path.split("/")[1], one.message) for one in list_problems(error)]) from None
+
+
+def parse_body(body: type[_Body], request: Request) -> _Body:
+    """What the body of a request says. Raises ``InvalidBody`` with all that is wrong."""
+    if not isinstance(request.data, dict):
+        raise InvalidBody([Problem("", f"The body must be a JSON object, got {describe_type(request.data)}.")])
+    try:
+        return body.model_validate(request.data)
+    except ValidationError as error:
+        raise InvalidBody(list_problems(error)) from None
+
+
+def build_page(
+    page: type[_Page], request: Request, items: Sequence[Any], *, next: Mapping[str, str] | None, previous: Any
+) -> Response:
+    """The answer with a page; ``next`` and ``previous`` are parameters of the other pages, None where there is none.
+
+    The addresses also stand in the header ``Link``.
+    """
+    addresses = {"next": _build_address(request, next), "prev": _build_address(request, previous)}
+    links = ", ".join(f'<{address}>; rel="{name}"' for name, address in addresses.items() if address)
+    model = page.model_validate({"items": items, "next": addresses["next"], "previous": addresses["prev"]})
+    return Response(model, headers={"Link": links} if links else None)
+
+
+def _build_address(request: Request, place: Mapping[str, str] | None) -> str | None:
+    if place is None:
+        return None
+    query = request.query_params.copy()
+    for name in ("before", "after"):
+        query.pop(name, None)
+    query.update(place)
+    text = query.urlencode()
+    return request.build_absolute_uri(request.path + (f"?{text}" if text else ""))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading and writing
+
+
+class JsonParser(BaseParser):
+    """Reads a body as JSON. Keys that stand twice, NaN and what is nested without end are refused."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        """The value in the body. Raises ``ParseError`` for what is no JSON, ``ApiProblem`` for what is too large."""
+        text = read_text(stream)
+        try:
+            return parse_json(text)
+        except ValueError as error:
+            raise exceptions.ParseError(str(error)) from None
+
+
+def read_text(stream: IO[bytes]) -> str:
+    """The body as text. Raises as ``JsonParser.parse``."""
+    limit: int = settings.TOOLFLOW_API_MAX_BODY
+    body = stream.read(limit + 1)
+    if len(body) > limit:
+        sentence = f"The body is larger than {limit:,} bytes, the limit here."
+        raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise exceptions.ParseError(f"The body is not UTF-8: byte {error.start} can’t be read.") from None
+
+
+class JsonRenderer(JSONRenderer):
+    """Writes models, and values of JSON."""
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        """The bytes of an answer; None is no bytes at all."""
+        if data is None:
+            return b""
+        if isinstance(data, BaseModel):
+            return data.model_dump_json(exclude_unset=True).encode()
+        return to_json(data, inf_nan_mode="null", fallback=str)
+
+
+class HeaderNegotiation(DefaultContentNegotiation):
+    """What the header ``Accept`` asks for; an empty one, as some clients send it, asks for nothing in particular.
+
+    Nor does one that names problem documents: every endpoint gives them, and generated clients name nothing else where
+    no other JSON is documented.
+    """
+
+    def get_accept_list(self, request: Request) -> list[str]:
+        """The media types that are asked for."""
+        named: list[str] = super().get_accept_list(request)
+        return ["*/*" if one.lower().startswith(PROBLEM) else one for one in named if one] or ["*/*"]
+
+
+class ApiView(APIView):
+    """An endpoint, whose methods ``operation`` declares. Times are in UTC, whatever the installation's zone is."""
+
+    authentication_classes = (ApiTokenAuthentication, SessionAuthentication)
+    permission_classes = (ScopePermission,)
+    throttle_classes = (RequestQuota,)
+    parser_classes = (JsonParser,)
+    renderer_classes = (JsonRenderer,)
+    content_negotiation_class = HeaderNegotiation
+    metadata_class = None
+    # All but OPTIONS: what there is, the schema says.
+    http_method_names = ("get", "post", "put", "patch", "delete", "head")
+
+    quota_headers: Mapping[str, str] = {}
+    has_etag = False
+
+    def get_exception_handler(self) -> Any:
+        """Problem documents, whatever went wrong."""
+        return handle_exception
+
+    def find_requirement(self, method: str) -> Requirement | None:
+        """What a method requires, None for what every signed-in user may do; methods that there aren't get a 405."""
+        return getattr(getattr(self, method.lower(), None), "requirement", None)
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer the request."""
+        with timezone.override(UTC):
+            response = super().dispatch(request, *args, **kwargs)
+            if isinstance(response, Response):
+                response.render()
+        for name, value in self.quota_headers.items():
+            response[name] = value
+        if self.has_etag and isinstance(response, Response) and response.status_code == HTTPStatus.OK:
+            response["ETag"] = make_tag(response.content)
+        response = leave_out_known(request, response)
+        # History is for those who may see it now: nothing stays in caches on the way.
+        patch_cache_control(response, private=True, no_store=True)
+        return response
+
+    def perform_authentication(self, request: Request) -> None:
+        """Identify the caller, and count the request, also one that is refused. Raises ``Throttled``."""
+        try:
+            super().perform_authentication(request)
+        finally:
+            self.check_throttles(request)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Let nobody through who may not, and nothing that can't be read. Raises ``Http404`` for impossible numbers."""
+        self.format_kwarg = None
+        self.perform_authentication(request)
+        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
+        self.check_permissions(request)
+        if any(isinstance(part, int) and part > LARGEST_NUMBER for part in kwargs.values()):
+            raise Http404
+        if request.method not in READ_METHODS and hasattr(self, str(request.method).lower()):
+            prepare_body(request._request)
+
+
+def prepare_body(request: HttpRequest) -> None:
+    """Let a body be read that comes in chunks, without a length: it would count as empty.
+
+    Raises ``ApiProblem``: 411 where the server doesn't hand such bodies on, 415 for one that is compressed.
+    """
+    coding = request.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise ApiProblem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            f"The body is encoded as “{coding[:40]}”; send it as it is, without Content-Encoding.",
+            headers={"Accept-Encoding": "identity"},
+        )
+    if request.META.get("CONTENT_LENGTH"):
+        return
+    if isinstance(request, ASGIRequest):
+        # It was received as a whole before.
+        body: IO[bytes] = request._stream
+        request.META["CONTENT_LENGTH"] = str(body.seek(0, os.SEEK_END))
+        body.seek(0)
+    elif "Transfer-Encoding" in request.headers:
+        sentence = "This server reads no body in chunks; send it with Content-Length."
+        raise ApiProblem(HTTPStatus.LENGTH_REQUIRED, "length-required", sentence)

@@ -1,0 +1,137 @@
+"""What all models of the API are made of: bases for answers, bodies and queries, and their kinds of fields."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from runs.prepared_select import LARGEST_NUMBER
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+"""Items of a page."""
+
+
+class Model(BaseModel):
+    """Every model of the API."""
+
+
+class Answer(Model):
+    """What is answered. Fields that were not given are left out; they are declared with ``Omitted``.
+
+    It is made of a mapping or a row; a field whose column has another name gives that as its ``validation_alias``.
+    """
+
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True, ser_json_timedelta="float")
+
+
+class Body(Model):
+    """What is sent: JSON values as what they are, no text for a number. Unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Query(Model):
+    """The parameters of an address. Unknown ones are errors; those of type ``list`` may be repeated or have commas."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Body):
+    """An empty object, or no body at all."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Fields of answers
+
+
+def format_amount(amount: Decimal) -> str:
+    """An amount of USD without an exponent."""
+    return f"{amount:f}"
+
+
+AMOUNT_PATTERN = r"^[0-9]+(\.[0-9]+)?$"
+
+Amount = Annotated[
+    Decimal, PlainSerializer(format_amount), WithJsonSchema({"type": "string", "pattern": AMOUNT_PATTERN})
+]
+"""USD, written as a decimal text."""
+Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
+Count = Annotated[int, Field(ge=0)]
+TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+"""A column whose empty text stands for nothing."""
+Omitted = SkipJsonSchema[None]
+"""Beside the type of a field that may be left out: ``usage: Usage | Omitted = None``."""
+
+
+class Page(Answer):
+    """A page of a list: subclass it and declare ``items``."""
+
+    next: Url | None = Field(description="Address of the next page; null on the last one.")
+    previous: Url | None = Field(description="Address of the page before; null on the first one.")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Fields of bodies
+
+
+def _parse_whole(value: Any) -> Any:
+    # JSON knows one kind of numbers: 2.0 is whole.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _refuse_unstorable(text: str) -> str:
+    if found := re.search("[\x00\ud800-\udfff]", text):
+        raise ValueError(f"This holds U+{ord(found[0]):04X}, which can’t be stored.")
+    return text
+
+
+WHOLE = BeforeValidator(_parse_whole)
+"""Stands last: ``Annotated[int, Field(ge=1), WHOLE]``. A bound outside of it would be missing from the schema."""
+Whole = Annotated[int, WHOLE]
+Positive = Annotated[int, Field(ge=1), WHOLE]
+Text = Annotated[str, AfterValidator(_refuse_unstorable)]
+"""Text that can be stored."""
+FreeObject = Annotated[dict[Any, Any], WithJsonSchema({"type": "object", "additionalProperties": True})]
+"""A JSON object with anything in it. What can't be stored is found where it is stored."""
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parameters of addresses
+
+
+def _parse_flag(text: Any) -> Any:
+    # Pydantic takes “yes”, “1” and others as well.
+    if text not in ("true", "false", True, False):
+        raise ValueError("This must be true or false.")
+    return text
+
+
+def _parse_number(text: Any) -> Any:
+    if isinstance(text, str) and not re.fullmatch(r"[0-9]{1,4000}", text, re.ASCII):
+        raise ValueError("This must be a whole number.")
+    return text
+
+
+def _bound(number: int) -> int:
+    # A larger number than any row has bounds nothing.
+    return min(number, LARGEST_NUMBER)
+
+
+Flag = Annotated[bool, BeforeValidator(_parse_flag)]
+NUMBER = BeforeValidator(_parse_number)
+"""As ``WHOLE``, for parameters."""
+RowNumber = Annotated[int, Field(ge=1), AfterValidator(_bound), NUMBER]
+"""The number of a row, such as a run."""
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many items a page has at most."), NUMBER]
