@@ -55,8 +55,6 @@ SERVER_MODULES = (
     "requests",
 )
 """What ToolFlow's commands spend most of their start on."""
-CLIENT_MODULES = ("runs.client.main",)
-"""The same for the command ``toolflow``."""
 
 LONGEST_ORDER = 128_000
 """Bytes that the arguments and the environment of a process may have."""

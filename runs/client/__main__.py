@@ -1,4 +1,4 @@
-"""``python -m runs.client`` is ``toolflow``, and so is what the package installs under that name."""
+"""``python -m runs.client`` is the command ``toolflow``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import sys
 
 
 def main() -> None:
-    """Do what the command line says, and end the process with its exit status; Ctrl-C ends it at any moment."""
+    """Run the command line and exit with its status; Ctrl-C while it loads exits with 130."""
     try:
-        # Most of a short command's time goes into this.
-        from runs.client.main import main as do
+        from runs.client.main import main as run
 
-        do()
+        run()
     except KeyboardInterrupt:
         sys.exit(130)
 

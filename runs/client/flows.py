@@ -1,30 +1,52 @@
-"""Commands about flows: list them, and keep them as files beside other code."""
+"""Commands about flows: list them, keep them as files beside other code, their settings and their versions."""
 
 from __future__ import annotations
 
+import re
+import sys
+from difflib import unified_diff
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
-from runs.client.errors import SUCCEEDED, ClientError, UnreachableError, naming
-from runs.client.flow_settings import change_settings
-from runs.client.options import AS_JSON, check_flow_name, find_server
-from runs.client.printing import NONE, format_time, print_json, print_line, print_table
-from runs.client.server import Server
+from runs.client.options import AS_JSON, FLOW, LIMIT, connect, validate_flow_name
+from runs.client.server import SUCCEEDED, ClientError, Server, UnavailableError
+from runs.client.terminal import NONE, Columns, clean, format_time, print_items, print_json, print_line, write
+
+if TYPE_CHECKING:
+    import httpx2
 
 YAML = "application/yaml"
-ALL = 100_000
-"""More flows than any installation has."""
-
-Source = tuple[Path, bytes]
-"""A file and what it says."""
-Answer = tuple[Path, dict[str, Any]]
-"""A file and what the server says of it."""
+FLOW_COLUMNS: Columns = {
+    "FLOW": lambda flow: flow["name"],
+    "TITLE": lambda flow: flow["title"],
+    "LIVE": lambda flow: flow["live_version"] or NONE,
+    "LATEST": lambda flow: flow["latest_version"] or NONE,
+    "CHANGED": lambda flow: format_time(flow["updated_at"]),
+}
+VERSION_COLUMNS: Columns = {
+    "VERSION": lambda version: version["number"],
+    "": lambda version: "live" if version["is_live"] else "",
+    "CREATED": lambda version: format_time(version["created_at"]),
+    "BY": lambda version: version["created_by"] or NONE,
+    "NOTE": lambda version: version["note"] or NONE,
+}
+SETTING_COLUMNS: Columns = {
+    "SETTING": lambda setting: setting[0],
+    "VALUE": lambda setting: _format_setting(setting[1]),
+}
+NO_SETTINGS = ("flow", "retention", "updated_at")
+"""What an answer holds besides the settings."""
+TEXT_SETTINGS = ("total_cost_budget", "webhook_url", "budget_period")
 
 commands = typer.Typer(help="List flows, and keep them as files beside other code.", no_args_is_help=True)
-commands.command("settings")(change_settings)
+version_commands = typer.Typer(
+    help="List, read and compare versions of a flow, and make one live.", no_args_is_help=True
+)
+
+_NUMBER = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The number of the version.")]
+_LATEST = Annotated[int | None, typer.Argument(metavar="VERSION", min=1, help="Its number; the latest if left out.")]
 
 
 @commands.command("list")
@@ -34,23 +56,8 @@ def list_flows(
     as_json: AS_JSON = False,
 ) -> int:
     """List flows by name."""
-    flows = list(find_server(context).list("flows", ALL, archived="true" if archived else None))
-    if as_json:
-        print_json(flows)
-    elif not flows:
-        print_line("There are no such flows.", is_error=True)
-    else:
-        rows = [
-            (
-                flow["name"],
-                flow["title"],
-                flow["live_version"] or NONE,
-                flow["latest_version"] or NONE,
-                format_time(flow["updated_at"]),
-            )
-            for flow in flows
-        ]
-        print_table(("FLOW", "TITLE", "LIVE", "LATEST", "CHANGED"), rows, right=("LIVE", "LATEST"))
+    flows = list(connect(context).iterate("flows", archived="true" if archived else None))
+    print_items(flows, FLOW_COLUMNS, as_json=as_json)
     return SUCCEEDED
 
 
@@ -63,21 +70,21 @@ def pull_flows(
     as_json: AS_JSON = False,
 ) -> int:
     """Write flows into files, NAME.yaml each."""
-    server = find_server(context)
-    wanted = "live_version" if live else "latest_version"
-    if names:
-        flows = [find_flow(server, name) for name in names]
-    else:
-        flows = list(server.list("flows", ALL))
+    server = connect(context)
+    flows = [_fetch_flow(server, name) for name in names] if names else server.iterate("flows")
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for flow in flows:
-        number, path = flow[wanted], folder / f"{check_flow_name(flow['name'])}.yaml"
+        name, number = validate_flow_name(flow["name"]), flow["live_version" if live else "latest_version"]
         if number is None:
-            print_line(f"“{flow['name']}” has no such version; it is left out.", is_error=True)
+            print_line(f"“{name}” has no such version; it is left out.", is_error=True)
             continue
-        answer = server.send("GET", f"flows/{flow['name']}/versions/{number}", headers={"Accept": YAML})
-        has_changed = _write(path, answer.content)
-        written.append({"file": str(path), "flow": flow["name"], "version": number, "has_changed": has_changed})
+        path = folder / f"{name}.yaml"
+        content = server.send("GET", f"flows/{name}/versions/{number}", accept=YAML).content
+        has_changed = not path.exists() or path.read_bytes() != content
+        if has_changed:
+            path.write_bytes(content)
+        written.append({"file": str(path), "flow": name, "version": number, "has_changed": has_changed})
         if not as_json:
             print_line(f"{path}: version {number}" + ("" if has_changed else ", as it was"))
     if as_json:
@@ -85,11 +92,8 @@ def pull_flows(
     return SUCCEEDED
 
 
-def find_flow(server: Server, name: str) -> dict[str, Any]:
-    """The document of the flow of that name. Raises ``ClientError`` if there is none."""
-    path = f"flows/{check_flow_name(name)}"
-    with naming(f"flow “{name}”"):
-        return server.get(path)
+def _fetch_flow(server: Server, name: str) -> Any:
+    return server.get(f"flows/{validate_flow_name(name)}", name=f"flow “{name}”")
 
 
 @commands.command("push")
@@ -98,103 +102,177 @@ def push_flows(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Flow files, in YAML or JSON.")],
     live: Annotated[bool, typer.Option("--live", help="Let new runs use them at once.")] = False,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="What the new versions bring.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only say whether they are right; store nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the files; store nothing.")] = False,
     as_json: AS_JSON = False,
 ) -> int:
-    """Make flows what files say. A file that says what is there already changes nothing.
+    """Store flow files as new versions. A file that says the same as the latest version changes nothing.
 
-    With --json there is what the API says of each file, beside its name; mistakes stand on standard error.
+    With --json there is what the API says of each file; mistakes stand on standard error.
     """
-    server = find_server(context)
-    sources = [(path, _read(path)) for path in files]
-    # A mistake in one file keeps all others from being stored, too.
-    findings, problems = _check_all(server, sources)
-    if check:
-        for path, found in () if as_json else findings:
-            print_line(f"{path}: {_describe_check(found)}")
-        if as_json:
-            _print_answers(findings)
+    server = connect(context)
+    contents = [path.read_bytes() for path in files]
+    checked, problems = [], []
+    for path, content in zip(files, contents, strict=True):
+        try:
+            checked.append({"file": str(path), **_send_file(server, "POST", "flows/validate", content)})
+        except UnavailableError:
+            raise
+        except ClientError as error:
+            problems += [f"{path}: {line}" for line in error.details or (error.message,)]
+    if check and as_json:
+        print_json(checked)
+    for found in checked if check and not as_json else ():
+        number = found["would_make_version"]
+        print_line(f"{found['file']}: {f'would become version {number}' if number else 'nothing would change'}")
+        for warning in found["warnings"]:
+            print_line(f"  {warning['pointer']}: {warning['detail']}")
     if problems:
+        # A mistake in one file keeps all others from being stored, too.
         raise ClientError("There are mistakes." if check else "There are mistakes; nothing is stored.", problems)
-    if not check:
-        _store_all(server, sources, note, is_live=live, as_json=as_json)
+    if check:
+        return SUCCEEDED
+    stored = []
+    params = {"make_live": "true" if live else None, "note": note}
+    try:
+        for content, found in zip(contents, checked, strict=True):
+            flow = _send_file(server, "PUT", f"flows/{found['name']}", content, params=params)
+            stored.append({"file": found["file"], **flow})
+            if not as_json:
+                print_line(f"{found['file']}: {_describe_stored(flow)}")
+    finally:
+        if as_json:
+            print_json(stored)
     return SUCCEEDED
 
 
-def _print_answers(answers: list[Answer]) -> None:
-    print_json([{"file": str(path), **answer} for path, answer in answers])
-
-
-def _check_all(server: Server, sources: list[Source]) -> tuple[list[Answer], list[str]]:
-    """What would become of each file, and what is wrong with the others."""
-    findings: list[Answer] = []
-    problems: list[str] = []
-    for path, content in sources:
-        try:
-            found = server.ask("POST", "flows/validate", content=content, headers={"Content-Type": YAML})
-            findings.append((path, found))
-        except UnreachableError:
-            raise
-        except ClientError as error:
-            problems += [f"{path}: {line}" for line in error.details or (error.sentence,)]
-    return findings, problems
-
-
-def _describe_check(found: dict[str, Any]) -> str:
-    number = found["would_make_version"]
-    warnings = "".join(f"\n  {warning['pointer']}: {warning['detail']}" for warning in found["warnings"])
-    return ("nothing would change" if number is None else f"would become version {number}") + warnings
-
-
-def _store_all(server: Server, sources: list[Source], note: str | None, *, is_live: bool, as_json: bool) -> None:
-    """Store one file after the other; what is stored is told, also if another one can’t be."""
-    query = {"make_live": "true" if is_live else None, "note": note}
-    stored: list[Answer] = []
-    try:
-        for path, content in sources:
-            try:
-                place = f"flows/{_find_name(path, content)}"
-                flow = server.ask("PUT", place, query=query, content=content, headers={"Content-Type": YAML})
-            except ClientError as error:
-                raise ClientError(f"{path}: {error.sentence}", error.details) from None
-            stored.append((path, flow))
-            if not as_json:
-                print_line(f"{path}: {_describe_stored(flow)}")
-    finally:
-        if as_json:
-            _print_answers(stored)
+def _send_file(server: Server, method: str, path: str, content: bytes, **request: Any) -> Any:
+    return server.send(method, path, content=content, headers={"Content-Type": YAML}, **request).json()
 
 
 def _describe_stored(flow: dict[str, Any]) -> str:
-    made = flow["made_version"]
-    said = f"stored as version {made}" if made else f"nothing new, version {flow['latest_version']} says the same"
-    return said + (", live" if flow["live_version"] == flow["latest_version"] else f"; {flow['live_version']} is live")
+    latest, made = flow["latest_version"], flow["made_version"]
+    state = "live" if flow["live_version"] == latest else f"version {flow['live_version']} is live"
+    return f"stored as version {made}, {state}" if made else f"unchanged, as version {latest}, {state}"
 
 
-def _find_name(path: Path, content: bytes) -> str:
-    """The name of the flow in a file. What is wrong besides is for the server to tell."""
-    try:
-        document = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        document = None
-    name = document.get("name") if isinstance(document, dict) else None
-    return check_flow_name(name if isinstance(name, str) else path.stem)
+@commands.command("settings")
+def change_settings(
+    context: typer.Context,
+    flow: FLOW,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="What is set; NAME=none unsets it. All others stay."),
+    ] = None,
+    as_json: AS_JSON = False,
+) -> int:
+    """Show or change the settings of a flow that no flow file holds: runs in flight, budgets, retention, webhook.
+
+    A change that somebody else makes at the same time is not overwritten.
+    """
+    values = dict(_parse_change(change) for change in changes or ())
+    server = connect(context)
+    path = f"flows/{validate_flow_name(flow)}/settings"
+    answer = server.send("GET", path, name=f"flow “{flow}”")
+    before = after = answer.json()
+    if values:
+        after = server.send("PATCH", path, json=values, headers={"If-Match": answer.headers.get("ETag", "*")}).json()
+    if as_json:
+        print_json(after)
+        return SUCCEEDED
+    settings = {name: value for name, value in after.items() if name not in NO_SETTINGS}
+    if not values:
+        print_items(list(settings.items()), SETTING_COLUMNS)
+        days = {name: "for ever" if kept is None else f"{kept:,} days" for name, kept in after["retention"].items()}
+        print_line(f"Runs are kept {days['keep_days']}, outputs {days['keep_outputs_days']} at most.", is_error=True)
+        return SUCCEEDED
+    for name, value in settings.items():
+        if value != before[name]:
+            print_line(f"{name}: {_format_setting(before[name])} → {_format_setting(value)}")
+    if after == before:
+        print_line("Nothing has changed.", is_error=True)
+    return SUCCEEDED
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ClientError(f"{path} can’t be read: {error.strerror}.") from None
+def _parse_change(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not re.fullmatch(r"[a-z_]+", name):
+        raise ClientError(f"“{text}” is not a change; it must be like keep_days=30, or keep_days=none.")
+    if value == "none":
+        return name, None
+    is_number = re.fullmatch(r"-?[0-9]{1,18}", value) and name not in TEXT_SETTINGS
+    return name, int(value) if is_number else value
 
 
-def _write(path: Path, content: bytes) -> bool:
-    """Write a file; False if it says the same already."""
-    try:
-        if path.exists() and path.read_bytes() == content:
-            return False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise ClientError(f"{path} can’t be written: {error.strerror}.") from None
-    return True
+def _format_setting(value: Any) -> str:
+    return NONE if value is None else str(value)
+
+
+@version_commands.command("list")
+def list_versions(context: typer.Context, flow: FLOW, limit: LIMIT = 20, as_json: AS_JSON = False) -> int:
+    """List the versions of a flow, the newest first."""
+    path = f"flows/{validate_flow_name(flow)}/versions"
+    versions = list(connect(context).iterate(path, limit, name=f"flow “{flow}”"))
+    print_items(versions, VERSION_COLUMNS, as_json=as_json)
+    return SUCCEEDED
+
+
+@version_commands.command("show")
+def show_version(context: typer.Context, flow: FLOW, number: _LATEST = None, as_json: AS_JSON = False) -> int:
+    """Print a version as a flow file; --json adds who made it, and when."""
+    server = connect(context)
+    number = number or _fetch_latest_number(server, flow)
+    if as_json:
+        print_json(_fetch_version(server, flow, number).json())
+    else:
+        text = _fetch_version(server, flow, number, accept=YAML).text
+        write(clean(text) if sys.stdout.isatty() else text)
+    return SUCCEEDED
+
+
+@version_commands.command("diff")
+def compare_versions(
+    context: typer.Context,
+    flow: FLOW,
+    number: _LATEST = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="A number, or live; the version before if left out.")
+    ] = None,
+    as_json: AS_JSON = False,
+) -> int:
+    """Show what a version changed, as a diff of flow files."""
+    server = connect(context)
+    number = number or _fetch_latest_number(server, flow)
+    found = _fetch_version(server, flow, number, "/diff", params={"against": against}).json()
+    if as_json:
+        print_json(found)
+        return SUCCEEDED
+    old, new = (_fetch_version(server, flow, found[end], accept=YAML).text.splitlines() for end in ("from", "to"))
+    print_line(f"“{flow}”, version {found['from']} → {found['to']}: {found['summary']}")
+    for line in unified_diff(old, new, f"version {found['from']}", f"version {found['to']}", lineterm=""):
+        print_line(line, style={"+": "green", "-": "red", "@": "cyan"}.get(line[0], ""))
+    return SUCCEEDED
+
+
+@version_commands.command("make-live")
+def make_live(context: typer.Context, flow: FLOW, number: _NUMBER, as_json: AS_JSON = False) -> int:
+    """Let new runs use a version. Runs under way keep theirs."""
+    found = _fetch_version(connect(context), flow, number, "/make-live", method="POST").json()
+    if as_json:
+        print_json(found)
+    else:
+        print_line(f"“{found['name']}”: version {found['live_version']} is live.")
+    return SUCCEEDED
+
+
+def _fetch_latest_number(server: Server, flow: str) -> int:
+    number: int | None = _fetch_flow(server, flow)["latest_version"]
+    if number is None:
+        raise ClientError(f"“{flow}” has no version yet.")
+    return number
+
+
+def _fetch_version(
+    server: Server, flow: str, number: int, part: str = "", *, method: str = "GET", **request: Any
+) -> httpx2.Response:
+    path = f"flows/{validate_flow_name(flow)}/versions/{number}{part}"
+    return server.send(method, path, name=f"version {number} of a flow “{flow}”", **request)

@@ -1,102 +1,140 @@
-"""What many commands take, and where they find the server."""
+"""Options that several commands take, the connection they ask for, and JSON from options and files."""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from runs.client.errors import ClientError
-from runs.client.server import Server
+from runs.client.server import ClientError, Server
 
+FLOW = Annotated[str, typer.Argument(metavar="FLOW", help="The name of the flow.")]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON as the API gives it.")]
 LIMIT = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
-RUN_ID = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
 RUN_IDS = Annotated[list[int] | None, typer.Argument(metavar="RUN", min=1, help="Numbers of runs.")]
-YES = Annotated[bool, typer.Option("--yes", "-y", help="Don’t ask; needed where nobody can be asked.")]
-MAX_VIEWS = 100_000
-"""Saved views that are searched for a name."""
+WAIT = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end, which gives the exit status.")]
+ALL = Annotated[bool, typer.Option("--all", help="All runs, without any filter.")]
+YES = Annotated[bool, typer.Option("--yes", "-y", help="Don’t ask; needed where there is no terminal.")]
 
 
-def _take(kind: Any, help: str, *names: str, metavar: str | None = None, least: int | None = None) -> Any:
-    return Annotated[kind | None, typer.Option(*names, help=help, metavar=metavar, min=least)]
+def _option(kind: Any, help: str, *names: str, **more: Any) -> Any:
+    return Annotated[kind | None, typer.Option(*names, help=help, **more)]
 
 
-_VIEW = _take(str, "The filters of this saved view; those named beside it count instead of its own.", metavar="NAME")
-_FILTERS: dict[str, tuple[str, Any]] = {
-    "search": ("q", _take(str, "Words in inputs, outputs and issues.", "--search", "-q")),
-    "flow": ("flow", _take(str, "The name of a flow.")),
-    "version": ("version", _take(int, "A version of that flow.", least=1)),
-    "status": ("status", _take(str, "One status, or several with commas: failed,errored.")),
-    "severity": ("severity", _take(str, "With an issue of at least this severity.")),
-    "audit": ("audit", _take(str, "With an issue that this audit found.")),
-    "code": ("code", _take(str, "With an issue of this code.")),
-    "model": ("model", _take(str, "That asked this model.")),
-    "label": ("label", _take(str, "With this label.")),
-    "since": ("from", _take(str, "Created on this day or later.", "--from", metavar="DAY")),
-    "until": ("to", _take(str, "Created on this day or before.", "--to", metavar="DAY")),
-    "cost": ("cost", _take(str, "That cost more.", metavar="USD")),
-    "tokens": ("tokens", _take(int, "That used more tokens.")),
-    "by": ("by", _take(str, "Started by this user.", metavar="USER")),
+RUN_OPTIONS = {
+    "version": _option(int, "The number of a version; the live one if left out.", min=1),
+    "labels": _option(list[str], "A label; may be repeated.", "--label", metavar="TEXT"),
+    "priority": _option(str, "high, normal or low."),
+    "token_budget": _option(int, "Tokens that a run may use."),
+    "cost_budget": _option(str, "What a run may cost.", metavar="USD"),
+    "time_limit": _option(int, "How long a run may take.", metavar="SECONDS"),
+    "idempotency_key": _option(str, "Within 24 hours, one key starts its runs once.", metavar="TEXT"),
 }
-"""Filters of runs: by the name in Python, that of the API, and the option."""
+FILTERS = {
+    "q": _option(str, "Words in inputs, outputs and issues.", "--search", "-q"),
+    "flow": _option(str, "The name of a flow."),
+    "version": _option(int, "A version of that flow.", min=1),
+    "status": _option(str, "One status, or several with commas: failed,errored."),
+    "severity": _option(str, "With an issue of at least this severity."),
+    "audit": _option(str, "With an issue that this audit found."),
+    "code": _option(str, "With an issue of this code."),
+    "model": _option(str, "That asked this model."),
+    "label": _option(str, "With this label."),
+    "from_": _option(str, "Created on this day or later.", "--from", metavar="DAY"),
+    "to": _option(str, "Created on this day or before.", "--to", metavar="DAY"),
+    "cost": _option(str, "That cost more.", metavar="USD"),
+    "tokens": _option(int, "That used more tokens."),
+    "by": _option(str, "Started by this user.", metavar="USER"),
+    "view": _option(str, "The filters of a saved view; filters beside it replace its own.", metavar="NAME"),
+}
+"""Options by the API's name, with “_” behind it where that is a keyword of Python."""
 
 
-def with_filters(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options that choose runs; it gets those that were given as ``filters``, by the API's names."""
+def with_options(name: str, options: Mapping[str, Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command these options; its parameter ``name`` gets those that are used, by the API's names."""
 
-    @wraps(command)
-    def choose(**values: Any) -> int:
-        wanted = values.pop("view")
-        given = {name: values.pop(own) for own, (name, _) in _FILTERS.items()}
-        filters = {name: value for name, value in given.items() if value is not None}
-        if wanted is not None:
-            filters = _join_filters(_fetch_view(find_server(values["context"]), wanted), filters)
-        return command(**values, filters=filters)
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def call(**values: Any) -> int:
+            given = {option.rstrip("_"): values.pop(option) for option in options}
+            used = {key: value for key, value in given.items() if value is not None}
+            if "view" in used:
+                used = _apply_view(connect(values["context"]), used.pop("view"), used)
+            return command(**values, **{name: used})
 
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "filters"]
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in [*((name, kind) for name, (_, kind) in _FILTERS.items()), ("view", _VIEW)]
-    ]
-    found = signature.replace(parameters=[*own, *options])
-    choose.__signature__ = found  # type: ignore[attr-defined]  # where inspect looks for it
-    return choose
+        signature = inspect.signature(command, eval_str=True)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        added = [inspect.Parameter(key, kind, default=None, annotation=option) for key, option in options.items()]
+        call.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]  # inspect's
+        return call
+
+    return decorate
 
 
-def _fetch_view(server: Server, wanted: str) -> dict[str, Any]:
-    """The saved view of that name, or else of that number. Raises ``ClientError`` if there is none or several."""
-    views = list(server.list("saved-views", MAX_VIEWS))
-    found = [view for view in views if view["name"] == wanted] or [view for view in views if str(view["id"]) == wanted]
+def _apply_view(server: Server, wanted: str, filters: dict[str, Any]) -> dict[str, Any]:
+    """Filters on top of those of the saved view of that name or number. Raises ``ClientError`` for none or several."""
+    found = [view for view in server.iterate("saved-views") if wanted in {view["name"], str(view["id"])}]
     if not found:
-        raise ClientError(f"There is no saved view “{wanted[:100]}”.")
+        raise ClientError(f"There is no saved view “{wanted}”.")
     if len(found) > 1:
         listed = ", ".join(f"{view['id']} of {view['created_by']}" for view in found)
-        raise ClientError(f"{len(found):,} saved views are called “{wanted}”; name one by its number: {listed}.")
-    return found[0]
+        raise ClientError(f"{len(found)} saved views are called “{wanted}”; name one by its number: {listed}.")
+    own = {name: ",".join(value) if isinstance(value, list) else value for name, value in found[0]["filters"].items()}
+    if "flow" in filters:
+        # Each flow counts its own versions.
+        own.pop("version", None)
+    return own | filters
 
 
-def _join_filters(view: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters of a view, with those that are ``given`` in their place, as the addresses of lists have them."""
-    kept = dict(view["filters"])
-    if "flow" in given:
-        # Versions are counted by flow.
-        kept.pop("version", None)
-    return {name: ",".join(value) if isinstance(value, list) else value for name, value in {**kept, **given}.items()}
+def connect(context: typer.Context) -> Server:
+    """The server of ``--url`` with the token of the environment. Raises ``ClientError`` without one."""
+    token = os.environ.get("TOOLFLOW_TOKEN", "").strip()
+    if not token:
+        raise ClientError("TOOLFLOW_TOKEN is not set. Create a token on the page “API tokens” and export it.")
+    return Server(context.obj, token)
 
 
-def check_flow_name(name: str) -> str:
-    """The name of a flow, which becomes part of an address, or a file’s. Raises ``ClientError`` if it can be none."""
+def validate_flow_name(name: str) -> str:
+    """The name of a flow, which is part of addresses and of names of files. Raises ``ClientError`` for any other."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name):
-        raise ClientError(f"“{name[:40]}” can’t be the name of a flow: letters, digits, - and _ can be in it.")
+        raise ClientError(f"“{name[:40]}” is not a flow name. It can have letters, digits, - and _.")
     return name
 
 
-def find_server(context: typer.Context) -> Server:
-    """The server that the command was told of. Raises ``ClientError`` without a token."""
-    return Server.from_environment(context.obj)
+def read_text(source: str) -> tuple[str, str]:
+    """The text of a file, or of standard input for “-”, and what to call it. Raises ``ClientError``."""
+    try:
+        if source == "-":
+            return sys.stdin.read(), "Standard input"
+        return Path(source).read_text(encoding="utf-8-sig"), source
+    except OSError as error:
+        raise ClientError(f"{source} can’t be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ClientError(f"{source} is not UTF-8: byte {error.start} can’t be read.") from None
+
+
+def read_object(source: str, name: str) -> dict[str, Any]:
+    """The object that an option gives as “@file.json”, “-” or JSON itself, then called ``name``."""
+    if source == "-" or source.startswith("@"):
+        source, name = read_text(source.removeprefix("@"))
+    return parse_object(source, name)
+
+
+def parse_object(text: str, name: str) -> dict[str, Any]:
+    """The JSON object in a text of this name. Raises ``ClientError``."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ClientError(f"{name}: {error}.") from None
+    if not isinstance(value, dict):
+        raise ClientError(f"{name}: A JSON object is expected.")
+    return value

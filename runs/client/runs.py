@@ -1,168 +1,205 @@
-"""Commands about runs: start one, list and show them."""
+"""Commands about runs: start one and wait for its end, list and show them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import time
+from collections import Counter
 from typing import Annotated, Any
-from uuid import uuid4
 
 import typer
 
-from runs.client.errors import RUN_EXITS, SUCCEEDED, naming
-from runs.client.inputs import read_input
-from runs.client.options import AS_JSON, LIMIT, RUN_ID, find_server, with_filters
-from runs.client.printing import (
+from runs.client.options import AS_JSON, FILTERS, FLOW, LIMIT, RUN_OPTIONS, WAIT, connect, read_object, with_options
+from runs.client.server import RUN_EXITS, SUCCEEDED, Server
+from runs.client.terminal import (
+    NONE,
+    Columns,
     format_cost,
     format_count,
     format_seconds,
     format_time,
-    paint,
+    print_items,
     print_json,
     print_line,
-    print_table,
+    print_on_interrupt,
+    show_progress,
 )
-from runs.client.run_report import print_attempt, print_blocking_attempt, print_run
-from runs.client.server import Server
-from runs.client.waiting import wait_for_end
+
+POLL_INTERVAL = 0.25
+MAX_POLL_INTERVAL = 2.0
+"""Seconds between two looks at a run: the longer it takes, the more."""
+
+RUN_COLUMNS: Columns = {
+    "RUN": lambda run: run["id"],
+    "FLOW": lambda run: run["flow"],
+    "VERSION": lambda run: run["version"],
+    "STATUS": lambda run: run["status"],
+    "STEPS": lambda run: f"{run['steps_passed']}/{run['step_count']}",
+    "ATTEMPTS": lambda run: format_count(run["attempt_count"]),
+    "TOKENS": lambda run: format_count(run["usage"]["total"]),
+    "COST": lambda run: format_cost(run["usage"]["cost"]),
+    "DURATION": lambda run: format_seconds(run["duration"]),
+    "CREATED": lambda run: format_time(run["created_at"]),
+}
+ATTEMPT_COLUMNS: Columns = {
+    "ATTEMPT": lambda attempt: f"{attempt['step']}.{attempt['number']}",
+    "STEP": lambda attempt: attempt["name"],
+    "OUTCOME": lambda attempt: attempt["outcome"] or "running",
+    "ISSUES": lambda attempt: _count_issues(attempt["issues"]),
+    "MODEL": lambda attempt: attempt["model"] or NONE,
+    "TOKENS": lambda attempt: format_count((attempt["usage"] or {}).get("total")),
+    "COST": lambda attempt: format_cost((attempt["usage"] or {}).get("cost")),
+    "DURATION": lambda attempt: format_seconds(attempt["duration"]),
+}
 
 
+@with_options("options", RUN_OPTIONS)
 def start_run(
     context: typer.Context,
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The name of the flow, as in its address.")],
-    input: Annotated[
-        str, typer.Option("--input", "-i", metavar="@FILE", help="@file.json, - for standard input, or JSON itself.")
-    ],
-    version: Annotated[int | None, typer.Option(min=1, help="A version’s number; the live one if left out.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="A label; may be repeated.")] = None,
-    priority: Annotated[str | None, typer.Option(help="high, normal or low.")] = None,
-    token_budget: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
-    cost_budget: Annotated[str | None, typer.Option(metavar="USD", help="What the run may cost.")] = None,
-    time_limit: Annotated[int | None, typer.Option(metavar="SECONDS", help="How long the run may take.")] = None,
-    metadata: Annotated[str | None, typer.Option(metavar="@FILE", help="JSON of yours, kept with the run.")] = None,
-    webhook_url: Annotated[str | None, typer.Option(metavar="URL", help="Who is told when it has ended.")] = None,
-    idempotency_key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Under one key a run is started once, within 24 hours.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end, and print the last output.")] = False,
+    flow: FLOW,
+    *,
+    input: Annotated[str, typer.Option("--input", "-i", metavar="@FILE", help="@file.json, - or JSON itself.")],
+    metadata: Annotated[str | None, typer.Option(metavar="@FILE", help="JSON that is kept with the run.")] = None,
+    webhook_url: Annotated[str | None, typer.Option(metavar="URL", help="Is notified when the run has ended.")] = None,
+    wait: WAIT = False,
     as_json: AS_JSON = False,
+    options: dict[str, Any],
 ) -> int:
     """Start a run of a flow.
 
-    With --wait the exit status is 0 if it succeeded, 1 if it failed, 2 if it errored or was cancelled; without it, 0
-    once the run is queued.
+    With --wait the last output is printed; the exit status is 0 if the run succeeded, 1 if it failed, 2 if it errored
+    or was cancelled.
     """
-    server = find_server(context)
-    terms: dict[str, Any] = {
-        "version": version,
-        "labels": label,
-        "priority": priority,
-        "token_budget": token_budget,
-        "cost_budget": cost_budget,
-        "time_limit": time_limit,
-        "metadata": None if metadata is None else read_input(metadata, "The metadata"),
-        "webhook_url": webhook_url,
-    }
-    body: dict[str, Any] = {"flow": flow, "input": read_input(input)}
-    body |= {name: value for name, value in terms.items() if value is not None}
-    # Under one key it may be sent again: two runs are never started by one command.
-    key = idempotency_key or str(uuid4())
-    run = server.ask("POST", "runs", json=body, headers={"Idempotency-Key": key})
-    return tell_end(server, run, as_json=as_json) if wait else tell_start(run, as_json=as_json)
-
-
-def tell_start(run: dict[str, Any], *, as_json: bool) -> int:
-    """Say that a run is queued. Gives the exit status."""
+    server = connect(context)
+    key = options.pop("idempotency_key", None)
+    if metadata is not None:
+        options["metadata"] = read_object(metadata, "The metadata")
+    if webhook_url is not None:
+        options["webhook_url"] = webhook_url
+    run = server.post("runs", key=key, flow=flow, input=read_object(input, "The input"), **options)
+    if wait:
+        return finish_run(server, run, as_json=as_json)
     if as_json:
         print_json(run)
     else:
-        print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", paint(run["status"]))
-        print_line(run["page_url"], is_error=True)
+        print_started(run)
     return SUCCEEDED
 
 
-def tell_end(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
-    """Wait for the end of a run, and say how it ended. Gives the exit status."""
-    try:
-        run = wait_for_end(server, run)
-    except KeyboardInterrupt:
-        tell_going_on([run])
-        raise
-    run = server.get(f"runs/{run['id']}")
+def print_started(run: dict[str, Any]) -> None:
+    """Print a new run, and its page beside the results."""
+    print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", run["status"])
+    print_line(run["page_url"], is_error=True)
+
+
+def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
+    """Wait for the end of a run and print its last output, or why there is none. Gives the exit status."""
+    number = run["id"]
+    with print_on_interrupt(f"Run {number} goes on; “toolflow cancel {number}” would end it."):
+        wait_for_run(server, run)
+    run = server.get(f"runs/{number}")
     if as_json:
         print_json(run)
-    else:
-        _print_end(run)
+        return RUN_EXITS[run["status"]]
+    print_line(f"Run {number}: ", run["status"], f". {run['end_sentence'] or ''}", is_error=True)
+    if run["status"] == "succeeded":
+        print_json(run["steps"][-1]["attempts"][-1]["output"])
+        return SUCCEEDED
+    blocking = run["blocking"] or {}
+    for attempt in _list_attempts(run):
+        if (attempt["step"], attempt["number"]) == (blocking.get("step"), blocking.get("attempt")):
+            _print_attempt(attempt, has_output=True, has_issues=True, is_error=True)
+    print_line(run["page_url"], is_error=True)
     return RUN_EXITS[run["status"]]
 
 
-def tell_going_on(runs: Sequence[dict[str, Any]]) -> None:
-    """Say that these runs go on, though nobody waits for them any more."""
-    numbers = [str(run["id"]) for run in runs]
-    if len(numbers) == 1:
-        said = f"Run {numbers[0]} goes on; “toolflow cancel {numbers[0]}” would end it."
-    else:
-        said = f"Runs {', '.join(numbers)} go on; “toolflow cancel {' '.join(numbers)}” would end them."
-    print_line(f"\n{said}", is_error=True)
+def wait_for_run(server: Server, run: dict[str, Any]) -> dict[str, Any]:
+    """The run once it has ended, without its attempts."""
+    interval = POLL_INTERVAL
+    with show_progress() as show:
+        while run["status"] not in RUN_EXITS:
+            reason = f", {run['waiting_for']}" if run["waiting_for"] else ""
+            show(f"Run {run['id']}: {_summarize(run)}{reason}", run["steps_passed"], run["step_count"])
+            time.sleep(interval)
+            interval = min(MAX_POLL_INTERVAL, interval * 1.3)
+            run = server.get(f"runs/{run['id']}", is_waiting=True, attempts="none")
+    return run
 
 
-def _print_end(run: dict[str, Any]) -> None:
-    """The last output alone goes where another program may read it; everything else stands beside it."""
-    print_line(f"Run {run['id']}: ", paint(run["status"]), f". {run['end_sentence'] or ''}", is_error=True)
-    if run["status"] == "succeeded":
-        print_json(run["steps"][-1]["attempts"][-1]["output"])
-    else:
-        print_blocking_attempt(run, is_error=True)
-        print_line(run["page_url"], is_error=True)
+def _summarize(run: dict[str, Any]) -> str:
+    figures = [
+        f"{run['status']}, {run['steps_passed']} of {run['step_count']} steps passed",
+        format_count(run["attempt_count"], "attempt"),
+        format_count(run["usage"]["total"], "token"),
+        format_cost(run["usage"]["cost"]),
+    ]
+    return ", ".join(figure for figure in figures if figure != NONE)
 
 
-@with_filters
+@with_options("filters", FILTERS)
 def list_runs(context: typer.Context, *, limit: LIMIT = 20, as_json: AS_JSON = False, filters: dict[str, Any]) -> int:
     """List runs, the newest first."""
-    runs = list(find_server(context).list("runs", limit, **filters))
-    if as_json:
-        print_json(runs)
-    elif not runs:
-        print_line("There are no such runs.", is_error=True)
-    else:
-        columns = ("RUN", "FLOW", "VERSION", "STATUS", "STEPS", "ATTEMPTS", "TOKENS", "COST", "DURATION", "CREATED")
-        print_table(columns, map(_make_row, runs), right=("RUN", "VERSION", "ATTEMPTS", "TOKENS", "COST", "DURATION"))
+    print_items(list(connect(context).iterate("runs", limit, **filters)), RUN_COLUMNS, as_json=as_json)
     return SUCCEEDED
-
-
-def _make_row(run: dict[str, Any]) -> tuple[Any, ...]:
-    return (
-        run["id"],
-        run["flow"],
-        run["version"],
-        run["status"],
-        f"{run['steps_passed']}/{run['step_count']}",
-        format_count(run["attempt_count"]),
-        format_count(run["usage"]["total"]),
-        format_cost(run["usage"]["cost"]),
-        format_seconds(run["duration"]),
-        format_time(run["created_at"]),
-    )
 
 
 def show_run(
     context: typer.Context,
-    run_id: RUN_ID,
+    run_id: Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")],
     issues: Annotated[bool, typer.Option("--issues", help="With the issues of each attempt.")] = False,
     outputs: Annotated[bool, typer.Option("--outputs", help="With the output of each attempt.")] = False,
     final: Annotated[bool, typer.Option("--final", help="Only the attempt of each step that decided.")] = False,
     min_severity: Annotated[str | None, typer.Option(help="Issues of at least this severity.")] = None,
     as_json: AS_JSON = False,
 ) -> int:
-    """Show a run and its attempts, each with its own output and its own issues if asked for."""
-    server = find_server(context)
-    with naming(f"run {run_id}"):
-        run = server.get(f"runs/{run_id}", attempts="final" if final else None, min_severity=min_severity)
+    """Show a run and its attempts.
+
+    Each output stands beside its own issues, if they are asked for.
+    """
+    kind = "final" if final else None
+    run = connect(context).get(f"runs/{run_id}", name=f"run {run_id}", attempts=kind, min_severity=min_severity)
     if as_json:
         print_json(run)
         return SUCCEEDED
-    print_run(run)
-    if issues or outputs:
-        for step in run["steps"][1:]:
-            for attempt in step["attempts"]:
-                print_attempt(step["name"], attempt, has_output=outputs, has_issues=issues)
+    simulated = " (simulated)" if run["is_simulated"] else ""
+    reason = f". {run['end_sentence'] or run['waiting_for'] or ''}".rstrip()
+    title = f"Run {run_id} of “{run['flow']}”, version {run['version']}{simulated}: "
+    print_line(title, run["status"], reason)
+    print_line(f"{_summarize(run)}, took {format_seconds(run['duration'])}, created {format_time(run['created_at'])}")
+    if run["labels"]:
+        print_line("Labels: ", ", ".join(run["labels"]))
+    print_line(run["page_url"])
+    if attempts := _list_attempts(run):
+        print_line()
+        print_items(attempts, ATTEMPT_COLUMNS)
+    for attempt in attempts if issues or outputs else ():
+        _print_attempt(attempt, has_output=outputs, has_issues=issues)
     return SUCCEEDED
+
+
+def _list_attempts(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """The attempts of all steps, each with the ``name`` of its step."""
+    return [{"name": step["name"], **attempt} for step in run["steps"][1:] for attempt in step["attempts"]]
+
+
+def _count_issues(issues: list[dict[str, Any]]) -> str:
+    counts = Counter(issue["severity"] for issue in issues)
+    severities = ("critical", "high", "medium", "low")
+    return ", ".join(f"{counts[severity]} {severity}" for severity in severities if counts[severity]) or "none"
+
+
+def _print_attempt(attempt: dict[str, Any], *, has_output: bool, has_issues: bool, is_error: bool = False) -> None:
+    outcome = attempt["outcome"] or "running"
+    print_line(f"\n{attempt['name']}, attempt {attempt['number']}: ", outcome, is_error=is_error)
+    for reason in ((attempt["error"] or {}).get("message"), attempt["failure_reason"]):
+        if reason:
+            print_line(f"  {reason}", is_error=is_error)
+    if has_output and attempt["output"] is not None:
+        text = json.dumps(attempt["output"], indent=2, ensure_ascii=False)
+        print_line("  ", text.replace("\n", "\n  "), is_error=is_error)
+    for issue in attempt["issues"] if has_issues else ():
+        place = f" ({issue['path']})" if issue["path"] else ""
+        description = f" {issue['code']}: {issue['description']}{place}"
+        print_line("  ", issue["severity"], description, is_error=is_error)
+        for suggestion in issue["suggestions"]:
+            print_line(f"    → {suggestion}", is_error=is_error)

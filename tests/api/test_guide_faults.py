@@ -17,8 +17,8 @@ from pytest_django.live_server_helper import LiveServer
 from flows.models import Flow
 from runs.models import TokenScope
 from tests.api.asking import make_token, make_user
+from tests.api.stand_in import NO_RUNS, Reply, StandIn, answer_json, answer_problem
 from tests.api.test_guide import GUIDE
-from tests.client.stand_in import NO_RUNS, Reply, StandIn, answer_json, answer_problem
 from tests.test_docs import find_blocks
 
 SITE = "http://toolflow.test"

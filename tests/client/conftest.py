@@ -1,31 +1,56 @@
-"""The command ``toolflow`` as automators run it: a process of its own, against a server."""
+"""The command ``toolflow`` in this process, against replies that a test gives or against the site."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 from django.apps import apps
+from django.test import Client
+from typer.testing import CliRunner
 
 from runs.access_groups import create_groups
+from runs.client import many_runs, runs, server
+from runs.client import terminal as terminal_module
+from runs.client.main import main
 from tests.api.asking import make_token, make_user
-from tests.api.event_reading import serve
-from tests.client.stand_in import Asked, Reply, StandIn
-from tests.warm_python import CLIENT_MODULES, run_python
 
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60
+Reply = httpx2.Response | BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+def answer(document: Any, status: int = 200, **headers: str) -> httpx2.Response:
+    return httpx2.Response(status, json=document, headers=headers)
+
+
+def refuse(status: int, kind: str = "", errors: Any = (), **headers: str) -> httpx2.Response:
+    """A problem document that says “This is” and its status."""
+    problem = {"type": f"urn:toolflow:problem:{kind}", "detail": f"This is {status}.", "errors": errors}
+    sent = {name.replace("_", "-"): text for name, text in headers.items()}
+    return httpx2.Response(
+        status, content=json.dumps(problem), headers={"Content-Type": "application/problem+json", **sent}
+    )
+
+
+class Clock:
+    """Time that passes only in sleep, in which ``on_sleep`` is done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.on_sleep: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_sleep()
+
+
+class Done(NamedTuple):
     """What a command left behind."""
 
     status: int
@@ -38,105 +63,82 @@ class Done:
 
 
 class Terminal:
-    """Where somebody types commands; ``environment`` is what they have set."""
+    """Where a user types commands; ``replies`` is what the server is going to answer, ``asked`` what it was asked."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self.folder = folder
-        # Neither the developer's settings nor the width of a terminal that others write to.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "COLUMNS"))}
-        self.environment = {**inherited, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **environment}
-        self.asked: list[Asked] = []
-        self._begun: list[subprocess.Popen[str]] = []
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.replies: list[Reply] = []
+        self.asked: list[httpx2.Request] = []
 
-    def begin(self, *arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Begin a command that waits for something, or is to find everything as a fresh Python does."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "runs.client", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._begun.append(process)
-        return process
+    def reply(self, request: httpx2.Request) -> httpx2.Response:
+        request.read()
+        self.asked.append(request)
+        reply = self.replies.pop(0)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
 
-    def run(self, *arguments: str, stdin: str = "") -> Done:
-        """Run a command to its end."""
-        done = run_python(
-            *("-m", "runs.client", *arguments),
-            cwd=self.folder,
-            environment=self.environment,
-            input=stdin,
-            timeout=PATIENCE,
-            modules=CLIENT_MODULES,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    def end(self, process: subprocess.Popen[str]) -> Done:
-        """What a command leaves behind that has begun."""
-        out, err = process.communicate(timeout=PATIENCE)
-        assert "Traceback" not in err, err
-        return Done(process.returncode, out or "", err)
-
-    def close(self) -> None:
-        """End what is left of commands, where a test went wrong."""
-        for process in self._begun:
-            if process.poll() is None:
-                process.kill()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
+    def run(self, *arguments: str, stdin: str = "", types: str | None = None) -> Done:
+        """Run a command to its end; ``types`` is what a user types at it."""
+        with CliRunner().isolation(input=stdin if types is None else types) as (out, err, _):
+            if types is not None:
+                sys.stdin.isatty = lambda: True  # type: ignore[method-assign]  # as if it were one
+            with pytest.raises(SystemExit) as caught:
+                main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            status = caught.value.code
+            done = Done(status if isinstance(status, int) else -1, out.getvalue().decode(), err.getvalue().decode())
+        assert "Traceback" not in done.err
+        return done
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Makes servers that give these replies one after the other, each with the terminal of somebody who knows it.
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (server, runs, many_runs, terminal_module):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
-    ``asked`` of the terminal is what the server was asked.
-    """
-    begun: list[tuple[StandIn, Terminal]] = []
 
-    def make(*replies: Reply, **environment: str) -> Terminal:
-        server = StandIn(replies)
-        known = {"TOOLFLOW_URL": server.url, "TOOLFLOW_TOKEN": "tf_0123", **environment}
-        terminal = Terminal(tmp_path, **known)
-        terminal.asked = server.asked
-        begun.append((server, terminal))
+@pytest.fixture
+def terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Terminal:
+    """The terminal of a user whose server gives the replies of a test."""
+    terminal = Terminal(clock)
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"TOOLFLOW_URL": "http://toolflow.test", "TOOLFLOW_TOKEN": "tf_0123"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(httpx2.HTTPTransport, "handle_request", lambda _, request: terminal.reply(request))
+    return terminal
+
+
+def ask_site(request: httpx2.Request) -> httpx2.Response:
+    """What the site answers."""
+    request.read()
+    headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+    path = request.url.raw_path.decode()
+    kind = headers.get("content-type", "")
+    found = Client(raise_request_exception=False).generic(
+        request.method, path, request.content, content_type=kind, headers=headers
+    )
+    return httpx2.Response(found.status_code, headers=list(found.headers.items()), content=found.getvalue())
+
+
+@pytest.fixture
+def sign_in(terminal: Terminal, db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
+    """Gives the terminal of somebody in a group whose server is the site itself."""
+    create_groups(apps=apps, using="default")
+    monkeypatch.setenv("TOOLFLOW_URL", "http://testserver")
+    monkeypatch.setattr(terminal, "reply", ask_site)
+
+    def sign_in(group: str) -> Terminal:
+        monkeypatch.setenv("TOOLFLOW_TOKEN", make_token(make_user(group.lower(), group)))
         return terminal
 
-    yield make
-    for server, terminal in begun:
-        terminal.close()
-        server.close()
+    return sign_in
 
 
 @pytest.fixture
-def server(transactional_db: None) -> Iterator[str]:
-    """The address of the site, served as in production."""
-    create_groups(apps=apps, using="default")
-    with serve() as port:
-        yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def make_terminal(server: str, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Makes the terminal of somebody in a group."""
-    terminals = []
-
-    def make(group: str, **environment: str) -> Terminal:
-        token = make_token(make_user(group.lower(), group))
-        terminals.append(Terminal(tmp_path, TOOLFLOW_URL=server, TOOLFLOW_TOKEN=token, **environment))
-        return terminals[-1]
-
-    yield make
-    for terminal in terminals:
-        terminal.close()
-
-
-@pytest.fixture
-def terminal(make_terminal: Callable[..., Terminal]) -> Terminal:
-    """The terminal of an editor."""
-    return make_terminal("Editor")
+def site(sign_in: Callable[[str], Terminal]) -> Terminal:
+    """The terminal of an editor whose server is the site itself."""
+    return sign_in("Editor")

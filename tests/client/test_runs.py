@@ -1,20 +1,22 @@
-"""Starting, following, listing, showing and cancelling runs from a terminal."""
+"""Starting a run and waiting for it, listing and showing runs."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
+import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from flows.engine.spec import AuditSpec, FlowSpec
-from runs.models import Run, RunStatus
-from tests.client.conftest import Done, Terminal
+from runs.models import FacetKind, RunStatus
+from tests.api.asking import make_user
+from tests.api.long_work import make_view
+from tests.client.conftest import Terminal, answer
 from tests.engine.builders import NOON, make_step
 from tests.runs.builders import make_run, make_version
-from tests.runs.executing import drain
+from tests.runs.listed_runs import make_listed_run
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
-from tests.waiting import wait_until
 
 INPUT = '{"topic": "tea"}'
 NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'", suggestions="['Write more.']")
@@ -24,150 +26,178 @@ def make_local(**fields: Any) -> FlowSpec:
     return make_page_flow(make_step(1, compute="{'n': 1}"), make_step(2, compute="{'n': 2}", **fields))
 
 
-def wait_for_run(process: subprocess.Popen[str]) -> Run:
-    """The run that a command has started."""
-    wait_until(
-        lambda: Run.objects.exists() or process.poll() is not None, within=60, what="the command has started a run"
-    )
-    return Run.objects.get()
+def build_run(status: str = "queued") -> dict[str, Any]:
+    """What the API says of run 7, whose first attempt failed."""
+    issue = {"severity": "high", "code": "c", "description": "Bad.", "path": "/n", "suggestions": ["Better."]}
+    attempt = {"step": 1, "number": 1, "outcome": "failed", "error": None, "failure_reason": "", "issues": [issue]}
+    attempt |= {"output": {"title": "Café – it’s 😀"}}
+    return {
+        "id": 7,
+        "flow": "a",
+        "version": 1,
+        "status": status,
+        "waiting_for": "Its flow has 3 runs under way." if status == "queued" else None,
+        "page_url": "http://toolflow.test/runs/7/",
+        "steps_passed": 0,
+        "step_count": 1,
+        "attempt_count": 1,
+        "usage": {"total": 0, "cost": None},
+        "end_sentence": f"It {status}.",
+        "blocking": {"step": 1, "attempt": 1},
+        "steps": [{"name": "Input", "attempts": []}, {"name": "Write", "attempts": [attempt]}],
+    }
 
 
-def run_and_wait(terminal: Terminal, *more: str) -> Done:
-    process = terminal.begin("run", "colour-theme", "--input", INPUT, "--wait", *more)
-    wait_for_run(process)
-    drain()
-    return terminal.end(process)
+def test_a_run_is_started_and_named(terminal: Terminal) -> None:
+    terminal.replies = [answer(build_run(), 202)]
+    options = ("--label", "x", "--label", "y", "--version", "2", "--priority", "high", "--token-budget", "9")
+    more = ("--cost-budget", "0.5", "--time-limit", "60", "--metadata", '{"m": 1}', "--webhook-url", "https://x.test/")
+    done = terminal.run("run", "a", "--input", INPUT, "--idempotency-key", "k", *options, *more)
+    assert (done.status, done.out) == (0, "Run 7 of “a”, version 1: queued\n")
+    assert done.err == "http://toolflow.test/runs/7/\n"
+    (asked,) = terminal.asked
+    assert (asked.headers["Idempotency-Key"], asked.headers["Authorization"]) == ("k", "Bearer tf_0123")
+    assert json.loads(asked.content) == {
+        "flow": "a",
+        "input": {"topic": "tea"},
+        "labels": ["x", "y"],
+        "version": 2,
+        "priority": "high",
+        "token_budget": 9,
+        "cost_budget": "0.5",
+        "time_limit": 60,
+        "metadata": {"m": 1},
+        "webhook_url": "https://x.test/",
+    }
 
 
-def test_a_run_is_started_and_named(terminal: Terminal, server: str) -> None:
-    make_version(make_local())
-    done = terminal.run("run", "colour-theme", "--input", INPUT, "--label", "nightly", "--label", "tea")
-    run = Run.objects.get()
-    assert (done.status, done.out) == (0, f"Run {run.pk} of “colour-theme”, version 1: queued\n")
-    assert done.err.strip() == f"{server}/runs/{run.pk}/"
-    assert (run.input, run.labels) == ({"topic": "tea"}, ["nightly", "tea"])
+@pytest.mark.parametrize("source", ["@input.json", "-"])
+def test_an_input_is_read_from_a_file_or_standard_input(terminal: Terminal, tmp_path: Any, source: str) -> None:
+    text = '{"topic": "Café – 😀"}'
+    (tmp_path / "input.json").write_text(text, encoding="utf-8")
+    terminal.replies = [answer(build_run(), 202)]
+    assert terminal.run("run", "a", "--input", source, stdin=text).status == 0
+    assert json.loads(terminal.asked[0].content)["input"] == {"topic": "Café – 😀"}
 
 
-def test_a_run_that_succeeds_gives_its_last_output_and_status_0(terminal: Terminal) -> None:
-    make_version(make_local())
-    done = run_and_wait(terminal)
-    assert (done.status, done.json) == (0, {"n": 2})
-    assert "succeeded" in done.err
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("@nowhere.json", "nowhere.json "),
+        ("@broken.json", "broken.json"),
+        ("@binary.json", "binary.json "),
+        ("[1]", "The input"),
+    ],
+)
+def test_an_input_that_can_t_be_read_is_named(terminal: Terminal, tmp_path: Any, source: str, name: str) -> None:
+    (tmp_path / "broken.json").write_text('{"topic": ', encoding="utf-8")
+    (tmp_path / "binary.json").write_bytes(b"\xff\x00")
+    done = terminal.run("run", "a", "--input", source)
+    assert (done.status, done.out, terminal.asked) == (3, "", [])
+    assert done.err.startswith(f"toolflow: {name}")
 
 
-def test_a_run_that_fails_shows_the_output_that_did_not_pass_with_its_issues_and_gives_status_1(
-    terminal: Terminal,
-) -> None:
-    make_version(make_local(audits=(NEVER,), max_retries=0))
-    done = run_and_wait(terminal)
-    assert (done.status, done.out) == (1, "")
-    shown = " ".join(done.err.split())
-    assert "Step 2, attempt 1: failed" in shown
-    assert '{ "n": 2 }' in shown
-    assert "critical" in shown and "Too short." in shown and "→ Write more." in shown
+@pytest.mark.parametrize(("status", "exit_status"), [("succeeded", 0), ("failed", 1), ("errored", 2), ("cancelled", 2)])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_how_a_run_ended_is_the_exit_status(terminal: Terminal, status: str, exit_status: int, as_json: bool) -> None:
+    ended = build_run(status)
+    terminal.replies = [answer(run) for run in (build_run(), build_run("running"), ended, ended)]
+    done = terminal.run("run", "a", "--input", "{}", "--wait", *(["--json"] if as_json else []))
+    assert done.status == exit_status
+    if as_json:
+        assert done.json == ended
+    elif status == "succeeded":
+        # The last output alone, for the next program.
+        assert (done.json, done.err) == ({"title": "Café – it’s 😀"}, "Run 7: succeeded. It succeeded.\n")
+    else:
+        assert done.out == ""
+        for shown in ("Write, attempt 1: failed", '"title"', "  high c: Bad. (/n)", "    → Better.", "/runs/7/"):
+            assert shown in done.err
 
 
-def test_a_run_that_errors_or_is_cancelled_gives_status_2(terminal: Terminal) -> None:
-    make_version(make_page_flow(make_step(1, compute="{'n': 1}", input_expression="{'n': 1 / 0}")))
-    assert run_and_wait(terminal).status == 2
-    Run.objects.all().delete()
-    process = terminal.begin("run", "colour-theme", "--input", INPUT, "--wait")
-    wait_for_run(process).request_cancel()
-    done = terminal.end(process)
-    assert done.status == 2
-    assert "cancelled" in done.err
+def test_a_log_hears_of_a_long_wait_now_and_then(terminal: Terminal) -> None:
+    terminal.replies = [
+        answer(build_run(), 202),
+        *(answer(build_run()) for _ in range(20)),
+        *[answer(build_run("failed"))] * 2,
+    ]
+    lines = [line for line in terminal.run("run", "a", "--input", "{}", "--wait").err.splitlines() if "queued" in line]
+    assert 2 <= len(lines) <= terminal.clock.now / 10
+    assert "0 of 1 steps passed" in lines[0] and "Its flow has 3 runs under way." in lines[0]
 
 
-def test_as_json_the_whole_run_is_given(terminal: Terminal) -> None:
-    make_version(make_local())
-    done = run_and_wait(terminal, "--json")
-    assert (done.status, done.json["status"]) == (0, "succeeded")
-    assert [step["name"] for step in done.json["steps"]] == ["Input", "Step 1", "Step 2"]
+@pytest.mark.parametrize("numbers", [["7"], ["7", "7"]])
+def test_ctrl_c_leaves_runs_alone_and_says_how_to_end_them(terminal: Terminal, numbers: list[str]) -> None:
+    terminal.replies = [*(answer(build_run(), 202) for _ in numbers), KeyboardInterrupt()]
+    done = terminal.run("rerun", *numbers, "--wait")
+    assert (done.status, f"“toolflow cancel {' '.join(numbers)}”" in done.err) == (130, True)
 
 
-def test_whoever_stops_waiting_leaves_the_run_alone(terminal: Terminal) -> None:
-    make_version(make_local())
-    process = terminal.begin("run", "colour-theme", "--input", INPUT, "--wait")
-    run = wait_for_run(process)
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith(f"Run {run.pk}: queued, 0 of 2 steps passed")
-    process.send_signal(signal.SIGINT)
-    done = terminal.end(process)
-    run.refresh_from_db()
-    assert (done.status, run.status) == (130, RunStatus.QUEUED)
-    assert f"“toolflow cancel {run.pk}” would end it" in done.err
-
-
-def test_an_input_is_read_from_a_file_and_from_standard_input(terminal: Terminal) -> None:
-    make_version(make_local())
-    (terminal.folder / "input.json").write_text('{"topic": "from a file"}', encoding="utf-8")
-    assert terminal.run("run", "colour-theme", "--input", "@input.json").status == 0
-    assert terminal.run("run", "colour-theme", "--input", "-", stdin='{"topic": "piped"}').status == 0
-    assert [run.input["topic"] for run in Run.objects.order_by("pk")] == ["from a file", "piped"]
-
-
-def test_what_the_server_finds_wrong_is_told_with_its_places(terminal: Terminal) -> None:
-    schema = {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}
-    make_version(FlowSpec(name="strict", steps=(make_step(1, compute="{'n': 1}"),), input_schema=schema))
-    done = terminal.run("run", "strict", "--input", '{"topic": 5}')
-    assert done.status == 3
-    assert "/input/topic: " in done.err
-    assert (
-        terminal.run("run", "nowhere", "--input", "{}").err
-        == "toolflow: The body has a mistake.\n  /flow: There is no flow “nowhere”.\n"
-    )
-
-
-def test_runs_are_listed_by_filters(terminal: Terminal) -> None:
+def test_runs_are_listed_by_filters(site: Terminal) -> None:
     failed = make_retried_run(status=RunStatus.FAILED)
     make_run(failed.version)
-    done = terminal.run("runs", "--status", "failed,errored", "--flow", "colour-theme")
-    header, *rows = done.out.splitlines()
+    header, row = site.run("runs", "--status", "failed,errored", "--flow", "colour-theme").out.splitlines()
     assert header.split()[:5] == ["RUN", "FLOW", "VERSION", "STATUS", "STEPS"]
-    assert [row.split()[:5] for row in rows] == [[str(failed.pk), "colour-theme", "1", "failed", "3/3"]]
-    assert terminal.run("runs", "--flow", "nowhere").status == 3
+    assert row.split()[:5] == [str(failed.pk), "colour-theme", "1", "failed", "3/3"]
+    assert site.run("runs", "--flow", "nowhere").status == 3
 
 
-def test_a_list_goes_on_over_pages_up_to_its_limit(terminal: Terminal) -> None:
-    version = make_version(make_local())
-    Run.objects.bulk_create(
-        Run(flow=version.flow, version=version, step_count=2, input={}, model_settings={}) for _ in range(205)
-    )
-    newest = Run.objects.latest("pk").pk
-    numbers = [run["id"] for run in terminal.run("runs", "--limit", "203", "--json").json]
-    assert numbers == list(range(newest, newest - 203, -1))
+def test_every_filter_has_an_option(terminal: Terminal) -> None:
+    terminal.replies = [answer({"items": [], "next": None})]
+    options = "--search a --flow b --version 2 --status failed --severity high --audit c --code d --model e --label f"
+    options += " --from 2026-01-02 --to 2026-01-03 --cost 0.1 --tokens 5"
+    terminal.run("runs", *options.split(), "--by", "g")
+    wanted = {"q": "a", "flow": "b", "version": "2", "status": "failed", "severity": "high", "audit": "c", "code": "d"}
+    wanted |= {"model": "e", "label": "f", "from": "2026-01-02", "to": "2026-01-03", "cost": "0.1", "tokens": "5"}
+    assert dict(terminal.asked[0].url.params) == {**wanted, "by": "g", "limit": "20"}
 
 
-def test_a_run_is_shown_with_each_output_beside_its_own_issues(terminal: Terminal) -> None:
+def test_a_saved_view_gives_filters_that_others_beside_it_replace(site: Terminal) -> None:
+    other = make_run(make_version(make_version().flow_spec.model_copy(update={"name": "other"})))
+    second = make_run(make_version(), status=RunStatus.FAILED, ended_at=NOON)
+    make_listed_run(second.version, facets=[(FacetKind.LABEL, "nightly")])
+    view = make_view(make_user("editor", "Editor"), "Second", query="flow=example&version=1&status=failed,errored")
+
+    def list_runs(*arguments: str) -> list[int]:
+        return [run["id"] for run in site.run("runs", *arguments, "--json").json]
+
+    assert list_runs("--view", "Second") == list_runs("--view", str(view.pk))
+    assert list_runs("--view", "Second", "--version", "2") in ([second.pk], [])
+    # Versions are counted by flow.
+    assert list_runs("--view", "Second", "--flow", "other", "--status", "queued") == [other.pk]
+    make_view(make_user("olga"), "Second", is_shared=True)
+    for wanted, part in (("Second", f"{view.pk} of editor"), ("Lost", "no saved view “Lost”")):
+        done = site.run("runs", "--view", wanted)
+        assert (done.status, done.out, part in done.err) == (3, "", True)
+
+
+def test_a_run_is_shown_with_each_output_beside_its_own_issues(site: Terminal) -> None:
     run = make_retried_run()
-    shown = terminal.run("show", str(run.pk), "--issues", "--outputs")
+    shown = site.run("show", str(run.pk), "--issues", "--outputs")
     assert shown.status == 0
     first, second = shown.out.split("Step 1, attempt 1: failed")[1].split("Step 1, attempt 2: passed")
     assert '"red"' in first and "critical hex_format: “red” is no hex colour. (/colours/1)" in first
     assert "#00ff00" in second and "hex_format" not in second.split("Step 2")[0]
-    assert "hex_format" not in terminal.run("show", str(run.pk)).out
-    assert terminal.run("show", str(run.pk), "--json").json["id"] == run.pk
+    assert "hex_format" not in site.run("show", str(run.pk)).out
+    whole, final = (site.run("show", str(run.pk), "--json", *more).json for more in ((), ("--final",)))
+    assert [len(one["steps"][1]["attempts"]) for one in (whole, final)] == [2, 1]
 
 
-def test_what_a_model_wrote_commands_no_terminal(terminal: Terminal) -> None:
-    run = make_retried_run(end_sentence="Red: \x1b[31m \x9b2J [bold]text[/bold] :smile:")
-    for shown in (terminal.run("show", str(run.pk)), terminal.run("show", str(run.pk), "--json")):
-        assert not {"\x1b", "\x9b"} & set(shown.out)
-        assert "[bold]text[/bold] :smile:" in shown.out
-
-
-def test_runs_are_cancelled(terminal: Terminal) -> None:
-    one, other = make_run(), make_run()
-    done = terminal.run("cancel", str(one.pk), str(other.pk))
-    assert (done.status, done.out) == (0, f"Run {one.pk} is cancelled.\nRun {other.pk} is cancelled.\n")
-    again = terminal.run("cancel", str(one.pk))
-    assert (again.status, again.out) == (0, f"Run {one.pk} is cancelled.\n")
-    ended = make_run(status="succeeded", ended_at=NOON)
-    refused = terminal.run("cancel", str(ended.pk))
-    assert (refused.status, refused.err) == (3, f"toolflow: Run {ended.pk} has ended already: it succeeded.\n")
-
-
-def test_who_may_not_start_runs_is_told_what_is_missing(make_terminal: Callable[..., Terminal]) -> None:
-    make_version(make_local())
-    done = make_terminal("Viewer").run("run", "colour-theme", "--input", INPUT)
-    assert (done.status, done.err) == (3, "toolflow: Your account lacks the permission “runs.add_run”.\n")
+@pytest.mark.parametrize(
+    ("arguments", "permission"),
+    [
+        (["run", "colour-theme", "--input", INPUT], "runs.add_run"),
+        (["cancel", "--all", "--yes"], "runs.change_run"),
+        (["flows", "push", "colour-theme.yaml"], "flows.change_flow"),
+        (["flows", "settings", "colour-theme", "keep_days=1"], "flows.change_flow"),
+        (["versions", "make-live", "colour-theme", "1"], "flows.change_flow"),
+    ],
+)
+def test_a_viewer_reads_and_is_told_what_else_needs(
+    sign_in: Callable[[str], Terminal], arguments: list[str], permission: str
+) -> None:
+    make_run(make_version(make_local()))
+    viewer = sign_in("Viewer")
+    assert viewer.run("flows", "pull").status == 0
+    done = viewer.run(*arguments)
+    assert (done.status, permission in done.err) == (3, True)

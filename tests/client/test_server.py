@@ -1,102 +1,149 @@
-"""What a command says when it is used wrongly, or when what answers is not what it should be."""
+"""What every command does with servers that refuse, are busy or are none of ours, and when it is used wrongly."""
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import subprocess
 import sys
-import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from importlib.metadata import distribution, distributions, packages_distributions
-from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from typer.main import get_command
 
-from runs.client.main import app
-from tests.client.conftest import ROOT, Terminal
-from tests.client.stand_in import JSON, NO_RUNS, PROBLEM
-from tests.test_docs import find_blocks
+from runs.client.server import OUTAGE_TIMEOUT, RETRY_TIMEOUT
+from tests.client.conftest import Reply, Terminal, answer, refuse
+from tests.test_docs import ROOT, find_blocks
+
+START = ("run", "a", "--input", "{}")
+RUN = {"id": 7, "flow": "a", "version": 1, "status": "queued", "page_url": "http://toolflow.test/runs/7/"}
+NO_RUNS: dict[str, Any] = {"items": [], "next": None}
+LOST = httpx2.ReadError("gone")
+AWAY = httpx2.ConnectError("refused")
 
 
-@pytest.fixture
-def terminal(tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path, TOOLFLOW_URL="http://127.0.0.1:1", TOOLFLOW_TOKEN="tf_0123")
-
-
-def test_a_server_that_can_t_be_reached_is_named(terminal: Terminal) -> None:
-    done = terminal.run("runs")
-    assert (done.status, done.out) == (3, "")
-    assert done.err.startswith("toolflow: http://127.0.0.1:1 can’t be reached: ")
-    assert len(done.err.splitlines()) == 1
+def make_in_use() -> httpx2.Response:
+    return refuse(409, "idempotency-key-in-use")
 
 
 @pytest.mark.parametrize(
-    ("environment", "sentence"),
+    "make", [*(lambda status=status: refuse(status) for status in (429, 500, 502, 503, 504)), make_in_use, lambda: LOST]
+)
+def test_what_a_busy_server_may_have_done_is_asked_again_under_the_same_key(
+    terminal: Terminal, make: Callable[[], Reply]
+) -> None:
+    terminal.replies = [make(), make(), answer(RUN, 202)]
+    done = terminal.run(*START)
+    assert (done.status, done.out) == (0, "Run 7 of “a”, version 1: queued\n")
+    (asked,) = {(request.headers["Idempotency-Key"], request.content) for request in terminal.asked}
+    assert len(asked[0]) > 20
+
+
+@pytest.mark.parametrize("make", [lambda: refuse(503, Retry_After="5"), make_in_use, lambda: LOST])
+def test_it_is_not_asked_for_ever(terminal: Terminal, make: Callable[[], Reply]) -> None:
+    terminal.replies = [make() for _ in range(50)]
+    done = terminal.run(*START)
+    assert (done.status, done.out, len(done.err.splitlines())) == (3, "", 1)
+    assert RETRY_TIMEOUT - 5 <= terminal.clock.now <= RETRY_TIMEOUT
+
+
+@pytest.mark.parametrize("reply", [AWAY, refuse(409, "idempotency-key-reused"), refuse(403), refuse(422)])
+def test_what_no_retry_can_change_is_reported_at_once(terminal: Terminal, reply: Reply) -> None:
+    terminal.replies = [reply]
+    done = terminal.run(*START)
+    assert (done.status, done.out, terminal.clock.now) == (3, "", 0)
+
+
+@pytest.mark.parametrize(("hours", "status", "count"), [(-1, 0, 2), (1, 3, 1)])
+def test_the_server_may_name_a_time_for_the_next_try(terminal: Terminal, hours: int, status: int, count: int) -> None:
+    moment = format_datetime(datetime.now(UTC) + timedelta(hours=hours), usegmt=True)
+    terminal.replies = [refuse(503, Retry_After=moment), answer(NO_RUNS)]
+    assert (terminal.run("runs").status, len(terminal.asked)) == (status, count)
+
+
+def test_whoever_waits_sits_out_a_restart_but_no_longer(terminal: Terminal) -> None:
+    run = {**RUN, "steps_passed": 0, "step_count": 1, "attempt_count": 0, "waiting_for": None}
+    run |= {"usage": {"total": 0, "cost": None}}
+    terminal.replies = [answer(run, 202), *[AWAY] * 500]
+    done = terminal.run(*START, "--wait")
+    assert (done.status, "can’t be reached" in done.err) == (3, True)
+    assert OUTAGE_TIMEOUT <= terminal.clock.now < OUTAGE_TIMEOUT + 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
     [
-        ({"TOOLFLOW_TOKEN": ""}, "TOOLFLOW_TOKEN is not set."),
-        ({"TOOLFLOW_TOKEN": "tf_0123 é"}, "TOOLFLOW_TOKEN holds what no token has"),
-        ({"TOOLFLOW_URL": "localhost:8000"}, "“localhost:8000” is no address"),
-        ({"TOOLFLOW_URL": "http://[::1"}, "“http://[::1” is no address"),
-        ({"TOOLFLOW_URL": "http://localhost:abc"}, "“http://localhost:abc” is no address"),
-        ({"TOOLFLOW_URL": "http://localhost:80000"}, "“http://localhost:80000” is no address"),
-        ({"TOOLFLOW_URL": "http://:8000"}, "“http://:8000” is no address"),
-        ({"HTTPS_PROXY": "nonsense://a"}, "Nothing can be asked for: "),
+        ("TOOLFLOW_TOKEN", ""),
+        ("TOOLFLOW_TOKEN", "tf_0123 é"),
+        ("TOOLFLOW_URL", "localhost:8000"),
+        ("TOOLFLOW_URL", "http://:8000"),
+        ("TOOLFLOW_URL", "http://me:sesame@localhost:1"),
+        ("TOOLFLOW_URL", "http://localhost:1/?key=sesame"),
     ],
 )
-def test_an_environment_that_lacks_something_is_explained(
-    tmp_path: Path, environment: dict[str, str], sentence: str
+def test_an_address_or_a_token_that_is_none_is_refused_and_shows_no_password(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    known = {"TOOLFLOW_URL": "http://127.0.0.1:1", "TOOLFLOW_TOKEN": "tf_0123", **environment}
-    done = Terminal(tmp_path, **known).run("runs")
-    assert (done.status, done.err.startswith(f"toolflow: {sentence}")) == (3, True), done.err
+    monkeypatch.setenv(name, value)
+    done = terminal.run("runs")
+    assert (done.status, done.err.startswith(f"toolflow: {name} "), terminal.asked) == (3, True, [])
+    assert "sesame" not in done.err and "é" not in done.err
+
+
+@pytest.mark.parametrize("arguments", [["--label", "\udcff"], ["--idempotency-key", "schlüssel"]])
+def test_what_can_t_be_sent_is_no_fault_of_the_server(terminal: Terminal, arguments: list[str]) -> None:
+    done = terminal.run(*START, *arguments)
+    assert (done.status, done.err.startswith("toolflow: The request can’t be sent: "), terminal.asked) == (3, True, [])
 
 
 @pytest.mark.parametrize(
-    "address", ["http://me:sesame@localhost:1", "http://me:sesame@localhost:abc", "http://localhost:1/?key=sesame"]
+    "reply",
+    [
+        httpx2.Response(200, html="<p>Hello</p>"),
+        httpx2.Response(404, html="<p>Nothing</p>"),
+        httpx2.Response(301, headers={"Location": "https://flows.example.com/api/v1/runs"}),
+        httpx2.Response(200, content=b"", headers={"Content-Type": "application/json"}),
+        httpx2.Response(200, content=b'{"items": [{"id"', headers={"Content-Type": "application/json"}),
+        answer([]),
+        answer({"items": [{}], "next": None}),
+        answer({"items": [7], "next": None}),
+    ],
 )
-def test_an_address_with_a_password_is_refused_and_not_shown(tmp_path: Path, address: str) -> None:
-    done = Terminal(tmp_path, TOOLFLOW_URL=address, TOOLFLOW_TOKEN="tf_0123").run("runs")
-    assert (done.status, "sesame" in done.err) == (3, False)
-    assert "without a user name, a password" in done.err and "The token alone signs in." in done.err
+def test_another_server_is_told_from_toolflow_in_a_sentence(terminal: Terminal, reply: httpx2.Response) -> None:
+    terminal.replies = [reply]
+    done = terminal.run("runs")
+    assert (done.status, done.out, len(done.err.splitlines())) == (3, "", 1)
+    assert re.search(r"TOOLFLOW_URL|Unexpected response", done.err)
+
+
+def test_mistakes_are_listed_with_their_places(terminal: Terminal) -> None:
+    terminal.replies = [
+        refuse(422, errors=[{"pointer": "/flow", "detail": "No."}, {"parameter": "x", "detail": "Odd."}])
+    ]
+    assert terminal.run(*START).err.splitlines() == ["toolflow: This is 422.", "  /flow: No.", "  x: Odd."]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "character"),
-    [(["--label", "\udcff"], "U+DCFF"), (["--idempotency-key", "schlüssel"], "U+00FC")],
-    ids=["label", "key"],
+    ("arguments", "missing"),
+    [
+        (["show", "7"], "run 7"),
+        (["cancel", "7"], "run 7"),
+        (["rerun", "7"], "run 7"),
+        (["flows", "pull", "a"], "flow “a”"),
+        (["flows", "settings", "a"], "flow “a”"),
+        (["versions", "list", "a"], "flow “a”"),
+        (["versions", "show", "a"], "flow “a”"),
+        (["versions", "make-live", "a", "9"], "version 9 of a flow “a”"),
+    ],
 )
-def test_what_can_not_be_sent_is_no_fault_of_the_server(
-    stand_in: Callable[..., Terminal], arguments: list[str], character: str
-) -> None:
-    terminal = stand_in()
-    done = terminal.run("run", "a", "--input", "{}", *arguments)
-    said = f"toolflow: What was typed can’t be sent to {terminal.environment['TOOLFLOW_URL']}: "
-    assert (done.status, done.err) == (3, f"{said}the character {character} can’t stand in it.\n")
-    assert terminal.asked == []
-
-
-@pytest.mark.parametrize("entry", ["module", "installed"])
-def test_ctrl_c_ends_a_command_also_while_it_loads(tmp_path: Path, entry: str) -> None:
-    # What Python does on Ctrl-C, in the midst of what takes longest.
-    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-    module, _, name = scripts["toolflow"].partition(":")
-    starts = {
-        "module": ["-m", "runs.client"],
-        "installed": ["-c", f"import sys; from {module} import {name}; sys.exit({name}())"],
-    }
-    done = subprocess.run(
-        [sys.executable, *starts[entry], "runs"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+def test_what_does_not_exist_is_named(terminal: Terminal, arguments: list[str], missing: str) -> None:
+    terminal.replies = [refuse(404)]
+    done = terminal.run(*arguments)
+    assert (done.status, done.out, done.err) == (3, "", f"toolflow: There is no {missing}.\n")
 
 
 @pytest.mark.parametrize(
@@ -104,121 +151,49 @@ def test_ctrl_c_ends_a_command_also_while_it_loads(tmp_path: Path, entry: str) -
 )
 def test_wrong_use_has_status_3(terminal: Terminal, arguments: list[str]) -> None:
     done = terminal.run(*arguments)
-    assert (done.status, done.out) == (3, "")
-    assert "Usage: toolflow" in done.err
+    assert (done.status, done.out, "Usage: toolflow" in done.err) == (3, "", True)
 
 
-@pytest.mark.parametrize(
-    ("source", "sentence"),
-    [
-        ("@nowhere.json", "nowhere.json can’t be read: No such file or directory."),
-        ("@broken.json", "broken.json: "),
-        ("@binary.json", "binary.json is not UTF-8: byte 0 can’t be read."),
-        ("[1]", "The input: "),
-        ('{"a": 1, "a": 2}', "The input: "),
-        ('{"a": "\\ud800"}', "The input has characters"),
-    ],
-)
-def test_an_input_that_can_t_be_read_is_named(terminal: Terminal, source: str, sentence: str) -> None:
-    (terminal.folder / "broken.json").write_text('{"topic": ', encoding="utf-8")
-    (terminal.folder / "binary.json").write_bytes(b"\xff\x00")
-    done = terminal.run("run", "colour-theme", "--input", source)
-    assert (done.status, done.out) == (3, "")
-    assert done.err.startswith(f"toolflow: {sentence}")
-
-
-def test_help_and_version_need_no_server(terminal: Terminal) -> None:
+def test_help_and_version_need_no_server(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOOLFLOW_TOKEN")
     assert "Exit status" in terminal.run("--help").out
     assert terminal.run("--version").out.startswith("toolflow ")
 
 
-def test_an_address_with_the_path_of_the_api_is_the_same(stand_in: Callable[..., Terminal]) -> None:
-    terminal = stand_in(NO_RUNS)
-    url = terminal.environment["TOOLFLOW_URL"]
-    assert terminal.run("--url", f"{url}/api/v1/", "runs").err == "There are no such runs.\n"
+def test_the_address_may_have_the_path_of_the_api(terminal: Terminal) -> None:
+    terminal.replies = [answer(NO_RUNS)]
+    assert terminal.run("--url", "http://toolflow.test/api/v1/", "runs").status == 0
+    assert str(terminal.asked[0].url) == "http://toolflow.test/api/v1/runs?limit=20"
 
 
-def test_another_server_is_not_taken_for_toolflow(stand_in: Callable[..., Terminal]) -> None:
-    page: dict[str, str] = {"Content-Type": "text/html"}
-    terminal = stand_in((200, page, b"<p>Hello</p>"), (404, page, b"<p>Nothing</p>"))
-    for _ in range(2):
-        done = terminal.run("runs")
-        assert done.status == 3
-        assert "TOOLFLOW_URL" in done.err
+def test_pages_are_followed_past_empty_ones_up_to_the_limit(terminal: Terminal) -> None:
+    def page(*ids: int) -> httpx2.Response:
+        versions = [{"number": number} for number in ids]
+        return answer({"items": versions, "next": "http://inside/api/v1/flows/a/versions?before=5"})
+
+    terminal.replies = [page(9, 8), page(), page(7, 6)]
+    found = terminal.run("versions", "list", "a", "--limit", "3", "--json").json
+    assert [version["number"] for version in found] == [9, 8, 7]
+    assert {request.url.host for request in terminal.asked} == {"toolflow.test"}
+    assert terminal.asked[1].url.query == b"before=5"
 
 
-@pytest.mark.parametrize(
-    ("body", "sentence"),
-    [
-        (b"", "is not ToolFlow; TOOLFLOW_URL should be its address."),
-        (b'{"items": [{"id": 7, "fl', "sent JSON that can’t be read: "),
-        (b"[" * 100_000, "sent JSON that can’t be read: "),
-        (b"\xff\xfe", "sent JSON that can’t be read: "),
-        (b'[{"id": 7}]', "is not ToolFlow; TOOLFLOW_URL should be its address."),
-        (b'{"hello": "world"}', "The server’s answer has no “items”; TOOLFLOW_URL should be the address of a ToolFlow"),
-        (b'{"items": [{}], "next": null}', "The server’s answer has no “id”; "),
-        (b'{"items": [7], "next": null}', "by a fault of the server’s answer or of toolflow itself (TypeError: "),
-    ],
-    ids=["empty", "broken", "deep", "bytes", "list", "another", "lacking", "number"],
-)
-def test_an_answer_that_is_none_is_told_in_a_sentence(
-    stand_in: Callable[..., Terminal], body: bytes, sentence: str
-) -> None:
-    done = stand_in((200, JSON, body)).run("runs")
-    assert (done.status, done.out, len(done.err.splitlines())) == (3, "", 1)
-    assert done.err.startswith("toolflow: ") and sentence in done.err
-
-
-def test_a_refusal_of_another_shape_is_told_all_the_same(stand_in: Callable[..., Terminal]) -> None:
-    for errors, lines in ((b"5", []), (b'[5, {"pointer": "/a"}, {"pointer": "/a", "detail": 7}]', ["  /a: 7"])):
-        done = stand_in((422, PROBLEM, b'{"detail": "No.", "errors": %b}' % errors)).run("runs")
-        assert (done.status, done.err.splitlines()) == (3, ["toolflow: No.", *lines])
-
-
-def test_a_flow_file_is_not_replaced_by_nothing(stand_in: Callable[..., Terminal]) -> None:
-    flow = (200, JSON, b'{"name": "a", "latest_version": 1}')
-    terminal = stand_in(flow, (200, {"Content-Type": "application/yaml"}, b""))
-    (terminal.folder / "a.yaml").write_text("name: a\n", encoding="utf-8")
-    assert terminal.run("flows", "pull", "a").status == 3
-    assert (terminal.folder / "a.yaml").read_text(encoding="utf-8") == "name: a\n"
-
-
-def test_a_server_that_moved_is_told_of(stand_in: Callable[..., Terminal]) -> None:
-    done = stand_in((301, {"Location": "https://flows.example.com/api/v1/runs"}, b"")).run("runs")
-    assert (done.status, done.err.endswith("on to https://flows.example.com; set TOOLFLOW_URL to that.\n")) == (3, True)
-
-
-def test_a_server_that_asks_for_a_moment_is_given_it(stand_in: Callable[..., Terminal]) -> None:
-    busy = (429, {**PROBLEM, "Retry-After": "0"}, b'{"detail": "Too many requests."}')
-    away = (503, {**PROBLEM, "Retry-After": "0"}, b'{"detail": "The database is not available."}')
-    assert stand_in(busy, away, NO_RUNS).run("runs").status == 0
-
-
-def test_a_server_that_stays_away_is_given_up(stand_in: Callable[..., Terminal]) -> None:
-    away = (503, {**PROBLEM, "Retry-After": "0"}, b'{"detail": "The database is not available."}')
-    done = stand_in(away, away, away, away).run("runs")
-    assert (done.status, done.err) == (3, "toolflow: The database is not available.\n")
-
-
-def test_whoever_reads_along_may_stop(stand_in: Callable[..., Terminal]) -> None:
-    with stand_in(NO_RUNS).begin("runs", "--json") as process:
-        assert process.stdout is not None and process.stderr is not None
-        process.stdout.close()
-        assert (process.wait(60), process.stderr.read()) == (0, "")
-
-
-def test_every_command_says_what_it_has_as_json() -> None:
-    def list_commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
-        for name, command in group.commands.items():
-            if hasattr(command, "commands"):
-                yield from list_commands(command, *names, name)
-            else:
-                yield " ".join((*names, name)), command
-
-    found = dict(list_commands(get_command(app)))
-    without = {name for name, command in found.items() if not any("--json" in option.opts for option in command.params)}
-    # What it writes is JSON already, or a table for other programs.
-    assert (len(found) > 10, without) == (True, {"export"})
+def test_what_others_wrote_commands_no_terminal(terminal: Terminal) -> None:
+    text = "Red: \x1b[31m \x9b2J [bold]text[/bold] :smile:"
+    terminal.replies = [
+        answer(
+            {
+                "items": [{"number": 1, "is_live": True, "created_at": None, "created_by": None, "note": text}],
+                "next": None,
+            }
+        )
+        for _ in range(2)
+    ]
+    for more in ((), ("--json",)):
+        out = terminal.run("versions", "list", "a", *more).out
+        assert not {"\x1b", "\x9b"} & set(out)
+        assert "[bold]text[/bold] :smile:" in out
+    assert json.loads(out)[0]["note"] == text
 
 
 def normalize(name: str) -> str:
@@ -248,11 +223,8 @@ def test_it_needs_no_more_than_the_guide_installs_which_is_no_django() -> None:
     first, second = lines.splitlines()
     assert second == "pip install --no-deps ."
     allowed = list_needed(first.removeprefix("pip install ").split())
-    # Imported like nothing else: by everything that commands use.
     code = (
-        "import importlib, pkgutil, runs.client, sys\n"
-        "for module in pkgutil.iter_modules(runs.client.__path__, 'runs.client.'):\n"
-        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "import sys, runs.client.main, httpx2, rich.console, rich.progress, rich.table\n"
         "print(*{name for name in sys.modules if '.' not in name})"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -76,4 +76,4 @@ def test_nothing_else_asks_the_environment() -> None:
         for path in (ROOT / package).rglob("*.py")
         if re.search(r"environ\.get\(|environ\[|getenv\(", path.read_text(encoding="utf-8"))
     )
-    assert asking == ["runs/client/server.py", "toolflow_site/environment.py"]
+    assert asking == ["runs/client/options.py", "toolflow_site/environment.py"]

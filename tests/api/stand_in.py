@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 Reply = tuple[int, dict[str, str], bytes]
 """Status, headers and body."""
@@ -41,10 +39,9 @@ def answer_problem(status: int, kind: str = "", **headers: str) -> Reply:
 
 
 class StandIn:
-    """Gives these replies one after the other. Where ``behind`` is an address, what has no reply goes there."""
+    """Gives these replies one after the other."""
 
-    def __init__(self, replies: Iterable[Reply | None], behind: str = "") -> None:
-        """A reply of None is one that gets lost: what was asked is done by the server behind."""
+    def __init__(self, replies: Iterable[Reply]) -> None:
         self.asked: list[Asked] = []
         left = list(replies)
         asked = self.asked
@@ -53,14 +50,7 @@ class StandIn:
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 asked.append(Asked(self.command, self.path, self.headers.get("Idempotency-Key"), body))
-                is_lost = bool(left) and left[0] is None
-                reply = left.pop(0) if left else None
-                if reply is None:
-                    reply = self.ask_behind(body)
-                if is_lost:
-                    self.close_connection = True
-                    return
-                status, headers, content = reply
+                status, headers, content = left.pop(0)
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(content)), **headers}.items():
                     self.send_header(name, value)
@@ -71,15 +61,6 @@ class StandIn:
                 if not name.startswith("do_"):
                     raise AttributeError(name)
                 return self.answer
-
-            def ask_behind(self, body: bytes) -> Reply:
-                connection = HTTPConnection(urlsplit(behind).netloc, timeout=60)
-                try:
-                    connection.request(self.command, self.path, body, dict(self.headers))
-                    answer = connection.getresponse()
-                    return answer.status, {"Content-Type": answer.headers["Content-Type"]}, answer.read()
-                finally:
-                    connection.close()
 
             def log_message(self, *arguments: object) -> None:
                 pass
