@@ -32,8 +32,6 @@ OLD, APART = timedelta(days=400), timedelta(minutes=1)
 """How long ago the first run was stored, and how far from one to the next."""
 COPIED = 2_000
 """Runs that are made findable in one transaction."""
-FOUND_BY = {"runs_runfacet": "kind, value", "runs_searchdocument": "words"}
-"""The tables of what counting stores of a run, with their columns besides its number."""
 
 
 class _Retained:
@@ -88,18 +86,19 @@ class _Retained:
 
     def _make_findable(self) -> None:
         from runs.models import Run
+        from runs.search import index_runs
 
         template, *copies = Run.objects.ended().order_by("pk").values_list("pk", flat=True)
         for first in range(0, len(copies), COPIED):
             chunk = copies[first : first + COPIED]
             with transaction.atomic(), connection.cursor() as cursor:
-                for table, columns in FOUND_BY.items():
-                    cursor.execute(
-                        f"INSERT INTO {table} (run_id, {columns}) SELECT copy.id, {columns} "  # noqa: S608  # constants
-                        f"FROM (SELECT id FROM runs_run WHERE id BETWEEN %s AND %s) AS copy, {table} AS found "
-                        "WHERE found.run_id = %s",
-                        [chunk[0], chunk[-1], template],
-                    )
+                cursor.execute(
+                    "INSERT INTO runs_runfacet (run_id, created_at, kind, value) "
+                    "SELECT copy.id, copy.created_at, kind, value FROM runs_run AS copy, runs_runfacet AS facet "
+                    "WHERE copy.id BETWEEN %s AND %s AND facet.run_id = %s",
+                    [chunk[0], chunk[-1], template],
+                )
+                index_runs(chunk)
 
     def _purge(self, part: str) -> dict[str, Any]:
         from runs.retention.pacing import Pace

@@ -14,7 +14,6 @@ from django.db.models import Model
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 KEPT: tuple[type[Model], ...] = (ContentType, Permission)
-TABLES_WITHOUT_MODELS = ("runs_searchdocument",)
 MOST_ROWS = 1_000
 """Of a table from which PostgreSQL deletes row by row: where there are more, it truncates all tables."""
 
@@ -89,7 +88,7 @@ class _Emptying:
         if not self._tables:
             kept = {model._meta.db_table for model in KEPT}
             names = connection.introspection.django_table_names(only_existing=True, include_views=False)
-            self._tables = [*sorted(set(names) - kept), *TABLES_WITHOUT_MODELS]
+            self._tables = sorted(set(names) - kept)
         quote = connection.ops.quote_name
         counts = (
             f"(SELECT COUNT(*) FROM (SELECT 1 FROM {quote(name)} LIMIT {MOST_ROWS + 1}) AS found)"  # noqa: S608  # as above

@@ -31,6 +31,7 @@ from runs.retention.removal import (
     remove_outputs,
     remove_texts,
 )
+from runs.search import forget_runs
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +175,8 @@ class _Work:
                 if not attempts.count:
                     return
                 done.has_begun = True
+                # What search knows of a run follows from its texts.
+                forget_runs([run_id])
                 if are_deleted:
                     _delete_some(self.task, run_id, attempts)
                     done.attempts = attempts.count

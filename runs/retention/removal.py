@@ -15,6 +15,7 @@ from django.db.models.functions import Now, TruncDate
 
 from runs.models import Attempt, EndReason, Run, Step, WebhookDelivery
 from runs.retention.keys import Keys
+from runs.search import forget_runs
 
 HAS_TEXTS = Q(input__isnull=False) | Q(output__isnull=False) | Q(sent__isnull=False)
 """Of an attempt: whether it still has what it read and wrote."""
@@ -27,6 +28,7 @@ def delete_runs(run_ids: Collection[int]) -> int:
 
     The caller holds their rows locked. What statistics counted of them stays.
     """
+    forget_runs(run_ids)
     runs = Keys.of(run_ids)
     days = _count_days(runs)
     steps = _find_steps(runs)
@@ -36,7 +38,6 @@ def delete_runs(run_ids: Collection[int]) -> int:
     _delete_deliveries(runs)
     for table, column in _list_dependents():
         runs.execute(f"DELETE FROM {table} WHERE {{among}}", column)  # noqa: S608  # our own names
-    # Triggers and cascades of the database take the words of search away with it.
     runs.execute("DELETE FROM runs_run WHERE {among}", "id")
     note_purged(days)
     return attempts.count
@@ -62,12 +63,12 @@ def remove_outputs(run_ids: Collection[int]) -> int:
 
     Outcomes, usage, times, models, and code, audit and severity of issues stay. The caller holds their rows locked.
     """
+    forget_runs(run_ids)
     runs = Keys.of(run_ids)
     attempts = _find_attempts(_find_steps(runs))
     remove_texts(attempts)
     _delete_deliveries(runs, where="state <> 'waiting' AND ")
     _empty_deliveries(runs)
-    runs.execute("DELETE FROM runs_searchdocument WHERE {among}", "run_id")
     Run.objects.filter(runs.build_condition("runs_run.id")).update(
         input={},
         metadata={},

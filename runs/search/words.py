@@ -1,6 +1,13 @@
-"""Text as words: the same for what is stored and for what somebody types, on every database.
+"""Words: what a text is made of, and what a search asks for; the same on every database.
 
-The databases' own parsers disagree on what a word is, so none of them is asked: they are handed words.
+    tea leaves        runs with both words
+    "tea leaves"      both words, one after the other, in one text
+    INV-2026-0042     the same: what stands together is found together
+    order*            words that begin so
+    -draft            runs without that word
+
+Databases disagree on what a word is, so they are handed words and never parse a text. Only letters and digits reach
+them: nothing that a user types is an error in their language.
 """
 
 from __future__ import annotations
@@ -10,25 +17,38 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LONGEST_WORD = 64
+MAX_WORD_LENGTH = 64
 """Characters of a word that are kept: what is longer is seldom a word, and all of it may be in the text."""
+MAX_QUERY_LENGTH = 500
+MAX_QUERY_WORDS = 30
+MIN_PREFIX_LENGTH = 2
+"""Characters before ``*``: a single one stands for a great part of all words."""
 
-# Chinese and Japanese put no spaces between words: each character is one, and neighbours are found as a phrase.
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+# Scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese. Each character is a word, and neighbours are
+# found as a phrase.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[^\W_{_UNSPACED}]+|(?!_)\w")
+_QUOTES = '"“”„«»'
+_TERM = re.compile(
+    rf"(?P<minus>-?)(?:[{_QUOTES}](?P<phrase>[^{_QUOTES}]*)[{_QUOTES}]?|(?P<plain>[^\s{_QUOTES}*]+))(?P<star>\*?)"
+)
 
 
-def split_words(text: str) -> list[str]:
-    """The words of a text in their order: letters and digits, without case and accents; all else stands between."""
-    return [word[:LONGEST_WORD] for word in _WORD.findall(fold_text(text))]
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Words that stand one after the other in one text; the last one may go on if it is a prefix."""
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
 
 
-def fold_text(text: str) -> str:
-    """The text without what search passes over: case, accents, ligatures and other ways to write the same."""
-    if text.isascii():
-        return text.lower()
-    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    return "".join(character for character in plain if not unicodedata.combining(character))
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A search for runs that hold all ``wanted`` and none of ``unwanted`` terms. ``text`` is as it was typed."""
+
+    text: str
+    wanted: tuple[Term, ...]
+    unwanted: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +60,53 @@ class PlacedWord:
     end: int
 
 
+def split_words(text: str) -> list[str]:
+    """The words of a text in their order: letters and digits, without case and accents."""
+    return [word[:MAX_WORD_LENGTH] for word in _WORD.findall(fold_text(text))]
+
+
 def find_words(text: str) -> Iterator[PlacedWord]:
-    """The words of a text with their places. Text that is not composed (NFC) may give others than ``split_words``."""
-    for match in _WORD.finditer(text):
-        yield PlacedWord(fold_text(match[0])[:LONGEST_WORD], match.start(), match.end())
+    """The words of a text with their places."""
+    characters = [fold_text(character) for character in text]
+    # A ligature folds to several characters, a combining mark to none.
+    places = [place for place, folded in enumerate(characters) for _ in folded] + [len(text)]
+    for match in _WORD.finditer("".join(characters)):
+        # Marks on the last character belong to the word.
+        end = max(places[match.end()], places[match.end() - 1] + 1)
+        yield PlacedWord(match[0][:MAX_WORD_LENGTH], places[match.start()], end)
+
+
+def fold_text(text: str) -> str:
+    """The text without case, accents, ligatures and other ways to write the same."""
+    if text.isascii():
+        return text.lower()
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return "".join(character for character in plain if not unicodedata.combining(character))
+
+
+def read_query(text: str) -> SearchQuery:
+    """The search that a user typed. Raises ``ValueError`` with a sentence if there is nothing to search for."""
+    text = text.strip()
+    if len(text) > MAX_QUERY_LENGTH:
+        raise ValueError(f"A search takes up to {MAX_QUERY_LENGTH} characters; this one has {len(text)}.")
+    wanted: list[Term] = []
+    unwanted: list[Term] = []
+    for match in _TERM.finditer(text):
+        part = match["plain"] if match["phrase"] is None else match["phrase"]
+        words = tuple(split_words(part))
+        if not words:
+            continue
+        # “INV-*” asks for any word after “INV”: there is no word yet that could begin so.
+        is_starred = bool(match["star"]) or part.endswith("*")
+        is_prefix = is_starred and part.rstrip("*")[-1:].isalnum()
+        if is_prefix and len(words[-1]) < MIN_PREFIX_LENGTH:
+            raise ValueError(f"“{words[-1]}*” is too short: at least {MIN_PREFIX_LENGTH} characters stand before “*”.")
+        (unwanted if match["minus"] else wanted).append(Term(words, is_prefix))
+    if sum(len(term.words) for term in wanted + unwanted) > MAX_QUERY_WORDS:
+        raise ValueError(f"A search takes up to {MAX_QUERY_WORDS} words.")
+    if not wanted and unwanted:
+        raise ValueError("Only words to leave out are given; add a word to look for.")
+    if not wanted:
+        # Also where nothing was typed.
+        raise ValueError(f"“{text[:40]}” has no word to look for: words are made of letters and digits.")
+    return SearchQuery(text, tuple(dict.fromkeys(wanted)), tuple(dict.fromkeys(unwanted)))

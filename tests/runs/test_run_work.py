@@ -45,7 +45,7 @@ MAX_STATEMENTS = 30
 """For a run of two attempts that is alone in its drain; in a busy one a dozen writes share a transaction."""
 MAX_CALLS = 630
 """Of functions of ours, for each attempt: from the submission to the rollup."""
-MAX_BYTES = 1_950
+MAX_BYTES = 1_820
 """Of a run of two attempts, in rows: with statistics and search, without indexes."""
 MAX_FILES = 51
 """Of ours, in which code runs from a submission to the stored result; fewer are wanted."""

@@ -3,95 +3,101 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from io import StringIO
 
 import pytest
+from django.core.management import call_command
+from django.db import transaction
 
-from runs.models import RunStatus
+from runs.management.commands import rebuild_search
+from runs.models import Run, RunStatus
+from runs.retention.removal import delete_runs, remove_outputs
 from runs.rollup import count_ended_runs
-from runs.search import index_runs, read_query
+from runs.search import Hits, empty_index, index_runs, list_matching, read_query, select_matching
+from runs.search.index import fetch_indexed, find_strings
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_stored_run
-from tests.runs.searching import search_runs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
-def store(text: object = "", **fields: object) -> int:
-    """The number of a run that has ended, found by its input alone."""
-    run = make_stored_run(input={"text": text}, **fields)
-    index_runs([run.pk])
-    return run.pk
+def store(*texts: object) -> list[int]:
+    """Store ended runs that are found by their inputs alone; gives their numbers."""
+    ids = [make_stored_run(input={"text": text}).pk for text in texts]
+    Run.objects.filter(pk__in=ids).update(is_counted=True)
+    index_runs(ids)
+    return ids
 
 
-def find(text: str) -> list[int]:
-    return search_runs(read_query(text))
+def find(typed: str) -> list[int]:
+    """All runs that match, as lists find them: in the index, then one by one where that is not exact."""
+    query = read_query(typed)
+    hits = list_matching(query, limit=100)
+    assert hits is not None
+    matching = select_matching(query, hits.ids)
+    assert not hits.is_exact or matching == set(hits.ids)
+    return sorted(matching)
+
+
+FOUND: dict[str, tuple[object, tuple[str, ...]]] = {
+    "words": (
+        "The invoice was paid late",
+        ("invoice", "LATE invoice", "invoice -tea", "the ! invoice ??", "inv*", "in* la*"),
+    ),
+    "phrases": (
+        "The invoice was paid late",
+        ('"was paid"', "“paid late”", "«paid late»", '"invoice was pa*"', '"paid la"*', 'invoice -"paid was"'),
+    ),
+    "hyphens": ("INV-2026-0042 is due", ("INV-2026-0042", "inv-2026*", "INV-2026-*", "0042")),
+    "e-mail": ("write to user.name@example.org", ("user.name@example.org", "example.org", '"name@example"')),
+    "underscores": ("order_4711 hex_format", ("order_4711", "4711", "hex format")),
+    "quotes": ("the ‘so-called’ “fact”, don't", ("called fact", "so-called", "don't", "don’t")),
+    "colour": ("colour #C8763A", ("#C8763A", "c87*")),
+    "accents": ("Zürich, Łódź, Åse, Đà Nẵng", ("zurich ase", "ZÜRICH", "nang", "Łódź")),
+    "ligatures": ("Straße ﬁne ﬂow \U0001d4d7ello", ("STRASSE", "fine flow", "hello")),
+    "combining": ("cafe\u0301 noir", ("café", "cafe")),
+    "greek and cyrillic": ("Ελλάδα ὁδός и Россия", ("ελλαδα россия", "ΕΛΛΆΔΑ", "ΟΔΌΣ ελλ*")),
+    "arabic": ("العَرَبِيَّة لغة", ("العربية", "العر*")),
+    "hebrew": ("שָׁלוֹם עולם", ("שלום", '"שלום עולם"')),
+    "hindi": ("नमस्ते दुनिया", ("नमस्ते", "दुनिया")),
+    "korean": ("한국어 텍스트", ("한국어", "한국*")),
+    "chinese and japanese": ("東京都の天気", ("天気", "東京", "京都の", "の天気")),
+    "thai": ("ภาษาไทยง่ายมาก", ("ไทย", "ภาษาไทย", "ง่าย")),
+    "emoji": ("emoji 🍵 tea", ("🍵 tea",)),
+    "integer": (4711, ("4711", "47*")),
+    "decimal": (-0.25, ("0.25", "0")),
+    "nested": ({"deep": [{"er": ["treasure"]}]}, ("treasure",)),
+    "control characters": ("a\x00b \ud800 \u202etrap", ("trap",)),
+    "operators": ("NOT AND OR NEAR", ("NOT", "and or")),
+    "long word": ("x" * 80, ("x" * 80,)),
+}
+
+
+@pytest.mark.parametrize(("text", "searches"), FOUND.values(), ids=FOUND)
+def test_what_is_there_is_found(text: object, searches: tuple[str, ...]) -> None:
+    run_id, _ = store(text, "something else")
+    assert {typed: find(typed) for typed in searches} == {typed: [run_id] for typed in searches}
 
 
 @pytest.mark.parametrize(
-    ("text", "typed"),
+    ("text", "searches"),
     [
-        ("The invoice was paid late", "invoice"),
-        ("The invoice was paid late", "LATE invoice"),
-        ("The invoice was paid late", '"was paid"'),
-        ("The invoice was paid late", "“paid late”"),
-        ("The invoice was paid late", "inv*"),
-        ("The invoice was paid late", '"invoice was pa*"'),
-        ("The invoice was paid late", '"paid la"*'),
-        ("The invoice was paid late", "invoice -tea"),
-        ("The invoice was paid late", 'invoice -"paid was"'),
-        ("The invoice was paid late", "the ! invoice ??"),
-        ("colour #C8763A", "#C8763A"),
-        ("write to user@example.org", "user@example.org"),
-        ("INV-2026-0042 is due", "INV-2026-0042"),
-        ("INV-2026-0042 is due", "inv-2026*"),
-        ("INV-2026-0042 is due", "INV-2026-*"),
-        ("order_4711", "order_4711"),
-        ("order_4711", "4711"),
-        ("hex_format", "hex format"),
-        ("Zürich, Łódź, Åse", "zurich ase"),
-        ("Straße", "STRASSE"),
-        ("ﬁne ﬂow", "fine flow"),
-        ("cafe\u0301 noir", "café"),
-        ("東京都の天気", "天気"),
-        ("東京都の天気", "東京"),
-        ("Ελλάδα и Россия", "ελλαδα россия"),
-        ("\U0001d4d7ello", "hello"),
-        ("emoji 🍵 tea", "🍵 tea"),
-        (4711, "4711"),
-        (-0.25, "0.25"),
-        ({"deep": [{"er": ["treasure"]}]}, "treasure"),
-        ({"vat_rate": 7}, "vat_rate"),
-        ("a\x00b \ud800 \u202etrap", "trap"),
-        ("NOT AND OR NEAR", "NOT"),
-        ("NOT AND OR NEAR", "and or"),
-        ("x" * 80, "x" * 80),
+        (
+            "The invoice was paid late",
+            ("invoice coffee", '"was invoice"', "voice", "invoice -late", 'invoice -"paid late"', "invoice -pai*"),
+        ),
+        ("INV-2026-0042 is due", ("0042-2026",)),
+        ("東京都の天気", ("都東", "天の")),
+        (["paid", "late"], ('"paid late"',)),
+        ({"vat_rate": True, "net": None}, ("vat_rate", "true", "null")),
+        ("a\nb", ("nb",)),
     ],
 )
-def test_what_is_there_is_found(text: object, typed: str) -> None:
-    run_id = store(text)
-    store("something else")
-    assert find(typed) == [run_id]
-
-
-@pytest.mark.parametrize(
-    ("text", "typed"),
-    [
-        ("The invoice was paid late", "invoice coffee"),
-        ("The invoice was paid late", '"was invoice"'),
-        ("The invoice was paid late", "voice"),
-        ("The invoice was paid late", "invoice -late"),
-        ("The invoice was paid late", 'invoice -"paid late"'),
-        ("The invoice was paid late", "invoice -pai*"),
-        ("INV-2026-0042 is due", "0042-2026"),
-        (["paid", "late"], '"paid late"'),
-        (True, "true"),
-        ("a\nb", "nb"),
-    ],
-)
-def test_what_is_not_there_is_not_found(text: object, typed: str) -> None:
+def test_what_is_not_there_is_not_found(text: object, searches: tuple[str, ...]) -> None:
     store(text)
-    assert find(typed) == []
+    assert {typed: find(typed) for typed in searches} == {typed: [] for typed in searches}
 
 
 def test_inputs_outputs_and_issues_of_all_attempts_are_found() -> None:
@@ -106,20 +112,8 @@ def test_inputs_outputs_and_issues_of_all_attempts_are_found() -> None:
         input={"topic": "tea"},
     )
     index_runs([run.pk])
-    for typed in (
-        "tea",
-        "crimson",
-        '"not a colour"',
-        "hex_format",
-        '"hex colours"',
-        "six digits",
-        "scarl",
-        '"context is too long"',
-        "ruby",
-        "17",
-        "garnet",
-        "tea crimson garnet",
-    ):
+    issues = ('"not a colour"', "hex_format", '"hex colours"', "six digits")
+    for typed in ("tea", "crimson", *issues, "scarl", '"context is too long"', "ruby", "17", "garnet", "tea crimson"):
         assert find(typed) == [run.pk], typed
     # What was sanitized away is shown by the run's page, and misleads here.
     assert find("raw") == []
@@ -133,71 +127,138 @@ def test_only_runs_that_have_ended_are_found_and_only_once_they_are_counted() ->
     assert find("tea") == [ended.pk]
 
 
-def test_the_newest_runs_come_first_and_paging_goes_both_ways() -> None:
-    tea = [store("tea") for _ in range(7)]
-    query = read_query("tea")
-    assert search_runs(query, limit=3) == tea[:3:-1]
-    assert search_runs(query, before=tea[4], limit=3) == [tea[3], tea[2], tea[1]]
-    assert search_runs(query, before=tea[1], limit=3) == [tea[0]]
-    assert search_runs(query, before=tea[0]) == []
-    assert search_runs(query, after=tea[1], limit=3) == [tea[4], tea[3], tea[2]]
-    assert search_runs(query, after=tea[5], limit=3) == [tea[6]]
-    assert search_runs(query, after=tea[6]) == []
+def test_more_hits_than_the_limit_are_not_listed() -> None:
+    ids = store(*["tea leaves"] * 5)
+    assert list_matching(read_query("nosuchword"), limit=4) == Hits([])
+    assert list_matching(read_query("tea"), limit=4) is None
+    assert sorted((list_matching(read_query("tea"), limit=5) or Hits([])).ids) == ids
+    assert select_matching(read_query("tea"), ids[1:3]) == set(ids[1:3])
 
 
 @pytest.mark.parametrize(
-    ("typed", "sentence"),
+    ("typed", "reason"),
     [
-        ("  ", "Type a word to look for."),
-        ("#*!", "“#*!” has no word to look for: words are made of letters and digits."),
-        ("🍵", "“🍵” has no word to look for: words are made of letters and digits."),
-        ("-tea", "Only words to leave out are given; add a word to look for."),
-        ("t*", "“t*” is too short: at least 2 characters stand before “*”."),
-        ("tea " * 31, "A search takes up to 30 words."),
-        ("x" * 501, "A search takes up to 500 characters; this one has 501."),
+        ("  ", "no word"),
+        ("#*!", "no word"),
+        ("🍵", "no word"),
+        ("-tea", "add a word"),
+        ("t*", "too short"),
+        ("tea " * 31, "30 words"),
+        ("x" * 501, "500 characters"),
     ],
 )
-def test_a_search_for_nothing_is_told_so(typed: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
+def test_a_search_for_nothing_is_refused(typed: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         read_query(typed)
-    assert str(caught.value) == sentence
+
+
+HOSTILE = r"""
+' " "" tea' tea" '-" - --tea * **tea te** “tea tea” ((((tea tea-- tea/*x*/ $$tea$$ % tea%s \ tea\' {tea}:x tea^2 te:a
+tea:* tea&!x NEAR(tea AND OR NOT words:tea tea<->x
+"""
 
 
 @pytest.mark.parametrize(
-    "typed",
-    [
-        *(
-            "'",
-            '"',
-            '""',
-            "tea'",
-            'tea"',
-            "tea' OR '1'='1",
-            "tea) OR (x",
-            "{tea}: x",
-            "tea^2",
-            "te:a",
-            "tea:*",
-            "tea & !x",
-        ),
-        *(
-            "NEAR(tea x)",
-            "tea AND",
-            "OR tea",
-            "NOT",
-            "words:tea",
-            "tea<->x",
-            "%",
-            "tea%s",
-            "\\",
-            "tea\\'",
-            "\x00tea",
-            "\ud800",
-        ),
-        *("-", "--tea x", '-"', "*", "**tea", "te**", "“tea", "tea”", "(((((((((tea", "tea --", "tea/*x*/", "$$tea$$"),
-    ],
+    "typed", [*HOSTILE.split(), "tea' OR '1'='1", "tea) OR (x", "tea AND", "\x00tea", "\ud800", "--tea x"]
 )
 def test_whatever_is_typed_is_no_error_of_the_database(typed: str) -> None:
     store("tea")
     with contextlib.suppress(ValueError):  # there may be no word in it: another test's business
-        search_runs(read_query(typed))
+        find(typed)
+
+
+@pytest.mark.parametrize("take_away", [delete_runs, remove_outputs])
+def test_the_words_of_a_run_go_with_it(take_away: Callable[[list[int]], int]) -> None:
+    gone, stays, *_ = ids = store("tea", "tea", "coffee")
+    for _ in range(2):  # also if it is interrupted and repeated
+        with transaction.atomic():
+            take_away([gone])
+        assert find("tea") == [stays]
+        assert fetch_indexed(ids) == set(ids) - {gone}
+
+
+def test_no_words_are_left_where_no_runs_are() -> None:
+    ids = store("tea", "coffee")
+    Run.objects.all().delete()
+    assert fetch_indexed(ids) == set()
+    assert find("tea") == []
+
+
+def rebuild(*arguments: str) -> str:
+    out = StringIO()
+    call_command("rebuild_search", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_rebuilding_indexes_all_ended_runs_or_those_from_a_number_on() -> None:
+    first, purged, third = ids = store("tea", "tea", "tea")
+    uncounted = make_stored_run(input={"text": "tea"}).pk
+    with transaction.atomic():
+        remove_outputs([purged])
+    empty_index()
+    assert "2 runs" in rebuild("--from", str(purged))
+    assert find("tea") == [third]
+    assert "3 runs" in rebuild()
+    assert find("tea") == [first, third]
+    Run.objects.filter(pk=first).update(input={"text": "coffee"})
+    rebuild()
+    assert (find("tea"), find("coffee")) == ([third], [first])
+    assert fetch_indexed([*ids, uncounted]) == {first, third}
+
+
+def test_a_rebuild_that_is_interrupted_says_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = store("tea", "tea")
+    monkeypatch.setattr(rebuild_search, "BATCH_SIZE", 1)
+
+    def index_one(run_ids: list[int]) -> None:
+        if second in run_ids:
+            raise KeyboardInterrupt
+        index_runs(run_ids)
+
+    monkeypatch.setattr(rebuild_search, "index_runs", index_one)
+    errors = StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        call_command("rebuild_search", stdout=StringIO(), stderr=errors)
+    assert f"--from {first + 1}" in errors.getvalue()
+    assert find("tea") == [first]
+
+
+def test_a_run_of_any_size_is_found_by_a_bounded_number_of_words() -> None:
+    words = " ".join(f"word{number}" for number in range(20_000))
+    issue = make_issue("high", description="Promises a refund.")
+    run = make_stored_run(
+        make_attempt(1, 1, "failed", issues=(issue,), output={"reply": "Certainly."}),
+        make_attempt(1, 2, output={"text": words, "more": "ß" * 300_000}),
+        input={
+            "first": "tea",
+            "many": ["again and again"] * 1_000 + [f"again {number}" for number in range(300)],
+            "words": words,
+        },
+    )
+    index_runs([run.pk])
+    # A long input hides neither issues nor outputs, and what comes first stays.
+    assert find("refund") == find("tea") == find('"again 299"') == find("word5000") == [run.pk]
+    assert find("word19999") == []
+
+
+def test_words_of_many_bytes_fit_too() -> None:
+    long_words = " ".join(f"{number}{'ж' * 60}" for number in range(100, 5_100))
+    (run_id,) = store({"first": "tea", "long": long_words})
+    assert find("101" + "ж" * 60) == find("tea") == [run_id]
+
+
+@pytest.mark.parametrize(
+    ("text", "strings"),
+    [
+        ('{"a": "cut he', ["cut he"]),
+        ('{"a": "cut \\u00e', ["cut "]),
+        ('{"a": "cut \\', ["cut "]),
+        ('{"cut ke', ["cut ke"]),
+        ('{"a": "\\u00e9t\\u00e9 \\"q\\"", "b" : -1.5e3, "c": [true, null, "x"]}', ['été "q"', "-1.5e3", "x"]),
+        ('"\\ud83c\\udf75 tea"', ["🍵 tea"]),
+        ('["ends with \\\\", "u00"]', ["ends with \\", "u00"]),
+        ("", []),
+    ],
+)
+def test_json_is_read_wherever_it_is_cut(text: str, strings: list[str]) -> None:
+    assert list(find_strings(text)) == strings

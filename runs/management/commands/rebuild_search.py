@@ -1,4 +1,4 @@
-"""``manage.py rebuild_search``: the words that runs are found by, made anew from their history."""
+"""``manage.py rebuild_search``: the words that runs are found by, indexed again from their history."""
 
 from __future__ import annotations
 
@@ -6,36 +6,46 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db.models import Max
+from django.db import transaction
 
 from runs.models import Run
-from runs.search import reindex_runs
+from runs.search import empty_index, index_runs
 
-BATCH = 100
+BATCH_SIZE = 100
 """Runs indexed in one transaction: few, since workers that have something to store wait for it."""
-REPORT = 50
+REPORT_INTERVAL = 50
 """Batches between two lines of progress."""
 
 
 class Command(BaseCommand):
     help = (
-        "Make the search index anew from the history of all ended runs, batch by batch. Web servers and workers may "
-        "go on meanwhile, and runs stay findable. After a break go on with --from."
+        "Empty the search index and fill it again from the history of all ended runs, batch by batch. Web servers and "
+        "workers may go on meanwhile. After a break continue with --from, which keeps what is indexed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--from", dest="first", type=int, default=1, help="the run number to begin with")
+        parser.add_argument("--from", dest="first", type=int, help="the run number to continue with")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        last, done = options["first"] - 1, 0
-        highest = Run.objects.aggregate(Max("pk"))["pk__max"] or 0
+        if options["first"] is None:
+            empty_index()
+        last, done = (options["first"] or 1) - 1, 0
         try:
-            while run_ids := reindex_runs(above=last, limit=BATCH):
+            while run_ids := _index_batch(last):
                 last, done = run_ids[-1], done + len(run_ids)
-                if done % (BATCH * REPORT) == 0:
-                    self.stdout.write(f"{done:,} runs indexed, up to #{last} of #{highest}.")
+                if done % (BATCH_SIZE * REPORT_INTERVAL) == 0:
+                    self.stdout.write(f"{done:,} runs indexed, up to #{last}.")
         except BaseException:
             # Ctrl-C, or a database that went away: what was done is stored.
-            self.stderr.write(f"Stopped after run #{last}. Go on with --from {last + 1}.")
+            self.stderr.write(f"Stopped after run #{last}. Continue with --from {last + 1}.")
             raise
         self.stdout.write(f"{done:,} runs indexed; done.")
+
+
+def _index_batch(last: int) -> list[int]:
+    """Index the next runs after ``last``, but those whose outputs were removed; gives the numbers of all of them."""
+    with transaction.atomic():
+        runs = Run.objects.filter(pk__gt=last, is_counted=True).order_by("pk").select_for_update()
+        rows = list(runs.values_list("pk", "outputs_removed_at")[:BATCH_SIZE])
+        index_runs([run_id for run_id, removed_at in rows if removed_at is None])
+    return [run_id for run_id, _ in rows]

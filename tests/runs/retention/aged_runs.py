@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import connection
-
 from flows.models import Flow
 from runs.facets import add_facets
 from runs.models import Attempt, FacetKind, Issue, Run, RunFacet, Step, TokenUsage
 from runs.rollup import count_ended_runs
+from runs.search.index import fetch_indexed
 from tests.runs.varied_runs import make_varied_runs
 
 NOW = datetime(2024, 11, 20, 12, tzinfo=UTC)
@@ -59,9 +58,6 @@ def ended_before(runs: list[Run], days: int) -> list[Run]:
 def count_rows(runs: list[Run]) -> dict[str, int]:
     """How many rows of each kind belong to these runs."""
     keys = [run.pk for run in runs]
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT run_id FROM runs_searchdocument")
-        searchable = {run_id for (run_id,) in cursor.fetchall()}
     return {
         "runs": Run.objects.filter(pk__in=keys).count(),
         "steps": Step.objects.filter(run__in=keys).count(),
@@ -69,7 +65,7 @@ def count_rows(runs: list[Run]) -> dict[str, int]:
         "issues": Issue.objects.filter(attempt__step__run__in=keys).count(),
         "usage": TokenUsage.objects.filter(attempt__step__run__in=keys).count(),
         "facets": RunFacet.objects.filter(run__in=keys).count(),
-        "words": len(searchable & set(keys)),
+        "words": len(fetch_indexed(keys)),
     }
 
 
