@@ -1,41 +1,35 @@
-"""The id of the request that this thread or task answers.
+"""The request that this thread or task answers, and its id.
 
-Whoever tells of a failure names it, and it stands in every log line and in the audit trail. A client may bring its own
-in ``X-Request-ID``; if it is sane it is kept, so that one id goes through a proxy, ToolFlow and what called it.
+The id stands on the answer, on error pages, in every log line and in the audit log. A client may bring its own in
+``X-Request-ID``, so that one id goes through a proxy, ToolFlow and what called it.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
+
+from django.http import HttpRequest
 
 HEADER = "X-Request-ID"
 META_KEY = "toolflow.request_id"
-"""Where a request itself keeps its id, for whoever has nothing but the request."""
+"""Where a request keeps its id."""
 
-_SANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=@-]{7,63}")
+_VALID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=@-]{7,63}")
 
-_request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
+"""Set by the site's middleware; None outside of a request."""
 
 
 def read_request_id() -> str | None:
     """The id of the request that is being answered; None outside of one."""
-    return _request_id.get()
+    request = current_request.get()
+    return None if request is None else request.META.get(META_KEY)
 
 
 def choose_request_id(offered: str | None) -> str:
-    """The id that a client ``offered`` if it is sane (8 to 64 plain characters), else a new one."""
-    if offered is not None and _SANE.fullmatch(offered):
+    """The id that a client ``offered`` if it is 8 to 64 plain characters, else a new one."""
+    if offered is not None and _VALID.fullmatch(offered):
         return offered
     return uuid.uuid4().hex
-
-
-def set_request_id(request_id: str | None) -> Token[str | None]:
-    """Make ``request_id`` the current one; what comes back resets it."""
-    return _request_id.set(request_id)
-
-
-def reset_request_id(token: Token[str | None]) -> None:
-    """Undo ``set_request_id``."""
-    _request_id.reset(token)

@@ -56,13 +56,13 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
 
 
 def _is_of_api(request: HttpRequest) -> bool:
-    """Whether a script asks, also one that wrote a slash twice where its base address ends."""
+    """Whether the request is for the API, also with a double slash where the base address ends."""
     return f"{request.path_info}/".lstrip("/").startswith("api/")
 
 
 def _describe_bad_request(exception: Exception) -> HttpResponse:
     status = HTTPStatus.BAD_REQUEST
-    sentence = "ToolFlow can’t read this request: its headers or its address make no sense."
+    sentence = "ToolFlow can’t read this request: its headers or its address are not valid."
     match exception:
         case DisallowedHost():
             sentence = (
@@ -71,10 +71,10 @@ def _describe_bad_request(exception: Exception) -> HttpResponse:
             )
         case RequestDataTooBig() | TooManyFieldsSent() | TooManyFilesSent():
             status, sentence = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
-    return _answer_script(status, sentence)
+    return build_problem(status, sentence)
 
 
-def _answer_script(status: HTTPStatus, sentence: str) -> HttpResponse:
+def build_problem(status: HTTPStatus, sentence: str) -> HttpResponse:
     """A problem document, for what fails before an endpoint of the API is asked, or after it has answered."""
     # Logging is set up by this module, in every command, and none of those needs the API.
     from runs.api.problems import MEDIA_TYPE, build_document
@@ -88,7 +88,7 @@ def _answer_script(status: HTTPStatus, sentence: str) -> HttpResponse:
 def show_missing(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for an address that leads nowhere; for scripts a problem document."""
     if _is_of_api(request):
-        return _answer_script(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        return build_problem(HTTPStatus.NOT_FOUND, "There is nothing here.")
     return page_not_found(request, exception)
 
 
@@ -101,14 +101,14 @@ def show_fault(request: HttpRequest) -> HttpResponse:
         return server_error(request)
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         sentence = "The database is not available. Try again soon."
-        return _answer_script(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
-    return _answer_script(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
+        return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
+    return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
 
 
 def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The page for something that somebody may not do; it names the permission that is missing."""
+    """The page for what the user may not do; it names the missing permission."""
     if _is_of_api(request):
-        return _answer_script(HTTPStatus.FORBIDDEN, str(exception) or "You may not do that.")
+        return build_problem(HTTPStatus.FORBIDDEN, str(exception) or "You may not do that.")
     if not exception.args and (sentence := _explain(request)):
         exception = PermissionDenied(sentence)
     return permission_denied(request, exception)

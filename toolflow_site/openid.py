@@ -1,16 +1,17 @@
-"""Signing in through a provider of OpenID Connect: whom it lets in, and what they may do.
+"""Signing in through a provider of OpenID Connect.
 
-The package ``mozilla-django-oidc`` does the protocol (code flow with PKCE, state and nonce). Here stands what it leaves
-open: that a token was issued by that provider for us, and that nobody comes back twice. Where the provider’s addresses
-come from stands in ``openid_provider``; whose account it is, and what follows from its claims, in ``openid_accounts``.
-Nothing of this is imported without a provider.
+The package ``mozilla-django-oidc`` does the protocol (code flow with PKCE, state and nonce). This module adds what it
+leaves open: where the provider's addresses come from, that a token was issued by that provider for this installation,
+and that no way back is used twice. ``openid_accounts`` decides whose account it is. Nothing of this is imported without
+a provider.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import BoundedSemaphore
 from typing import Any
 
 import jwt
@@ -30,14 +31,22 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
 from runs.models.browser_session import ANONYMOUS_AGE
+from runs.request_slots import release_slot
 from runs.signing_in import AccountBackend
 from runs.trail.ended_sessions import end_sessions
 from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
-from toolflow_site.openid_provider import RESPITE, ProviderBusyError, asking_provider, find_provider
 from toolflow_site.sign_in import show_lockout
 
-LONGEST_NEXT = 1_000
-"""Characters of an address on this website to come back to; whoever brings a longer one begins at the front page."""
+MAX_ASKING = 8
+"""Requests of one process that wait for the provider at a time."""
+DISCOVERY_TIMEOUT = 10
+"""Seconds that the provider may take to describe itself."""
+DISCOVERY_AGE = 3600
+"""Seconds for which the provider's description of itself holds."""
+BUSY_RETRY_AFTER = 10
+"""Seconds after which a browser may try again that found the provider busy."""
+MAX_NEXT_LENGTH = 1_000
+"""Characters of an address to come back to. It is kept in a cookie, which may have 4 KB."""
 
 UNREADABLE = (
     requests.RequestException, SuspiciousOperation, jwt.PyJWTError, ValueError,
@@ -46,11 +55,50 @@ UNREADABLE = (
 )  # fmt: skip
 """What is raised where a provider does not answer, or not as it should."""
 
+_asking = BoundedSemaphore(MAX_ASKING)
+
 logger = logging.getLogger(__name__)
 
 
+class ProviderBusyError(Exception):
+    """``MAX_ASKING`` requests wait for the provider already."""
+
+
+@contextmanager
+def asking_provider() -> Iterator[None]:
+    """Let others be answered while the provider is asked. Raises ``ProviderBusyError``."""
+    if not _asking.acquire(blocking=False):
+        raise ProviderBusyError
+    try:
+        with release_slot():
+            yield
+    finally:
+        _asking.release()
+
+
+def find_endpoint(name: str) -> str:
+    """An entry such as ``token_endpoint`` of what the provider says of itself; it is asked once in ``DISCOVERY_AGE``.
+
+    Raises ``requests.RequestException``, ``ValueError`` or ``ProviderBusyError``.
+    """
+    issuer = settings.TOOLFLOW_OIDC_ISSUER.rstrip("/")
+    found = caches["default"].get(f"openid:{issuer}")
+    if found is None:
+        with asking_provider():
+            answer = requests.get(f"{issuer}/.well-known/openid-configuration", timeout=DISCOVERY_TIMEOUT)
+        answer.raise_for_status()
+        found = answer.json()
+        if not isinstance(found, dict) or str(found.get("issuer", "")).rstrip("/") != issuer:
+            raise ValueError(f"{issuer} does not describe itself as the issuer.")
+        caches["default"].set(f"openid:{issuer}", found, DISCOVERY_AGE)
+    value = found.get(name)
+    if not isinstance(value, str) or (issuer.startswith("https:") and not value.startswith("https:")):
+        raise ValueError(f"{issuer} names no {name}, or one that is not reached by HTTPS.")
+    return value
+
+
 def use_state(state: str) -> bool:
-    """Whether somebody comes back with ``state`` for the first time: their cookie may be sent again and again.
+    """Whether ``state`` is used for the first time: the cookie that holds it may be sent again and again.
 
     Web servers that share a Redis remember it together, others each for itself.
     """
@@ -58,24 +106,24 @@ def use_state(state: str) -> bool:
     try:
         return caches["throttling"].add(key, True, timeout=ANONYMOUS_AGE)
     except Exception as error:  # noqa: BLE001  # whichever cache it is, its errors are its own
-        logger.warning("Redis does not remember who came back from the provider: %s.", type(error).__name__)
+        logger.warning("Redis is unreachable; this process alone remembers used states: %s.", type(error).__name__)
         return caches["default"].add(key, True, timeout=ANONYMOUS_AGE)
 
 
 class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[misc]  # the package ships no types
-    """Lets in whom the provider vouches for, if their e-mail address and groups are among those that are wanted."""
+    """Signs in the users of the provider whose e-mail addresses and groups are let in."""
 
     def __init__(self) -> None:
-        # Made for every request of whoever signed in so: nobody is asked here.
+        # Created for every request of a user who signed in so: the provider is not asked here.
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
         self.OIDC_RP_CLIENT_SECRET = settings.OIDC_RP_CLIENT_SECRET
         self.OIDC_RP_SIGN_ALGO = settings.OIDC_RP_SIGN_ALGO
         self.OIDC_RP_IDP_SIGN_KEY = None
         self.UserModel = get_user_model()
 
-    OIDC_OP_TOKEN_ENDPOINT = property(lambda self: find_provider().find("token_endpoint"))
-    OIDC_OP_USER_ENDPOINT = property(lambda self: find_provider().find("userinfo_endpoint"))
-    OIDC_OP_JWKS_ENDPOINT = property(lambda self: find_provider().find("jwks_uri"))
+    OIDC_OP_TOKEN_ENDPOINT = property(lambda self: find_endpoint("token_endpoint"))
+    OIDC_OP_USER_ENDPOINT = property(lambda self: find_endpoint("userinfo_endpoint"))
+    OIDC_OP_JWKS_ENDPOINT = property(lambda self: find_endpoint("jwks_uri"))
 
     # The package's own lets in accounts that were closed since.
     get_user = AccountBackend.get_user
@@ -87,8 +135,9 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
         if request is None or "nonce" not in kwargs:
             return None
         try:
+            find_endpoint("issuer")
             with asking_provider():
-                # Not before: whoever finds the provider busy may come again.
+                # Not before: a user who finds the provider busy may try again.
                 claims: Any = super().authenticate(request, **kwargs) if use_state(request.GET["state"]) else None
             found = self._let_in(claims) if claims else None
         except UNREADABLE as error:
@@ -107,33 +156,33 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
             key,
             algorithms=[self.OIDC_RP_SIGN_ALGO],
             audience=self.OIDC_RP_CLIENT_ID,
-            issuer=find_provider().find("issuer"),
+            issuer=find_endpoint("issuer"),
             leeway=30,
             options={"require": ["exp", "iat", "sub"]},
         )
         audiences = payload["aud"]
         if isinstance(audiences, list) and len(audiences) > 1 and payload.get("azp") != self.OIDC_RP_CLIENT_ID:
-            raise jwt.InvalidAudienceError("The token is for several, and was given to somebody else.")
+            raise jwt.InvalidAudienceError("The token is for several clients, and was given to another one.")
         return payload
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """What the provider says of somebody. The package hands it on; their account is found once nobody is asked."""
+        """The claims. The package hands them on; the account is looked up once the provider is not asked any more."""
         claims = self.get_userinfo(access_token, id_token, payload)
         if not isinstance(claims, dict) or claims.get("sub") != payload["sub"]:
-            raise ValueError("The claims are about somebody else than the token.")
+            raise ValueError("The claims are about another subject than the token.")
         # Whether an address is verified is said of the one beside it.
-        told = claims if "email" in claims else payload
-        address = {name: told.get(name) for name in ("email", "email_verified")}
-        # Some providers tell groups only in the token.
+        source = claims if "email" in claims else payload
+        address = {name: source.get(name) for name in ("email", "email_verified")}
+        # Some providers name groups only in the token.
         return {**payload, **claims, **address, "iss": payload["iss"]}
 
     def _let_in(self, claims: Mapping[str, Any]) -> User | None:
-        """The user of the claims, made if need be, in the groups that follow from them."""
+        """The user of the claims, created if need be, in the groups that follow from them."""
         try:
             try:
                 return let_in(claims)
             except IntegrityError:
-                # Somebody signed in for the first time twice at once: now the account is there.
+                # Two first sign-ins at once: now the account is there.
                 return let_in(claims)
         except NotLetInError as refusal:
             self.request.openid_problem = str(refusal)
@@ -142,8 +191,8 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
             return None
 
     def _put_out(self, user: User) -> None:
-        """Take from an account what the provider’s groups gave, and end its sessions. Its tokens can do as little."""
-        # Asked before its session goes.
+        """Take from an account what the provider's groups gave, and end its sessions. Its tokens can do as little."""
+        # Compared before its session goes.
         is_here = getattr(self.request, "user", None) == user
         with transaction.atomic():
             for account in User.objects.select_for_update().filter(pk=user.pk):
@@ -155,39 +204,39 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
 
 
 class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the package ships no types
-    """Sends somebody to the provider."""
+    """Redirects to the provider."""
 
     def __init__(self, **kwargs: Any) -> None:
         super(OIDCAuthenticationRequestView, self).__init__(**kwargs)
         self.OIDC_RP_CLIENT_ID = settings.OIDC_RP_CLIENT_ID
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Lead to the provider, or back with a sentence if it does not answer."""
-        provider = find_provider()
+        """Redirect to the provider, or back with a sentence if it does not answer."""
         try:
-            with asking_provider() if provider.is_outdated else nullcontext():
-                self.OIDC_OP_AUTH_ENDPOINT = provider.find("authorization_endpoint")
+            self.OIDC_OP_AUTH_ENDPOINT = find_endpoint("authorization_endpoint")
         except ProviderBusyError:
             return _show_busy(request)
         except (requests.RequestException, ValueError) as error:
-            logger.warning("%s can’t be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
+            logger.warning("%s can't be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
             messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} does not answer. Try again soon.")
             return HttpResponseRedirect(reverse("login"))
         answer: HttpResponse = super().get(request)
-        # Browsers take no cookie that is larger than 4 KB.
-        if len(iri_to_uri(request.session["oidc_login_next"]) or "") > LONGEST_NEXT:
+        if len(iri_to_uri(request.session["oidc_login_next"]) or "") > MAX_NEXT_LENGTH:
             request.session["oidc_login_next"] = None
         return answer
 
 
 class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the package ships no types
-    """Takes back whom the provider sends."""
+    """Takes users back from the provider."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Let somebody in, or say why not."""
-        if request.GET.get("error"):
-            return self._refuse(request)
+        """Sign in, or say why not."""
         try:
+            if request.GET.get("error"):
+                # Anybody can link to this address: unlike the package's, this signs no user out.
+                states = request.session.get("oidc_states", {})
+                is_ours = states.pop(request.GET.get("state"), None) is not None
+                return self.login_failure() if is_ours else HttpResponseRedirect(reverse("login"))
             answer: HttpResponse = super().get(request)
         except SuspiciousOperation:
             # The state is not one that this browser was given.
@@ -196,28 +245,18 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
             return _show_busy(request)
         return answer
 
-    def _refuse(self, request: HttpRequest) -> HttpResponse:
-        """Tell of the provider’s refusal whoever was sent there. Anybody can lead others to this address: nobody is
-        signed out by it, as they would be by the package."""
-        states = request.session.get("oidc_states", {})
-        if request.GET.get("state") not in states:
-            return HttpResponseRedirect(reverse("login"))
-        del states[request.GET["state"]]
-        return self.login_failure()
-
     def login_failure(self) -> HttpResponse:
-        """Lead back to the sign-in page, with a sentence; 429 where an address failed too often."""
+        """Redirect to the sign-in page, with a sentence; 429 where an address failed too often."""
         if getattr(self.request, "axes_locked_out", False):
             return show_lockout(self.request)
         sentence = getattr(self.request, "openid_problem", "") or "Signing in did not work. Try again."
         messages.error(self.request, sentence)
-        # What was begun is over, and the browser is to forget it too.
+        # The state is used up, and the browser is to forget it too.
         self.request.session.modified = True
         return HttpResponseRedirect(reverse("login"))
 
 
 def _show_busy(request: HttpRequest) -> HttpResponse:
-    """Whoever tries again soon goes on where they are."""
     response = render(request, "registration/provider_busy.html", {"name": settings.TOOLFLOW_OIDC_NAME}, status=503)
-    response.headers["Retry-After"] = str(RESPITE)
+    response.headers["Retry-After"] = str(BUSY_RETRY_AFTER)
     return response

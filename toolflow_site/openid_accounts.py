@@ -1,7 +1,7 @@
-"""Whose account it is that somebody enters through a provider of OpenID Connect, and what they may do in it.
+"""Whose account it is that a user enters through a provider of OpenID Connect, and what they may do in it.
 
-A person of the provider is its issuer and a subject. At their first sign-in they get an account of their own, or one
-that waits for somebody with their address; afterwards it is theirs, whatever address they or others have.
+A user of the provider is its issuer and a subject. The first sign-in creates an account, or links one that waits for
+this e-mail address; afterwards it is theirs, whatever address they or others have.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from runs.trail.entries import leave_trail
 
 
 class NotLetInError(SuspiciousOperation):
-    """Somebody whom the provider knows may not sign in. The text says why, in a sentence."""
+    """A user of the provider may not sign in. The text says why, in a sentence."""
 
 
 class InNoGroupError(NotLetInError):
-    """Somebody is in no group that may sign in. If they have an account here, it loses what groups gave it."""
+    """A user is in no group that may sign in. ``user``, if there is one, loses what groups gave it."""
 
     def __init__(self, user: User | None) -> None:
         super().__init__("You are in none of the groups that may sign in here.")
@@ -35,27 +35,28 @@ class InNoGroupError(NotLetInError):
 
 @transaction.atomic
 def let_in(claims: Mapping[str, Any]) -> User:
-    """The account of whoever the claims are about, made or linked if need be, in the groups that follow from them.
+    """The account that the claims are about, created or linked if need be, in the groups that follow from them.
 
-    Raises ``NotLetInError``; ``ValueError`` if the claims make no sense; ``IntegrityError`` if somebody else did
-    the same at the same time, and it is worth another try.
+    Raises ``NotLetInError``; ``ValueError`` if the claims are not valid; ``IntegrityError`` if another request did the
+    same at the same time, and a retry is worth it.
     """
     email = _read_email(claims)
     groups = _read_groups(claims)
     issuer, subject = str(claims["iss"]), str(claims["sub"])
     known = ProviderIdentity.objects.filter(issuer=issuer, subject=subject).values_list("user", flat=True).first()
     user = User.objects.select_for_update().filter(pk=known).first() if known is not None else None
-    found = None if user is not None else _find_by_address(email, issuer)
-    if (user or found) is not None and (user or found).is_superuser:  # type: ignore[union-attr]  # one of them is there
+    found = _fetch_by_address(email, issuer) if user is None else None
+    account = user or found
+    if account is not None and account.is_superuser:
         # Whoever rules the provider must not rule everything here.
         raise NotLetInError("Superusers sign in with their password.")
     if settings.TOOLFLOW_OIDC_GROUPS and not groups:
         # Only the provider can have given anything to an account without a password.
         raise InNoGroupError(user or (found if found is not None and not found.has_usable_password() else None))
     if user is None:
-        if found is not None:
-            _refuse_unless_it_waits(found, groups)
         user = found or User.objects.create_user(choose_name(email), email=email)
+        if found is not None:
+            _require_waiting(found, groups)
         ProviderIdentity.objects.create(user=user, issuer=issuer, subject=subject)
         if found is not None:
             leave_trail(action=TrailAction.ACCOUNT_LINKED, about=user, actor=user, details={"issuer": issuer})
@@ -63,92 +64,86 @@ def let_in(claims: Mapping[str, Any]) -> User:
     return user
 
 
-def choose_name(email: str) -> str:
-    """The name of a new account. Raises ``NotLetInError`` if it can't have that."""
-    if User.objects.filter(username=email).exists() or len(email) > 150:
-        raise NotLetInError("Your e-mail address can’t be a user name here; an administrator can mend that.")
-    return email
-
-
 @acting_as(PROVIDER)
 def put_into_groups(user: User, wanted: set[str]) -> None:
-    """Make ``user`` a member of these of the groups that are told by the provider; others are ours to give."""
+    """Make ``user`` a member of ``wanted``, and of no other group that the provider decides about."""
     if not settings.TOOLFLOW_OIDC_GROUPS:
         return
-    told = Group.objects.filter(name__in=set(settings.TOOLFLOW_OIDC_GROUPS.values()))
     present = set(user.groups.values_list("name", flat=True))
-    for group in told:
-        if group.name in wanted and group.name not in present:
+    for group in Group.objects.filter(name__in=set(settings.TOOLFLOW_OIDC_GROUPS.values())):
+        if group.name in wanted - present:
             user.groups.add(group)
-        elif group.name not in wanted and group.name in present:
+        elif group.name in present - wanted:
             user.groups.remove(group)
     # Flows are changed in the admin, which is for staff.
-    may_edit = User.objects.get(pk=user.pk).has_perm("flows.change_flow")
-    if user.is_staff != may_edit:
-        user.is_staff = may_edit
+    can_edit = User.objects.get(pk=user.pk).has_perm("flows.change_flow")
+    if user.is_staff != can_edit:
+        user.is_staff = can_edit
         user.save(update_fields=["is_staff"])
 
 
-def _find_by_address(email: str, issuer: str) -> User | None:
-    """The account that has the address, if it is nobody’s yet."""
+def choose_name(email: str) -> str:
+    """The name of a new account. Raises ``NotLetInError`` if it can't have that."""
+    if User.objects.filter(username=email).exists() or len(email) > 150:
+        raise NotLetInError("Your e-mail address can’t be a user name here; an administrator can fix that.")
+    return email
+
+
+def _fetch_by_address(email: str, issuer: str) -> User | None:
+    """The account that has the address, if it is linked to no other user."""
     users = list(User.objects.select_for_update().filter(email__iexact=email)[:2])
     if len(users) > 1:
-        raise NotLetInError("Several accounts here have your e-mail address; an administrator can mend that.")
+        raise NotLetInError("Several accounts here have your e-mail address; an administrator can fix that.")
     if users and ProviderIdentity.objects.filter(user=users[0], issuer=issuer).exists():
-        raise NotLetInError(
-            "The account with your e-mail address belongs to somebody else; an administrator can mend that."
-        )
+        raise NotLetInError("The account with your e-mail address belongs to another user; ask an administrator.")
     return users[0] if users else None
 
 
-def _refuse_unless_it_waits(user: User, groups: set[str]) -> None:
-    """Refuse an account that somebody enters by a password already, or that may do more than the provider says."""
+def _require_waiting(user: User, groups: set[str]) -> None:
+    """Refuse an account that has a password already, or that may do more than the provider says."""
     is_named = user.get_username() in settings.TOOLFLOW_OIDC_LINK
     if user.has_usable_password() and not is_named:
         raise NotLetInError(
             "The account with your e-mail address has a password here; sign in with that, or ask an administrator to "
             "link it."
         )
-    # Where the provider tells no groups, it gives nothing, and whoever names an account has seen what it may do.
-    if (settings.TOOLFLOW_OIDC_GROUPS or not is_named) and _may_more_than(user, groups):
+    # Where the provider names no groups, it gives nothing, and whoever lists an account has seen what it may do.
+    if (settings.TOOLFLOW_OIDC_GROUPS or not is_named) and _has_more_rights(user, groups):
         raise NotLetInError(
-            "The account with your e-mail address may do more here than your groups give; an administrator can mend "
-            "that."
+            "The account with your e-mail address may do more here than your groups give; ask an administrator."
         )
 
 
-def _may_more_than(user: User, groups: set[str]) -> bool:
-    """Whether an account has rights that these groups don’t give, beside those that the provider takes away."""
-    told = set(settings.TOOLFLOW_OIDC_GROUPS.values())
-    own = Permission.objects.filter(
-        Q(user=user) | Q(group__in=user.groups.exclude(name__in=told)),
-    ).exclude(group__name__in=groups)
-    return own.exists()
+def _has_more_rights(user: User, groups: set[str]) -> bool:
+    """Whether an account has rights that these groups don't give, beside those that the provider takes away."""
+    decided = set(settings.TOOLFLOW_OIDC_GROUPS.values())
+    own = Permission.objects.filter(Q(user=user) | Q(group__in=user.groups.exclude(name__in=decided)))
+    return own.exclude(group__name__in=groups).exists()
 
 
 def _read_email(claims: Mapping[str, Any]) -> str:
     email = str(claims.get("email") or "").strip().lower()
     if not email or not _is_verified(claims):
         raise NotLetInError(f"{settings.TOOLFLOW_OIDC_NAME} has not verified your e-mail address.")
-    domains: list[str] = settings.TOOLFLOW_OIDC_DOMAINS
-    if domains and email.rpartition("@")[2] not in {domain.lower() for domain in domains}:
+    domains = {domain.lower() for domain in settings.TOOLFLOW_OIDC_DOMAINS}
+    if domains and email.rpartition("@")[2] not in domains:
         raise NotLetInError("Your e-mail address is not one of those that may sign in here.")
     return email
 
 
 def _is_verified(claims: Mapping[str, Any]) -> bool:
-    """What the provider says; where it says nothing at all, what whoever installed ToolFlow says of it."""
-    told = claims.get("email_verified")
-    if told is None:
+    """What the provider says; where it says nothing at all, what the settings say of it."""
+    stated = claims.get("email_verified")
+    if stated is None:
         return bool(settings.TOOLFLOW_OIDC_EMAILS_VERIFIED)
     # Some providers write it as text.
-    return told is True or (isinstance(told, str) and told.lower() == "true")
+    return stated is True or (isinstance(stated, str) and stated.lower() == "true")
 
 
 def _read_groups(claims: Mapping[str, Any]) -> set[str]:
     """The groups here that follow from those of the provider. Raises ``ValueError`` if they are no list."""
-    told = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
-    names = [told] if isinstance(told, str) else [] if told is None else told
+    stated = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
+    names = [stated] if isinstance(stated, str) else [] if stated is None else stated
     if not isinstance(names, list):
         raise ValueError("The claim with the groups is no list.")
     return {group for name, group in settings.TOOLFLOW_OIDC_GROUPS.items() if name in names}

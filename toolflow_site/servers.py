@@ -1,12 +1,13 @@
-"""How the database and the broker are reached: what their addresses say, and how long a silent one is waited for.
+"""How the database, the broker and the caches are reached, and how long a silent server is waited for.
 
-An address that makes no sense raises ``ImproperlyConfigured``, in a sentence that never holds what may be a password.
+An address that is not valid raises ``ImproperlyConfigured``, in a sentence that never holds what may be a password.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,16 @@ _POSTGRES_OPTIONS = {
     "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=30000",
 }
 _REDIS_OPTIONS = {
-    # Seconds. Whoever starts a run must not wait long for a broker that is away; the longest wait of the queue's own
-    # is one second.
+    # Seconds. To start a run must not take long with a broker that is away.
     "socket_connect_timeout": 5,
     "socket_timeout": 10,
     "socket_keepalive": True,
     "health_check_interval": 30,
-    # Tried once more at once, for a connection that was closed while idle. The client's own policy is to try for
-    # several seconds.
+    # Retried once, for a connection that was closed while idle. The client's own policy is to try for several seconds.
     "retry": None,
     "retry_on_error": [OSError],
 }
+_MEMORY = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}}
 
 
 def build_database(name: str, text: str, *, sqlite_path: Path, base: Path) -> dict[str, Any]:
@@ -46,32 +46,29 @@ def build_database(name: str, text: str, *, sqlite_path: Path, base: Path) -> di
 
     A relative path is taken from ``base``.
     """
-    expected = (
-        f"{name} must be sqlite:///path/to/file (four slashes before an absolute path) "
-        "or postgres://user:password@host:5432/database"
-    )
-    scheme = text.partition(":")[0]
-    if scheme not in {"", "sqlite", "postgres", "postgresql"}:
-        raise ImproperlyConfigured(f"{expected}; “{scheme}” is neither.")
     try:
         entry: dict[str, Any] = Env.db_url_config(text) if text else {"NAME": str(sqlite_path)}
-    except ValueError as error:
-        raise ImproperlyConfigured(f"{expected}; it can't be read as an address.") from error
-    if not entry["NAME"] or entry["NAME"] == ":memory:":
-        # One in memory would be another one in every process.
-        raise ImproperlyConfigured(f"{expected}; it names no database.")
-    if scheme in {"postgres", "postgresql"}:
+    except ValueError:
+        entry = {}
+    scheme = text.partition(":")[0]
+    is_postgres = scheme in {"postgres", "postgresql"}
+    # SQLite in memory would be another database in every process.
+    is_sqlite = scheme in {"", "sqlite"} and not entry.get("HOST") and entry.get("NAME") != ":memory:"
+    if not entry.get("NAME") or not (is_postgres or is_sqlite):
+        raise ImproperlyConfigured(
+            f"{name} must be sqlite:///path/to/file (four slashes before an absolute path) "
+            "or postgres://user:password@host:5432/database."
+        )
+    if is_postgres:
         options = {**_POSTGRES_OPTIONS, **entry.get("OPTIONS", {})}
         return {"CONN_MAX_AGE": 600, "CONN_HEALTH_CHECKS": True, **entry, "OPTIONS": options}
-    if entry.get("HOST"):
-        raise ImproperlyConfigured(f"{expected}; SQLite takes no host.")
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(base / entry["NAME"]),
         "CONN_MAX_AGE": None,
         "OPTIONS": {
             # A deferred transaction that reads first and writes then fails at once when another process has written
-            # in between; an immediate one waits for its turn.
+            # in between; an immediate one waits.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
             "factory": PrivateConnection,
@@ -94,9 +91,7 @@ class PrivateConnection(sqlite3.Connection):
 
 
 def build_broker(name: str, text: str) -> dict[str, Any]:
-    """The part of ``Q_CLUSTER`` that says where messages are kept: in the Redis at an address, the value of variable
-    ``name``; without one in the database.
-    """
+    """The part of ``Q_CLUSTER`` that says where messages are kept: the Redis at the address, else the database."""
     if not text:
         return {"orm": "default"}
     parts = urlsplit(text)
@@ -119,3 +114,20 @@ def build_broker(name: str, text: str) -> dict[str, Any]:
             **_REDIS_OPTIONS,
         }
     }
+
+
+def build_caches(redis: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """The setting ``CACHES``: one of each process, and “throttling”, which web servers share through ``redis``.
+
+    ``redis`` is the entry of ``build_broker``. Every request to the API waits for it, so that its timeouts are short.
+    """
+    shared: dict[str, Any] = {**_MEMORY, "LOCATION": "throttling"}
+    if redis:
+        options = {name: value for name, value in redis.items() if name != "ssl"}
+        shared = {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "KEY_PREFIX": "toolflow",
+            "LOCATION": "rediss://" if redis["ssl"] else "redis://",
+            "OPTIONS": {**options, "socket_connect_timeout": 0.5, "socket_timeout": 0.5},
+        }
+    return {"default": {**_MEMORY, "LOCATION": "default"}, "throttling": shared}

@@ -17,7 +17,7 @@ from flows.engine.providers import Api
 from flows.engine.spec import ServiceTier
 from runs.logs.configuration import FORMATS, LEVELS, build_logging
 from toolflow_site import api_description, environment, production
-from toolflow_site.caches import build_caches
+from toolflow_site.servers import build_broker, build_caches, build_database
 
 _SITE_DIR = Path(__file__).resolve().parent
 _IS_CHECKOUT = (_SITE_DIR.parent / "manage.py").exists()
@@ -32,7 +32,7 @@ environment.load_env_file(BASE_DIR / environment.read_text("TOOLFLOW_ENV_FILE", 
 # What ToolFlow itself reads
 
 TOOLFLOW_ENV = environment.read_choice("TOOLFLOW_ENV", "development", ("development", "production"))
-"""In production nothing that is convenient and unsafe is taken: see ``toolflow_site/production.py``."""
+"""In production unsafe settings are refused: see ``toolflow_site/production.py``."""
 _IS_PRODUCTION = TOOLFLOW_ENV == "production"
 
 TOOLFLOW_DATA_DIR = environment.read_data_dir("TOOLFLOW_DATA_DIR", BASE_DIR / "var", base=BASE_DIR)
@@ -45,7 +45,7 @@ TOOLFLOW_PROVIDER = environment.read_choice(
     ("simulated", "openai"),
 )
 TOOLFLOW_PROVIDER_NAMED = bool(environment.read_text("TOOLFLOW_PROVIDER"))
-"""Whether somebody asked for this one, rather than that it follows from what else is set."""
+"""Whether it is set, rather than that it follows from what else is set."""
 if TOOLFLOW_PROVIDER == "openai" and not (TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL):
     raise ImproperlyConfigured(
         "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them."
@@ -75,7 +75,7 @@ TOOLFLOW_RUNS_IN_FLIGHT = environment.read_integer("TOOLFLOW_RUNS_IN_FLIGHT", 20
 TOOLFLOW_WORKERS = environment.read_integer("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
 """Worker processes of this host. All but one execute runs, so that sweeps always find a free one."""
 TOOLFLOW_LEASE = environment.read_integer("TOOLFLOW_LEASE", 60, minimum=2, maximum=600)
-"""Seconds that a worker which is not heard of keeps its runs."""
+"""Seconds that a worker without a heartbeat keeps its runs."""
 TOOLFLOW_SEVERAL_HOSTS = environment.read_flag("TOOLFLOW_SEVERAL_HOSTS", default=False)
 """Whether web servers or workers run on several hosts: then the checks refuse what only works on one."""
 TOOLFLOW_PLUGINS = environment.read_modules("TOOLFLOW_PLUGINS", ["flows.examples.plugins"])
@@ -104,7 +104,7 @@ TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_STRAN
 TOOLFLOW_WEBHOOK_ALLOW = environment.read_targets("TOOLFLOW_WEBHOOK_ALLOW")
 """Hosts and networks, with their ports, that webhooks may reach besides the internet, and without TLS."""
 
-TOOLFLOW_ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS", [])
+TOOLFLOW_ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS")
 TOOLFLOW_URL_PREFIX = environment.read_url_prefix("TOOLFLOW_URL_PREFIX")
 """The path below which everything lies, such as ``/toolflow``; empty if ToolFlow has a host for itself."""
 TOOLFLOW_TRUSTED_PROXIES = environment.read_networks("TOOLFLOW_TRUSTED_PROXIES")
@@ -114,7 +114,7 @@ TOOLFLOW_MAX_BODY = environment.read_integer("TOOLFLOW_MAX_BODY", 20_000_000, mi
 TOOLFLOW_WEB_PROCESSES = environment.read_integer("TOOLFLOW_WEB_PROCESSES", 1, minimum=1, maximum=64)
 """Processes that serve pages and the API on this host."""
 TOOLFLOW_WEB_CONNECTIONS = environment.read_integer("TOOLFLOW_WEB_CONNECTIONS", 1000, minimum=10, maximum=100_000)
-"""Connections that each of them has open at the same time; whoever comes then is told to come back (503)."""
+"""Connections that each of them has open at the same time; further ones get 503."""
 
 TOOLFLOW_LOG_FORMAT = environment.read_choice("TOOLFLOW_LOG_FORMAT", "json" if _IS_PRODUCTION else "plain", FORMATS)
 TOOLFLOW_LOG_LEVEL = environment.read_text("TOOLFLOW_LOG_LEVEL") and environment.read_choice(
@@ -128,7 +128,7 @@ TOOLFLOW_ACCESS_LOG = environment.read_choice(
 )
 """Which requests have a line in the log."""
 TOOLFLOW_METRICS_TOKEN = environment.read_secret("TOOLFLOW_METRICS_TOKEN")
-"""Whoever knows it may read metrics; without it nobody may, and the address doesn't exist."""
+"""The token that lets a client read metrics; without one the address doesn't exist."""
 TOOLFLOW_WEB_METRICS_DIR = environment.read_text("PROMETHEUS_MULTIPROC_DIR")
 """Where the processes of one web server count requests together; "manage.py serve" sees to it."""
 TOOLFLOW_WORKER_METRICS_PORT = environment.read_integer("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
@@ -141,7 +141,7 @@ TOOLFLOW_TRACES = environment.read_base_url("TOOLFLOW_TRACES")
 """The collector that traces of runs go to, as OTLP over HTTP; without it none are made."""
 TOOLFLOW_TRACE_CONTENT = environment.read_flag("TOOLFLOW_TRACE_CONTENT", default=False)
 """Whether traces hold what was sent to the model and what came back."""
-TOOLFLOW_PLAIN_HTTP_HOSTS = environment.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS", [])
+TOOLFLOW_PLAIN_HTTP_HOSTS = environment.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS")
 """Hosts that production may send keys and content to without TLS."""
 
 # Django
@@ -149,7 +149,7 @@ TOOLFLOW_PLAIN_HTTP_HOSTS = environment.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS", [
 SECRET_KEY = environment.read_secret_key(
     "TOOLFLOW_SECRET_KEY", None if _IS_PRODUCTION else TOOLFLOW_DATA_DIR / "secret_key"
 )
-SECRET_KEY_FALLBACKS = environment.read_old_secret_keys("TOOLFLOW_SECRET_KEY_FALLBACKS", any_length=_IS_PRODUCTION)
+SECRET_KEY_FALLBACKS = environment.read_secret("TOOLFLOW_SECRET_KEY_FALLBACKS").split()
 DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
 ALLOWED_HOSTS = TOOLFLOW_ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
@@ -176,28 +176,19 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # The outermost: whatever happens further in has an id, and is told of.
-    "runs.request_log.note_requests",
-    # First, so that its header is on every answer, whoever gives it.
+    # Both outside of all else: their headers are on every answer.
     "csp.middleware.CSPMiddleware",
-    "toolflow_site.security.add_headers",
-    "toolflow_site.security.refuse_strange_forms",
+    "toolflow_site.middleware.identify_requests",
     "django.middleware.security.SecurityMiddleware",
-    "toolflow_site.static_files.StaticFiles",
-    # Before sessions, and before names of hosts are looked at.
-    "toolflow_site.probes.answer_probes",
+    "toolflow_site.middleware.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "toolflow_site.sign_in.OldPasswordGuard",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "runs.pages.refused_method.explain_refused_methods",
-    "runs.trail.asking.know_request",
-    # Last: see there.
-    "runs.pages.viewer_time_zone.show_local_times",
+    "toolflow_site.middleware.PageMiddleware",
 ]
 
 ROOT_URLCONF = "toolflow_site.urls"
@@ -220,8 +211,11 @@ TEMPLATES = [
 ]
 
 DATABASES = {
-    "default": environment.read_database(
-        "DATABASE_URL", sqlite_path=TOOLFLOW_DATA_DIR / "toolflow.sqlite3", base=BASE_DIR
+    "default": build_database(
+        "DATABASE_URL",
+        environment.read_secret("DATABASE_URL"),
+        sqlite_path=TOOLFLOW_DATA_DIR / "toolflow.sqlite3",
+        base=BASE_DIR,
     ),
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -232,7 +226,7 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = f"{TOOLFLOW_URL_PREFIX}/"
 LOGOUT_REDIRECT_URL = "login"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "toolflow_site.passwords.RepeatedAttributeValidator"},
+    {"NAME": "toolflow_site.sign_in.RepeatedAttributeValidator"},
     *(
         {"NAME": f"django.contrib.auth.password_validation.{name}"}
         for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
@@ -270,15 +264,15 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 # Security
 
 CSRF_TRUSTED_ORIGINS = environment.read_origins("TOOLFLOW_CSRF_TRUSTED_ORIGINS")
-# Whoever names only HTTPS origins serves through TLS; the embedded default has none.
+# An installation whose origins are all HTTPS serves through TLS; the embedded default has none.
 TOOLFLOW_HTTPS = environment.read_flag(
     "TOOLFLOW_HTTPS",
     default=_IS_PRODUCTION
     or (bool(CSRF_TRUSTED_ORIGINS) and all(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)),
 )
-"""Whether browsers reach the website through TLS: then cookies travel on no other way."""
+"""Whether browsers reach the website through TLS: then cookies are sent through TLS only."""
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TOOLFLOW_HTTPS
-# Others may lie on the same host.
+# Other applications may lie on the same host.
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{TOOLFLOW_URL_PREFIX}/"
 
 _IS_HTTPS_ONLY = _IS_PRODUCTION and TOOLFLOW_HTTPS
@@ -300,12 +294,12 @@ AXES_HANDLER = "toolflow_site.sign_in.SignInThrottle"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_FAILURE_LIMIT = environment.read_integer("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
 AXES_COOLOFF_TIME = timedelta(minutes=environment.read_integer("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
-# To go on trying does not lengthen it.
+# Further failures do not lengthen it.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
 AXES_CLIENT_IP_CALLABLE = "toolflow_site.sign_in.read_address"
 AXES_USERNAME_CALLABLE = "toolflow_site.sign_in.name_attempt"
-# The trail tells of it, without what may be a password in the wrong field.
+# The audit log holds it, without what may be a password in the wrong field.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
@@ -313,19 +307,19 @@ AXES_SENSITIVE_PARAMETERS = [
     *("username", "ip_address", "csrfmiddlewaretoken", "next", "old_password", "new_password1", "new_password2"),
     *("code", "state"),
 ]
-# Who is locked out is answered where people sign in, and no other request pays for it.
+# Lock-outs are answered where users sign in, at no cost for other requests.
 SILENCED_SYSTEM_CHECKS += ["axes.W002"]
 
 # Signing in through a provider of OpenID Connect: see toolflow_site/openid.py. Off, and not even loaded, without one.
 TOOLFLOW_OIDC_ISSUER = environment.read_base_url("TOOLFLOW_OIDC_ISSUER")
 TOOLFLOW_OIDC_NAME = environment.read_text("TOOLFLOW_OIDC_NAME", "Your organisation")
-TOOLFLOW_OIDC_DOMAINS = environment.read_list("TOOLFLOW_OIDC_DOMAINS", [])
+TOOLFLOW_OIDC_DOMAINS = environment.read_list("TOOLFLOW_OIDC_DOMAINS")
 TOOLFLOW_OIDC_GROUPS = environment.read_pairs("TOOLFLOW_OIDC_GROUPS")
 TOOLFLOW_OIDC_GROUPS_CLAIM = environment.read_text("TOOLFLOW_OIDC_GROUPS_CLAIM", "groups")
-TOOLFLOW_OIDC_LINK = environment.read_list("TOOLFLOW_OIDC_LINK", [])
-"""Names of accounts with a password that are linked to whoever comes first with their e-mail address."""
+TOOLFLOW_OIDC_LINK = environment.read_list("TOOLFLOW_OIDC_LINK")
+"""Names of accounts with a password that are linked to the first user with their e-mail address."""
 TOOLFLOW_OIDC_EMAILS_VERIFIED = environment.read_flag("TOOLFLOW_OIDC_EMAILS_VERIFIED", default=False)
-"""Whether addresses are believed of a provider that doesn't say whether it verified them."""
+"""Whether addresses are accepted from a provider that doesn't say whether it verified them."""
 OIDC_RP_CLIENT_ID = environment.read_text("TOOLFLOW_OIDC_CLIENT_ID")
 OIDC_RP_CLIENT_SECRET = environment.read_secret("TOOLFLOW_OIDC_CLIENT_SECRET")
 OIDC_RP_SCOPES = environment.read_text("TOOLFLOW_OIDC_SCOPES", "openid email profile")
@@ -341,7 +335,7 @@ if TOOLFLOW_OIDC_ISSUER:
             "TOOLFLOW_OIDC_ISSUER is set, but nothing says who of its users may sign in; set TOOLFLOW_OIDC_DOMAINS or "
             "TOOLFLOW_OIDC_GROUPS."
         )
-    # Behind the one that knows who is locked out.
+    # After the backend that knows lock-outs.
     AUTHENTICATION_BACKENDS.insert(1, "toolflow_site.openid.OpenIDBackend")
 
 CONTENT_SECURITY_POLICY = {
@@ -390,7 +384,7 @@ Q_CLUSTER = {
     "catch_up": False,
     "recycle": 100,
     "poll": 0.2,
-    **environment.read_broker("TOOLFLOW_REDIS_URL"),
+    **build_broker("TOOLFLOW_REDIS_URL", environment.read_secret("TOOLFLOW_REDIS_URL")),
 }
 
 # Caches
@@ -398,10 +392,10 @@ Q_CLUSTER = {
 CACHES = build_caches(Q_CLUSTER.get("redis"))
 
 LOGGING = build_logging(format=TOOLFLOW_LOG_FORMAT, level=TOOLFLOW_LOG_LEVEL)
-# At INFO it tells what it does; what matters of that stands in the trail.
+# What matters of its messages at INFO is in the audit log.
 LOGGING["loggers"]["axes"] = {"level": "WARNING"}
 LOGGING["filters"] = {"brief_refusals": {"()": "toolflow_site.errors.BriefRefusals"}}
 LOGGING["handlers"]["stderr"]["filters"] = ["brief_refusals"]
 
 if _IS_PRODUCTION:
-    production.refuse_what_is_unsafe(globals())
+    production.require_safe(globals())

@@ -1,18 +1,17 @@
-"""Signing in: how often a password may be wrong, and what somebody is told who was wrong too often.
+"""Signing in with a password: the form, the limits on wrong passwords, and what passwords must not be.
 
-The old password that whoever sets a new one has to give counts like one to sign in with: a browser that was left signed
-in must not be of use to find it out.
-
-Failures are counted by ``django-axes`` in three ways: for a name from an address, for the address, and for the name.
-Those of somebody who comes back from a provider of OpenID Connect count for the address alone.
-The first bounds guessing one password; the second guessing one password for many names; the third guessing from many
-addresses, and its limit is high, since whoever reaches it keeps somebody out.
+``django-axes`` counts failures in three ways: for a name from an address, for the address, and for the name. The first
+bounds guessing one password; the second guessing one password for many names; the third guessing from many addresses,
+and its limit is high, since reaching it keeps a user out. Failures of users who come back from a provider of OpenID
+Connect count for the address alone. A wrong old password, where a new one is set, counts like one to sign in with: a
+browser that was left signed in must not be of use to find it out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from threading import BoundedSemaphore, Lock
@@ -24,6 +23,7 @@ from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import UserAttributeSimilarityValidator
 from django.contrib.auth.views import LoginView
 from django.db import transaction
 from django.db.models import Max, QuerySet, Sum
@@ -32,52 +32,27 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from runs.request_places import stepping_aside
+from runs.request_slots import release_slot
 from runs.trail.actions import TrailAction
 from runs.trail.asking import find_address, find_place
 from runs.trail.entries import leave_trail
 
 SCALE = (1, 10, 20)
-"""How many times as many failures an address, and a name, may have as a name from one address; in the order of
+"""How many times ``AXES_FAILURE_LIMIT`` a name from one address, an address, and a name may fail; in the order of
 ``AXES_LOCKOUT_PARAMETERS``."""
 
-LONGEST_TURN = 5
-"""Seconds that somebody waits at most until others from the same address have been told whether they were right."""
-MOST_WAITING = 4
-"""How many wait for the same turn at a time."""
+TURN_TIMEOUT = 5
+"""Seconds that a sign-in waits until others from the same address have been answered."""
+MAX_WAITING = 4
+"""Sign-ins that wait for the same turn at a time."""
 
 BY_PROVIDER = "(sign-in provider)"
-"""The name under which failures of those who come back from a provider are counted; no user’s can be like this."""
+"""The name under which failures of those who come back from a provider are counted; no user's can be like this."""
 
 OLD_PASSWORD_FORMS = frozenset({"runs:account", "admin:password_change"})
-"""Where people set a new password and give the old one."""
+"""Where users set a new password and give the old one."""
 
-
-class Turn:
-    """Whose password is looked at. Those who wait for it keep no place that others could be answered in."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._waiting = BoundedSemaphore(MOST_WAITING)
-
-    def take(self) -> bool:
-        """Whether it is this thread’s turn, which it may wait for."""
-        if self._lock.acquire(blocking=False):
-            return True
-        if not self._waiting.acquire(blocking=False):
-            return False
-        try:
-            with stepping_aside():
-                return self._lock.acquire(timeout=LONGEST_TURN)
-        finally:
-            self._waiting.release()
-
-    def give_back(self) -> None:
-        """Let the next one have it."""
-        self._lock.release()
-
-
-_TURNS = [Turn() for _ in range(64)]
+_turns = [(Lock(), BoundedSemaphore(MAX_WAITING)) for _ in range(64)]
 
 
 class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no types
@@ -88,13 +63,13 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
         return max(_scale(attempts, scale) for attempts, scale in self._list_counters(request, credentials))
 
     def reset_user_attempts(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
-        """Forget the failures of this name from this address: whoever has one account must not guess on for others."""
+        """Forget the failures of this name from this address only: an account must not help to guess for others."""
         own: QuerySet[AccessAttempt] = self.filter_user_attempts(request, credentials)[0]
         count, _ = own.delete()
         return count
 
     def reset_attempts(self, **which: Any) -> int:
-        """Lift lock-outs, as somebody asks by a command: all of them, or those of ``ip_address`` and ``username``."""
+        """Lift lock-outs, for a command: all of them, or those of ``ip_address`` and ``username``."""
         if which.get("ip_address"):
             which["ip_address"] = find_place(which["ip_address"])
         with transaction.atomic():
@@ -106,8 +81,8 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
                 leave_trail(action=TrailAction.LOCKOUT_LIFTED, about=user, details=details)
         return count
 
-    def find_wait(self, request: HttpRequest, credentials: dict[str, Any] | None) -> int:
-        """Minutes until somebody who is locked out may try again; at least 1."""
+    def calculate_wait(self, request: HttpRequest, credentials: dict[str, Any] | None) -> int:
+        """Minutes until a locked-out client may try again; at least 1."""
         found = [
             attempts.aggregate(last=Max("attempt_time"))["last"]
             for attempts, scale in self._list_counters(request, credentials)
@@ -122,7 +97,7 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
     ) -> list[tuple[QuerySet[AccessAttempt], int]]:
         """The failures that count, in each way, and the scale of its limit."""
         counters = list(zip(self.get_user_attempts(request, credentials), SCALE, strict=True))
-        # Whoever comes back from a provider guesses for no name: nobody must keep all others out by that.
+        # A user who comes back from a provider guesses for no name, and must keep no others out.
         return counters[1:2] if _is_by_provider(credentials) else counters
 
 
@@ -132,14 +107,14 @@ def _scale(attempts: QuerySet[AccessAttempt], scale: int) -> int:
 
 
 def read_address(request: HttpRequest) -> str | None:
-    """Where a client is, as ``axes`` counts it."""
+    """The address of a client as ``axes`` counts it."""
     return find_place(find_address(request)) or None
 
 
 def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:
-    """The name under which ``axes`` counts a failure: a user’s own, and of any other only what it can be told again by.
+    """The name under which ``axes`` counts a failure: a user's own, and a digest of any other.
 
-    What is no user’s name may be a password in the wrong field.
+    What is no user's name may be a password in the wrong field.
     """
     if _is_by_provider(credentials):
         return BY_PROVIDER
@@ -154,79 +129,75 @@ def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = N
 
 
 def _is_by_provider(credentials: Mapping[str, Any] | None) -> bool:
-    """Whether somebody comes back from a provider of OpenID Connect."""
     return credentials is not None and "nonce" in credentials
 
 
 def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer 429, with the minutes to wait, where ``view`` met somebody who is locked out.
+    """Answer 429, with the minutes to wait, where ``view`` met a client that is locked out.
 
-    An address tries one password at a time in each process: those that are sent at once would all be looked at before
-    the first is counted. A few wait for their turn, aside; the others are refused at once.
+    An address tries one password at a time in each process: those that are sent at once would all be checked before
+    the first is counted. A few wait for their turn; the others are refused at once.
     """
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method != "POST":
             return view(request, *args, **kwargs)
-        turn = _TURNS[hash(read_address(request)) % len(_TURNS)]
-        if not turn.take():
-            return _refuse(request, minutes=1)
-        try:
+        with _taking_turns(read_address(request)) as is_first:
+            if not is_first:
+                return _refuse(request, minutes=1)
             response = view(request, *args, **kwargs)
             return show_lockout(request) if getattr(request, "axes_locked_out", False) else response
-        finally:
-            turn.give_back()
 
     return guarded
 
 
-class OldPasswordGuard:
-    """Middleware that answers 429 to whoever sets a new password and gave a wrong old one too often.
+@contextmanager
+def _taking_turns(address: str | None) -> Iterator[bool]:
+    """Whether it is this request's turn among those of its address, which it may wait for."""
+    lock, waiting = _turns[hash(address) % len(_turns)]
+    has_turn = lock.acquire(blocking=False)
+    if not has_turn and waiting.acquire(blocking=False):
+        try:
+            with release_slot():
+                has_turn = lock.acquire(timeout=TURN_TIMEOUT)
+        finally:
+            waiting.release()
+    try:
+        yield has_turn
+    finally:
+        if has_turn:
+            lock.release()
 
-    It stands behind those that know who asks, and that the form is ours.
-    """
 
-    sync_capable, async_capable = True, False
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Hand the request on: what there is to do is done once it is known where it leads."""
-        return self._get_response(request)
-
-    def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:
-        """Look at the old password, if one was sent, and count it if it is wrong."""
-        match = request.resolver_match
-        if request.method != "POST" or match is None or match.view_name not in OLD_PASSWORD_FORMS:
-            return None
-        user, old = request.user, request.POST.get("old_password", "")
-        if not (settings.AXES_ENABLED and old and user.is_authenticated and user.has_usable_password()):
-            return None
-        credentials = {"username": user.get_username()}
-        if authenticate(request, password=old, **credentials) is not None:
-            SignInThrottle().reset_user_attempts(request, credentials)
-            return None
-        return show_lockout(request) if getattr(request, "axes_locked_out", False) else None
+def check_old_password(request: HttpRequest) -> HttpResponse | None:
+    """Count the old password of a form if it is wrong; the answer 429 if it was wrong too often."""
+    user, old = request.user, request.POST.get("old_password", "")
+    if not (settings.AXES_ENABLED and old and user.is_authenticated and user.has_usable_password()):
+        return None
+    credentials = {"username": user.get_username()}
+    if authenticate(request, password=old, **credentials) is not None:
+        SignInThrottle().reset_user_attempts(request, credentials)
+        return None
+    return show_lockout(request) if getattr(request, "axes_locked_out", False) else None
 
 
 def show_lockout(request: HttpRequest) -> HttpResponse:
-    """The page for whoever ``axes`` found to be locked out, with the minutes to wait."""
+    """The page for a client that ``axes`` found to be locked out, with the minutes to wait."""
     credentials = getattr(request, "axes_credentials", None)
-    minutes = SignInThrottle().find_wait(request, credentials)
+    minutes = SignInThrottle().calculate_wait(request, credentials)
     return _refuse(request, minutes=minutes, is_by_provider=_is_by_provider(credentials))
 
 
 def _refuse(request: HttpRequest, *, minutes: int, is_by_provider: bool = False) -> HttpResponse:
-    found = {"minutes": minutes, "is_by_provider": is_by_provider}
-    response = render(request, "registration/locked_out.html", found, status=429)
+    context = {"minutes": minutes, "is_by_provider": is_by_provider}
+    response = render(request, "registration/locked_out.html", context, status=429)
     response.headers["Retry-After"] = str(minutes * 60)
     return response
 
 
 class SignInView(LoginView):
-    """The form for a name and a password, and a way to the provider if there is one."""
+    """The form for a name and a password, and a link to the provider if there is one."""
 
     redirect_authenticated_user = True
 
@@ -237,3 +208,14 @@ class SignInView(LoginView):
 
 
 sign_in = refuse_locked_out(SignInView.as_view())
+
+
+class RepeatedAttributeValidator(UserAttributeSimilarityValidator):
+    """Refuses new passwords that resemble the user's name or address, also where they repeat one: “edededed”."""
+
+    def validate(self, password: str, user: Any = None) -> None:
+        """Raise ``ValidationError`` for such a password."""
+        super().validate(password, user)
+        # Moved by its shortest repeated part, a text is the same again; without such a part, by its whole length.
+        text = password.lower()
+        super().validate(text[: (text * 2).find(text, 1)], user)

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from rest_framework.request import Request
 
 from runs.api.run_watch import find_state
-from runs.request_places import give_back_connection, stepping_aside
+from runs.request_slots import give_back_connection, release_slot
 
 LONGEST = 60
 """Seconds."""
@@ -47,7 +47,7 @@ def wait_for_end(run_id: int, seconds: float) -> bool | None:
     if not _places.acquire(blocking=False):
         return None
     try:
-        with stepping_aside():
+        with release_slot():
             return _wait_for_end(run_id, seconds)
     finally:
         _places.release()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.http import HttpRequest, HttpResponseBase
-from django.utils.decorators import sync_only_middleware
+from django.http import HttpRequest
 
 from runs.models import ApiToken
-from runs.request_id import read_request_id
+from runs.request_id import current_request, read_request_id
 from runs.trail.acting import read_actor, read_task_actor
 
 LONGEST_ADDRESS = 45
 
-_request: ContextVar[HttpRequest | None] = ContextVar("trail_request", default=None)
 _is_silent: ContextVar[bool] = ContextVar("trail_is_silent", default=False)
 
 
@@ -34,28 +32,9 @@ class Asking:
     request_id: str = ""
 
 
-@sync_only_middleware
-def know_request(
-    get_response: Callable[[HttpRequest], HttpResponseBase],
-) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware that lets what is written while a request is answered know of it.
-
-    It is synchronous like all around it: see ``runs.pages.viewer_time_zone``.
-    """
-
-    def answer(request: HttpRequest) -> HttpResponseBase:
-        token = _request.set(request)
-        try:
-            return get_response(request)
-        finally:
-            _request.reset(token)
-
-    return answer
-
-
 def read_asking() -> Asking:
     """Who asks now."""
-    request = _request.get()
+    request = current_request.get()
     if request is None:
         return Asking(name=read_actor(), request_id=read_request_id() or "")
     name = read_task_actor()

@@ -38,7 +38,7 @@ from runs.pages.badges import STATES
 from runs.pages.input_fields import example_input
 from runs.pages.json_lines import list_json, show_invisible
 from runs.pages.model_request import ModelRequest, read_model_request
-from runs.request_places import stepping_aside
+from runs.request_slots import release_slot
 from runs.stored_history import build_issues, load_history
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -104,7 +104,7 @@ def _call_model(request: HttpRequest, panel: Panel, flow_admin: FlowAdmin) -> Ht
         panel.verdict = {"problem": panel.obstacle}
         return _show(request, panel)
     try:
-        with stepping_aside():
+        with release_slot():
             answer, seconds = call_model(panel.trial, body, flow_id=panel.flow.pk if panel.flow else None)
     except NotSentError as error:
         panel.verdict = {"problem": str(error)}

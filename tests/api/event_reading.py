@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import uvicorn
+from tests.serving import PATIENCE, serve
 
-from tests.waiting import wait_until
-from toolflow_site.request_threads import DashboardHandler, KeptThreads
-
-PATIENCE = 30.0
+__all__ = ["PATIENCE", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +21,6 @@ class Event:
     name: str
     id: str
     document: Any
-
-
-@contextlib.contextmanager
-def serve() -> Iterator[int]:
-    """The site under an ASGI server; gives its port."""
-    application = KeptThreads(DashboardHandler())
-    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_config=None, log_level="warning", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, within=PATIENCE, what="the server listens")
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE)
-        application.end()
 
 
 class Reader:

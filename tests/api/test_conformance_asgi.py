@@ -5,24 +5,17 @@ One role and one example for each operation: what operations answer is for ``tes
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
-import uvicorn
-from django.conf import settings as django_settings
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from tests.api.asking import make_token, make_user
 from tests.api.test_conformance import ACCEPTED, DOCUMENT, find_known, point_at_what_there_is
-from tests.waiting import wait_until
-from toolflow_site.edge import build_edge
-from toolflow_site.request_threads import DashboardHandler, KeptThreads
+from tests.serving import serve
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.nightly]
 
@@ -38,24 +31,6 @@ CONFIG = SchemathesisConfig.from_dict(
     }
 )
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT, config=CONFIG)
-
-
-@contextlib.contextmanager
-def serve() -> Iterator[str]:
-    """The site as ``toolflow_site.asgi`` puts it together; gives its address."""
-    threads = KeptThreads(DashboardHandler())
-    site: Any = build_edge(threads, most_bytes=django_settings.TOOLFLOW_MAX_BODY)
-    config = uvicorn.Config(site, host="127.0.0.1", port=0, log_config=None, log_level="warning", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, within=PATIENCE, what="the server listens")
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE)
-        threads.end()
 
 
 def test_what_the_document_says_holds_under_an_asgi_server(groups: None) -> None:
@@ -75,7 +50,8 @@ def test_what_the_document_says_holds_under_an_asgi_server(groups: None) -> None
         answer = case.call_and_validate(base_url=f"{root}/api/v1", headers=headers, excluded_checks=without)
         answered[name] = answer.status_code
 
-    with serve() as root:
+    with serve() as port:
+        root = f"http://127.0.0.1:{port}"
         for found in SCHEMA.get_all_operations():
             operation = found.ok()
             once = settings(

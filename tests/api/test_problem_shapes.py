@@ -16,7 +16,7 @@ from runs.api.schemas.problems import STATUSES
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
-from toolflow_site import edge
+from toolflow_site import request_handler
 
 pytestmark = pytest.mark.django_db
 
@@ -52,10 +52,14 @@ def cancel_what_ended(script: Script, monkeypatch: pytest.MonkeyPatch, settings:
 
 
 def ask_edge(
-    monkeypatch: pytest.MonkeyPatch, *, length: int, most_bytes: int, seconds: int = edge.STRANGER_SECONDS
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    length: int,
+    most_bytes: int,
+    seconds: int = request_handler.ANONYMOUS_BODY_SECONDS,
 ) -> HttpResponse:
     """What the edge of the server answers, before Django is asked, to a body of which nothing comes."""
-    monkeypatch.setattr(edge, "STRANGER_SECONDS", seconds)
+    monkeypatch.setattr(request_handler, "ANONYMOUS_BODY_SECONDS", seconds)
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -64,13 +68,11 @@ def ask_edge(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async def read(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-
     headers = [(b"content-length", str(length).encode())]
-    scope = {"type": "http", "method": "POST", "path": "/api/v1/runs", "scheme": "http", "headers": headers}
-    asyncio.run(edge.BodyLimit(read, most_bytes)(scope, receive, send))
-    start, body = sent
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/api/v1/runs", "scheme": "http"}
+    scope |= {"query_string": b"", "headers": headers}
+    asyncio.run(request_handler.RequestHandler(max_body=most_bytes)(scope, receive, send))
+    start, body, *_ = sent
     told = {name.decode(): value.decode() for name, value in start["headers"]}
     return HttpResponse(body["body"], status=start["status"], headers=told)
 

@@ -38,7 +38,7 @@ def test_somebody_else_with_the_same_address_does_not_get_the_account(provider: 
     sign_in(provider)
     become(provider, "2")
     client = Client()
-    assert "The account with your e-mail address belongs to somebody else" in read_refusal(
+    assert "The account with your e-mail address belongs to another user" in read_refusal(
         client, sign_in(provider, client)
     )
     assert User.objects.count() == 1
@@ -78,7 +78,7 @@ def test_it_is_linked_if_the_installation_names_it_and_for_one_person_only(
     assert TrailEntry.objects.get(action="account_linked").object_label == "olga"
     become(provider, "2")
     other = Client()
-    assert "belongs to somebody else" in read_refusal(other, sign_in(provider, other))
+    assert "belongs to another user" in read_refusal(other, sign_in(provider, other))
 
 
 @pytest.mark.parametrize("named", [[], ["boss"]])

@@ -15,8 +15,6 @@ from tests.api.test_throttling import AWAY
 from tests.runs.pages.reading import read_words
 from tests.security.provider import FakeProvider
 from tests.security.test_openid import provider, read_refusal
-from toolflow_site import openid_provider
-from toolflow_site.openid_provider import REMEMBERED, RESPITE
 
 __all__ = ["provider"]
 
@@ -103,34 +101,15 @@ def test_a_way_back_leads_in_once(provider: FakeProvider, settings: Any, is_redi
     assert again["Location"] == "/accounts/login/" and provider.asked.count("/token") == 1
 
 
-class TestAProviderThatDoesNotDescribeItself:
-    @pytest.fixture
-    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-        """The time, in seconds."""
-        now = [1_000_000.0]
-        monkeypatch.setattr(openid_provider, "monotonic", lambda: now[0])
-        return now
-
-    def test_is_not_asked_by_everybody_who_comes(self, provider: FakeProvider, clock: list[float]) -> None:
-        provider.is_down = True
-        for _ in range(5):
-            client = Client()
-            assert "Example ID does not answer" in read_refusal(client, client.get("/accounts/oidc/"))
-        assert provider.asked == [DESCRIPTION]
-        provider.is_down = False
-        clock[0] += RESPITE
+def test_a_provider_describes_itself_once_an_hour_and_is_said_to_be_away_if_it_does_not(provider: FakeProvider) -> None:
+    provider.is_down = True
+    client = Client()
+    assert "Example ID does not answer" in read_refusal(client, client.get("/accounts/oidc/"))
+    provider.is_down = False
+    provider.asked.clear()
+    for _ in range(3):
         assert Client().get("/accounts/oidc/")["Location"].startswith(provider.issuer)
-
-    def test_is_believed_what_it_said_before(self, provider: FakeProvider, clock: list[float]) -> None:
-        Client().get("/accounts/oidc/")
-        provider.is_down = True
-        clock[0] += REMEMBERED
-        for _ in range(5):
-            assert Client().get("/accounts/oidc/")["Location"].startswith(provider.issuer)
-        assert provider.asked == [DESCRIPTION] * 2
-        clock[0] += RESPITE
-        Client().get("/accounts/oidc/")
-        assert provider.asked == [DESCRIPTION] * 3
+    assert provider.asked == [DESCRIPTION]
 
 
 def test_what_is_said_of_one_address_is_not_believed_of_another(provider: FakeProvider) -> None:

@@ -12,12 +12,11 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError
 
-from tests.databases import hold_database
 from tests.site.test_settings import make_environment, start_command
 from toolflow_site.errors import BriefRefusals
 
 CREATE_USER = ("createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.com")
-COMMANDS = [("migrate",), ("clearsessions",), CREATE_USER, ("check", "--deploy", "--database", "default")]
+COMMANDS = [("migrate",), CREATE_USER]
 ADVICE = "Check DATABASE_URL; a new database wants `manage.py migrate` first. --traceback tells more.\n"
 
 
@@ -48,14 +47,6 @@ def test_a_server_that_does_not_let_us_in_gets_one_sentence(
     assert done.stderr.startswith("The database can't be used: connection failed: ")
     assert done.stderr.endswith(f'database "no_such_database" does not exist. {ADVICE}')
     assert done.stderr.count("\n") == 1
-
-
-def test_a_database_without_tables_gets_one_sentence(tmp_path: Path, postgres_url: str) -> None:
-    with hold_database(postgres_url) as address:
-        done = start_command("clearsessions", data_dir=tmp_path, DATABASE_URL=address)
-    assert done.returncode == 1
-    assert done.stderr.startswith("The database can't be used: relation \"")
-    assert done.stderr.endswith(f'" does not exist. {ADVICE}')
 
 
 def test_a_server_that_is_away_gets_one_sentence(tmp_path: Path) -> None:

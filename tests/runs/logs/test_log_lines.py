@@ -11,11 +11,12 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.http import HttpRequest
 
 from runs.logs.configuration import build_logging
 from runs.logs.events import RunPlace, log_event, run_place
 from runs.logs.formatting import JsonLines, PlainLines
-from runs.request_id import choose_request_id, read_request_id, reset_request_id, set_request_id
+from runs.request_id import META_KEY, choose_request_id, current_request, read_request_id
 
 HOSTILE = "no\nERROR root: forged\r\x1b[31mred\x9b2J\u2028end\x00"
 
@@ -84,9 +85,11 @@ def test_events_have_a_code_and_fields_and_lines_know_where_they_are() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     run_place.set(RunPlace(17, 2, 3))
-    token = set_request_id("request-0001")
+    request = HttpRequest()
+    request.META[META_KEY] = "request-0001"
+    token = current_request.set(request)
     log_event(logger, logging.INFO, "attempt.ended", "It is over, 100 %.", outcome="passed", model=None)
-    reset_request_id(token)
+    current_request.reset(token)
     logger.removeHandler(handler)
     line = json.loads(stream.getvalue())
     assert {name: line[name] for name in line if name not in ("time", "level", "logger")} == {

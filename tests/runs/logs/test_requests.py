@@ -14,8 +14,8 @@ from django.test import Client, RequestFactory
 
 from runs.logs.formatting import JsonLines
 from runs.request_id import read_request_id
-from runs.request_log import note_requests
 from tests.api.asking import read_problem
+from toolflow_site.middleware import identify_requests
 
 pytestmark = pytest.mark.django_db
 
@@ -26,12 +26,12 @@ ID = "9f8e7d6c-from-the-proxy"
 def access(settings: Any, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """The lines of requests, with all of them told."""
     settings.TOOLFLOW_ACCESS_LOG = "all"
-    caplog.set_level(logging.INFO, logger="runs.request_log")
+    caplog.set_level(logging.INFO, logger="toolflow_site.middleware")
     return caplog
 
 
 def read_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [record.__dict__["fields"] for record in caplog.records if record.name == "runs.request_log"]
+    return [record.__dict__["fields"] for record in caplog.records if record.name == "toolflow_site.middleware"]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/accounts/login/", "/nowhere", "/api/v1/runs/", "/admin/", "/metrics"])
@@ -132,5 +132,5 @@ class TestLines:
         def answer(request: HttpRequest) -> HttpResponse:
             return HttpResponse()
 
-        note_requests(answer)(rf.get("/" + "x" * 100_000))
+        identify_requests(answer)(rf.get("/" + "x" * 100_000))
         assert len(read_lines(access)[0]["path"]) == 500

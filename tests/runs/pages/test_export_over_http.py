@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
@@ -19,9 +18,9 @@ from runs.models import TrailEntry
 from runs.pages import downloads, export_stream
 from runs.run_filters import find_runs
 from tests.runs.builders import make_run, make_version
+from tests.serving import serve
 from tests.waiting import wait_until
-from toolflow_site import request_threads
-from toolflow_site.request_threads import DashboardHandler, KeptThreads
+from toolflow_site import request_handler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,16 +30,8 @@ PATIENCE = 30.0
 @pytest.fixture
 def server() -> Iterator[int]:
     """The site, served as in production; gives its port."""
-    application = KeptThreads(DashboardHandler())
-    config = uvicorn.Config(application, host="127.0.0.1", port=0, log_config=None, log_level="warning", lifespan="off")
-    uvicorn_server = uvicorn.Server(config)
-    thread = threading.Thread(target=uvicorn_server.run)
-    thread.start()
-    wait_until(lambda: uvicorn_server.started, within=PATIENCE, what="the server listens")
-    yield uvicorn_server.servers[0].sockets[0].getsockname()[1]
-    uvicorn_server.should_exit = True
-    thread.join(PATIENCE)
-    application.end()
+    with serve() as port:
+        yield port
 
 
 class Gate:
@@ -146,10 +137,10 @@ def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
 ) -> None:
     make_runs(3)
     looks, cookie = CountedLooks(monkeypatch), sign_in()
-    assert downloads.MAX_FILES > request_threads.MOST_AT_ONCE > request_threads.MOST_PARTS
+    assert downloads.MAX_FILES > request_handler.MAX_WORKING > request_handler.MAX_PARTS
     with contextlib.ExitStack() as stack:
         answers = [stack.enter_context(ask(server, "/runs/export/csv", cookie)) for _ in range(downloads.MAX_FILES)]
-        wait_until(lambda: looks.now == request_threads.MOST_PARTS, within=PATIENCE, what="parts are being made")
+        wait_until(lambda: looks.now == request_handler.MAX_PARTS, within=PATIENCE, what="parts are being made")
         for address in ("/runs/", "/", "/healthz"):
             assert stack.enter_context(ask(server, address, cookie)).status == 200
         kept = TrailEntry.objects.count()
@@ -161,7 +152,7 @@ def test_pages_are_answered_beside_as_many_downloads_as_there_may_be(
         assert TrailEntry.objects.count() == kept
         looks.go_on.set()
         assert {len(answer.read().splitlines()) for answer in answers} == {4}
-    assert looks.most == request_threads.MOST_PARTS
+    assert looks.most == request_handler.MAX_PARTS
 
     def is_answered() -> bool:
         with ask(server, "/runs/export/csv", cookie) as again:

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from runs.models import Run
-from runs.pages.viewer_time_zone import COOKIE, show_local_times
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.pages.reading import get_page, read_words, run_address
+from toolflow_site.middleware import TIME_ZONE_COOKIE, PageMiddleware
 
 pytestmark = pytest.mark.sql
 
@@ -27,9 +27,9 @@ def started_line(client: Client, moment: datetime, zone: str | None) -> str:
     """What the page of a run that started then says of its start."""
     run = Run.objects.first() or make_retried_run()
     Run.objects.filter(pk=run.pk).update(started_at=moment)
-    client.cookies.pop(COOKIE, None)
+    client.cookies.pop(TIME_ZONE_COOKIE, None)
     if zone is not None:
-        client.cookies[COOKIE] = zone
+        client.cookies[TIME_ZONE_COOKIE] = zone
     words = read_words(get_page(client, run_address(run)))
     return words[words.index("Started ") :].partition(", ended")[0].strip()
 
@@ -80,13 +80,13 @@ class TestPages:
     def test_how_long_ago_something_was_keeps_the_exact_time(self, viewer: Client) -> None:
         run = make_retried_run()
         Run.objects.filter(pk=run.pk).update(created_at=SUMMER)
-        viewer.cookies[COOKIE] = "Europe/Berlin"
+        viewer.cookies[TIME_ZONE_COOKIE] = "Europe/Berlin"
         assert 'title="16 Jul 2026, 00:30:05 CEST"' in get_page(viewer, "/runs/")
 
     def test_the_overview_names_zones_without_letters_in_the_same_words(self, viewer: Client) -> None:
         run = make_retried_run(status="failed", ended_at=WINTER)
         assert run.has_ended
-        viewer.cookies[COOKIE] = "Asia/Kathmandu"
+        viewer.cookies[TIME_ZONE_COOKIE] = "Asia/Kathmandu"
         assert 'title="16 Jan 2026, 04:15:05 UTC+5:45"' in get_page(viewer, "/")
 
     def test_pages_of_the_admin_are_in_it_too(self, client: Client) -> None:
@@ -95,7 +95,7 @@ class TestPages:
         Run.objects.filter(pk=run.pk).update(created_at=SUMMER)
         address = f"/admin/runs/run/{run.pk}/change/"
         assert "15 Jul 2026, 22:30:05 UTC" in read_words(client.get(address).content.decode())
-        client.cookies[COOKIE] = "Asia/Tokyo"
+        client.cookies[TIME_ZONE_COOKIE] = "Asia/Tokyo"
         assert "16 Jul 2026, 07:30:05 JST" in read_words(client.get(address).content.decode())
 
     def test_the_page_to_sign_in_on_finds_out_the_zone(self, client: Client) -> None:
@@ -114,13 +114,13 @@ class TestMiddleware:
                 raise RuntimeError
             return HttpResponse()
 
-        request = HttpRequest()
-        request.COOKIES[COOKIE] = zone
+        request = RequestFactory().get("/")
+        request.COOKIES[TIME_ZONE_COOKIE] = zone
         if fail:
             with pytest.raises(RuntimeError):
-                show_local_times(answer)(request)
+                PageMiddleware(answer)(request)
         else:
-            show_local_times(answer)(request)
+            PageMiddleware(answer)(request)
         return found[0]
 
     @pytest.mark.parametrize("fail", [False, True])

@@ -16,12 +16,12 @@ from django.test import RequestFactory
 from django.utils import timezone
 
 from runs.models import ApiToken, RateLimit, TrailEntry
+from runs.request_id import current_request
 from runs.retention.tasks import purge_due
 from runs.tokens import make_token
 from runs.trail import acting
 from runs.trail.acting import act_as_command
 from runs.trail.actions import TrailAction
-from runs.trail.asking import know_request
 from runs.trail.entries import leave_trail
 from toolflow_site.openid_accounts import put_into_groups
 
@@ -97,7 +97,9 @@ def test_groups_that_follow_from_a_provider_are_given_by_it_whoever_is_signed_in
         leave_trail(action=TrailAction.SIGNED_OUT)
         return HttpResponse()
 
-    know_request(answer)(request)
+    token = current_request.set(request)
+    answer(request)
+    current_request.reset(token)
     told = TrailEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
     assert list(told) == [
         ("rights_changed", "Sign-in provider", None),
