@@ -1,8 +1,8 @@
-"""Which facets a run gets: what the list of runs is filtered by."""
+"""Facets of runs, what lists are filtered by: which ones a run gets, and which there are to choose from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import connection
 
@@ -13,6 +13,8 @@ Facet = tuple[FacetKind, str]
 
 MAX_VALUE_LENGTH = 200
 """Characters that are kept of a value."""
+MAX_CHOICES = 100
+CHOOSABLE = (FacetKind.AUDIT, FacetKind.CODE, FacetKind.MODEL, FacetKind.LABEL)
 
 _REACHED = {severity: tuple(other.value for other in Severity if other <= severity) for severity in Severity}
 """The thresholds that an issue of a severity reaches."""
@@ -44,3 +46,26 @@ def add_facets(facets: Iterable[tuple[int, Facet]]) -> None:
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(_ADD_FACET, rows)
+
+
+def list_known_values() -> Mapping[FacetKind, Sequence[str]]:
+    """The first values of audits, codes, models and labels that runs have, in order: up to 100 of each."""
+    return {kind: _list_values(kind) for kind in CHOOSABLE}
+
+
+def _list_values(kind: FacetKind) -> list[str]:
+    # A step of the recursion is one look into the unique index; DISTINCT would read every row of the kind.
+    with connection.cursor() as cursor:
+        cursor.execute(_NEXT_VALUES, {"kind": kind.value, "limit": MAX_CHOICES})
+        return [value for (value,) in cursor.fetchall()]
+
+
+_NEXT_VALUES = """
+    WITH RECURSIVE known(value) AS (
+        SELECT MIN(value) FROM runs_runfacet WHERE kind = %(kind)s
+        UNION ALL
+        SELECT (SELECT MIN(value) FROM runs_runfacet WHERE kind = %(kind)s AND value > known.value)
+        FROM known WHERE known.value IS NOT NULL
+    )
+    SELECT value FROM known WHERE value IS NOT NULL LIMIT %(limit)s
+"""

@@ -41,9 +41,9 @@ from runs.api.view import ApiView
 from runs.bulk_actions.preview import preview_chosen, preview_matching
 from runs.bulk_actions.requesting import request_bulk_action
 from runs.documents.attempt_document import write_amount
+from runs.filters import find_newest_run
 from runs.models import BulkAction, BulkKind
 from runs.prepared_select import LARGEST_NUMBER
-from runs.run_filters import find_newest_run
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 

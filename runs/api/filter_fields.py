@@ -12,11 +12,10 @@ from rest_framework import serializers
 from flows.engine.json_values import describe_type
 from runs.api.run_query import find_filters
 from runs.api.runs_parameters import FILTERS
-from runs.run_filters import RunFilters
-from runs.run_filters.filters import PARAMETERS
+from runs.filters import PARAMETERS, RunFilters
 
 _NUMBERS = ("version", "tokens")
-_LISTS = ("status",)
+_LISTS = ("status", "label")
 
 
 def _describe_filters() -> dict[str, Any]:
@@ -54,7 +53,7 @@ class FiltersField(serializers.Field[RunFilters, Any, Any, Any]):
             elif sentence := _find_problem(name, value):
                 wrong[name] = [sentence]
             else:
-                query[name] = ",".join(value) if isinstance(value, list) else _read(value)
+                query.setlist(name, value if isinstance(value, list) else [_read(value)])
         filters, problems = find_filters(query)
         wrong = {**{problem.path: [problem.message] for problem in problems}, **wrong}
         if wrong:
@@ -88,10 +87,13 @@ def _read(value: Any) -> str:
 
 def write_filters(query: str) -> dict[str, Any]:
     """Filters that are kept as the query string of a list, as an object. Nothing is looked up: a flow may be gone."""
-    return {name: _write(name, str(value)) for name, value in QueryDict(query).items()}
+    values = QueryDict(query)
+    return {name: _write(name, str(value)) for name, value in values.items()} | (
+        {"label": values.getlist("label")} if len(values.getlist("label")) > 1 else {}
+    )
 
 
 def _write(name: str, text: str) -> Any:
-    if name in _LISTS:
+    if name == "status":
         return text.split(",")
     return int(text) if name in _NUMBERS and text.isdigit() else text

@@ -20,10 +20,10 @@ from runs.api.problems import ApiProblem, InvalidQuery
 from runs.api.run_query import find_choice, find_filters
 from runs.api.runs_parameters import FILTERS
 from runs.api.view import ApiView
+from runs.filters import PARAMETERS
 from runs.pages.downloads import RETRY_AFTER_SECONDS, TooManyFilesError, announce_file, send_file
 from runs.pages.export_files import CsvFile, ExportFile, JsonLinesFile
 from runs.pages.export_stream import begin_export, read_parts
-from runs.run_filters.filters import PARAMETERS
 
 CSV, JSON_LINES = "csv", "jsonl"
 ATTEMPTS = ("all", "none")
@@ -57,7 +57,7 @@ class RunExportView(ApiView):
 
     needs: ClassVar[Mapping[str, Need]] = {"GET": SEE_RUNS}
     parameters: ClassVar[Mapping[str, Collection[str]]] = {"GET": (*PARAMETERS, "format", "attempts")}
-    repeatable = ("status",)
+    repeatable = ("status", "label")
     renderer_classes: Any = (JsonLinesRenderer, CsvRenderer, JSONRenderer)
 
     @extend_schema(

@@ -10,12 +10,10 @@ from django.http import QueryDict
 
 from flows.engine.errors import Problem
 from flows.engine.history import Severity
-from runs import run_filters
 from runs.api.paging import NUMBERS, shorten
 from runs.api.problems import InvalidQuery
 from runs.documents import Shown
-from runs.run_filters import RunFilters
-from runs.run_filters.filters import PARAMETERS
+from runs.filters import PARAMETERS, RunFilters
 
 READING = ("attempts", "usage", "min_severity")
 """Names of the parameters that say which part of a run’s history is shown."""
@@ -42,8 +40,8 @@ def find_filters(query: QueryDict) -> tuple[RunFilters, list[Problem]]:
     no sense, and say so; here it is an error.
     """
     empty = [name for name in PARAMETERS if name in query and not "".join(query.getlist(name)).strip()]
-    filters, problems = run_filters.find_filters(query)
-    wrong = [Problem(problem.parameter, problem.fact) for problem in problems]
+    filters = RunFilters(query)
+    wrong = [Problem(problem.parameter, problem.message) for problem in filters.problems]
     return filters, [*map(_describe_empty, empty), *wrong]
 
 

@@ -25,7 +25,7 @@ from runs.api.runs_parameters import FILTERS
 from runs.api.schema_parts import IDEMPOTENCY_KEY, PAGE_PARAMETERS, PREFER
 from runs.api.schemas.run_bodies import NewRun
 from runs.api.schemas.runs import Run, RunPage, RunParts
-from runs.run_filters import find_runs
+from runs.filters import find_runs
 
 
 class RunList(ApiView):

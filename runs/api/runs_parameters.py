@@ -9,9 +9,10 @@ from drf_spectacular.utils import OpenApiParameter
 from runs.api.run_query import ATTEMPTS, LONGEST_TEXT, SEVERITIES
 from runs.api.schema_parts import LIMIT
 from runs.api.schemas.runs import OUTCOMES, STATUSES
+from runs.models import EndReason
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
-_DAY = {"type": "string", "format": "date"}
+_MOMENT = {"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _STEP = OpenApiParameter("step", _NUMBER, description="Only those of this step, counted from 1.")
 
@@ -36,13 +37,28 @@ FILTERS = [
     OpenApiParameter("flow", _TEXT, description="Only runs of the flow of this name."),
     OpenApiParameter("version", _NUMBER, description="Only runs of this version; only together with `flow`."),
     _some_of("status", STATUSES, "Only runs that have one of these statuses."),
-    OpenApiParameter("severity", _one_of(SEVERITIES), description="Only runs with an issue of at least this severity."),
+    OpenApiParameter("reason", _one_of(EndReason.values), description="Only runs that ended for this reason."),
+    OpenApiParameter(
+        "severity",
+        _one_of(SEVERITIES),
+        description="Only runs with an issue of at least this severity. With `audit` or `code`, all of them hold for "
+        "one and the same issue.",
+    ),
     OpenApiParameter("audit", _TEXT, description="Only runs with an issue of the audit of this name."),
     OpenApiParameter("code", _TEXT, description="Only runs with an issue of this code."),
     OpenApiParameter("model", _TEXT, description="Only runs in which this model answered."),
-    OpenApiParameter("label", _TEXT, description="Only runs with this label."),
-    OpenApiParameter("from", _DAY, description="Only runs that were created on this day or later, in UTC."),
-    OpenApiParameter("to", _DAY, description="Only runs that were created on this day or earlier, in UTC."),
+    OpenApiParameter(
+        "label",
+        {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]},
+        explode=True,
+        description="Only runs with this label; repeat the parameter for runs that have all of several labels.",
+    ),
+    OpenApiParameter(
+        "from", _MOMENT, description="Only runs that were created on this day, in UTC, or at this time, or later."
+    ),
+    OpenApiParameter(
+        "to", _MOMENT, description="Only runs that were created on this day, in UTC, or at this time, or earlier."
+    ),
     OpenApiParameter(
         "cost",
         {"type": "string", "pattern": r"^[0-9]{1,9}(\.[0-9]{1,8})?$"},

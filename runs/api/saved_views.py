@@ -29,10 +29,10 @@ from runs.api.reading import StrictSerializer, read_body
 from runs.api.run_actions_schema import REPLAYED
 from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, PageSerializer, problem_responses
 from runs.api.view import ApiView
+from runs.filters import RunFilters
 from runs.models import SavedView
 from runs.models.saved_view import LONGEST_NAME
 from runs.prepared_select import LARGEST_NUMBER
-from runs.run_filters import RunFilters
 
 MOST_VIEWS = 50
 """Views that one user may keep."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
@@ -50,6 +49,7 @@ from runs.api.webhook_deliveries_schema import (
     WholeDeliverySerializer,
 )
 from runs.models import DeliveryState, Run, WebhookDelivery, WebhookTry
+from runs.paging import Stream
 from runs.prepared_select import LARGEST_NUMBER
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
@@ -58,8 +58,6 @@ from runs.webhooks.payload import build_body
 
 MOST_TRIES = 50
 """Of a delivery, the latest; it has eight unless somebody asks for more."""
-_FEW = 300
-"""Runs that any database looks up one by one."""
 
 
 class DeliveryList(ApiView):
@@ -219,20 +217,12 @@ def _read_page(
     if flow_id is None and len(conditions) == 1:
         rows = _select().filter(conditions[0])
         return read_page(rows, paging, column="pk", key_of=_find_key, is_descending=True)
-    streams = [WebhookDelivery.objects.filter(condition) for condition in conditions]
-    sift = None if flow_id is None else partial(_sift, flow_id)
-    found = find_page(streams, paging, columns=["run"], sift=sift)
-    return Page(list(_select().filter(pk__in=found.rows).order_by("-pk")), found.next, found.previous)
-
-
-def _sift(flow_id: int, rows: Sequence[Any]) -> list[int]:
-    """The numbers of the deliveries that are of runs of the flow; each row is such a number and that of the run."""
+    streams = [Stream(WebhookDelivery.objects.filter(condition), time="") for condition in conditions]
     # Joined, a database may choose to begin with all runs of the flow.
-    flows: dict[int, int] = {}
-    for begin in range(0, len(rows), _FEW):
-        runs = [run for _, run in rows[begin : begin + _FEW]]
-        flows.update(Run.objects.filter(pk__in=runs).values_list("pk", "flow"))
-    return [number for number, run in rows if flows.get(run) == flow_id]
+    of_flow = Run.objects.filter(pk=OuterRef("run"), flow=flow_id).values("pk")[:1]
+    matches = None if flow_id is None else Subquery(of_flow)
+    found = find_page(streams, paging, matches=matches)
+    return Page(list(_select().filter(pk__in=found.rows).order_by("-pk")), found.next, found.previous)
 
 
 def _find_key(row: Any) -> int:

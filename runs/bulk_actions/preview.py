@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from django.db.models import Count, Q, Sum
-from django.http import QueryDict
 
-from runs.bulk_actions.working import UNDER_WAY
+from runs.bulk_actions.working import UNDER_WAY, narrow_statuses
+from runs.filters import RunFilters, find_runs
 from runs.models import BulkKind, Run
 from runs.models.run import ENDED
-from runs.run_filters import Position, find_runs, read_filters
+from runs.paging import Position
 
 MAX_COUNTED = 1_000
 """Runs; of more it is only said that there are more."""
@@ -51,15 +51,10 @@ def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> BulkPreview:
 
 def preview_matching(kind: BulkKind, query: str, *, newest: int) -> BulkPreview:
     """What ``kind`` would do to all runs up to ``newest`` that match the filters of a list."""
-    wanted = QueryDict(query, mutable=True)
     # To others nothing would be done, and to look among those that have ended may take long.
-    possible = UNDER_WAY if kind == BulkKind.CANCEL else tuple(ENDED)
-    asked = read_filters(wanted)[0].statuses or possible
-    statuses = [status for status in possible if status in asked]
-    if not statuses:
+    filters = narrow_statuses(RunFilters(query), UNDER_WAY if kind == BulkKind.CANCEL else ENDED)
+    if filters is None:
         return _sum_up([], is_exact=True, left_out=0)
-    wanted["status"] = ",".join(statuses)
-    filters, _ = read_filters(wanted)
     ids: list[int] = []
     position: Position | None = None
     for _ in range(MOST_LOOKS):

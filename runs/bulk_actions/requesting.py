@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import transaction
-from django.http import QueryDict
 from django.utils import timezone
 
 from runs.bulk_actions.working import narrow_filters, work_on
+from runs.filters import RunFilters, find_runs
 from runs.models import BulkAction, BulkKind, Run
-from runs.run_filters import RunFilters, find_runs, read_filters
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -105,7 +104,7 @@ def _find_limits(kind: BulkKind, filters: RunFilters, newest: int) -> dict[str, 
 
 
 def _read_query(query: str) -> RunFilters:
-    filters, problems = read_filters(QueryDict(query))
-    if problems:
-        raise ValueError(" ".join(problems))
+    filters = RunFilters(query)
+    if filters.problems:
+        raise ValueError(" ".join(problem.message for problem in filters.problems))
     return filters

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
-from django.http import QueryDict
 from django.utils import timezone
 from django_q.tasks import async_task
 
 from runs.bulk_actions.effects import cancel_runs, start_again
+from runs.filters import RunFilters, find_runs
 from runs.models import BulkAction, BulkKind, RunStatus, WorkState
-from runs.run_filters import FoundRuns, Position, RunFilters, find_runs, read_filters
+from runs.paging import Found, Position
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def _do_batch(action_id: int, turn: int) -> bool:
     # Looked for before anything is locked: on SQLite all other writers would wait for it.
     limit = _find_limit(action)
     found = _find_next(action, limit)
-    reached = found.searched_to or (found.positions[-1] if found.positions else None)
+    reached = found.last
     is_last = len(found.positions) < limit and found.searched_to is None
     with transaction.atomic():
         locked = BulkAction.objects.select_for_update().get(pk=action_id)
@@ -96,7 +96,7 @@ def _do_batch(action_id: int, turn: int) -> bool:
         else:
             start_again(action=locked, run_ids=found.ids)
         if reached is not None:
-            locked.come_to(reached.run_id, str(reached.created_at or ""))
+            locked.come_to(reached.key, reached.at)
         if is_last or locked.position == locked.oldest or locked.is_full:
             locked.end(WorkState.DONE)
             return False
@@ -109,20 +109,20 @@ def _find_limit(action: BulkAction) -> int:
     return min(BATCH, action.most - action.done) if action.most else BATCH
 
 
-def _find_next(action: BulkAction, limit: int) -> FoundRuns:
+def _find_next(action: BulkAction, limit: int) -> Found:
     """The next runs to work on, behind the position of ``action``."""
     if action.run_ids is not None:
-        left = [Position(None, run_id) for run_id in action.run_ids if run_id < action.position]
-        return FoundRuns(tuple(left[:limit]), None)
-    filters, problems = read_filters(QueryDict(action.query))
-    if problems:
-        # Without the filter that fell away it would be done to other runs than were meant.
-        raise _FilterError(" ".join(problems))
-    wanted = narrow_filters(BulkKind(action.kind), filters)
-    if wanted is None:
-        return FoundRuns((), None)
-    before = Position(action.position_at, action.position) if action.position_at else None
+        left = [Position("", run_id) for run_id in action.run_ids if run_id < action.position]
+        return Found(left[:limit])
     with timezone.override(ZoneInfo(action.time_zone)):
+        filters = RunFilters(action.query)
+        if filters.problems:
+            # Without the filter that fell away it would be done to other runs than were meant.
+            raise _FilterError(" ".join(problem.message for problem in filters.problems))
+        wanted = narrow_filters(BulkKind(action.kind), filters)
+        if wanted is None:
+            return Found(())
+        before = Position(action.position_at, action.position) if action.position_at else None
         return find_runs(wanted, before=before, newest=action.newest, limit=limit)
 
 
@@ -131,10 +131,13 @@ def narrow_filters(kind: BulkKind, filters: RunFilters) -> RunFilters | None:
 
     Most runs that match have ended long ago: those of a cancellation are read from the index of the others.
     """
-    if kind != BulkKind.CANCEL:
-        return filters
-    statuses = [status for status in UNDER_WAY if not filters.statuses or status in filters.statuses]
-    return replace(filters, status=",".join(statuses)) if statuses else None
+    return narrow_statuses(filters, UNDER_WAY) if kind == BulkKind.CANCEL else filters
+
+
+def narrow_statuses(filters: RunFilters, possible: Sequence[str]) -> RunFilters | None:
+    """Filters for runs of the ``possible`` statuses only; None if they ask for none of these."""
+    statuses = [status for status in possible if not filters.statuses or status in filters.statuses]
+    return RunFilters(filters.to_query(status=",".join(statuses))) if statuses else None
 
 
 def _fail(action_id: int, problem: str) -> None:

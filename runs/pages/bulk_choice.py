@@ -10,10 +10,10 @@ from django.urls import reverse
 
 from runs.bulk_actions.preview import MAX_COUNTED, BulkPreview, preview_chosen, preview_matching
 from runs.bulk_actions.requesting import MOST_CHOSEN, MOST_STARTED
+from runs.filters import find_newest_run
 from runs.models import BulkKind
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.figures import format_count
-from runs.run_filters import find_newest_run
 
 LARGEST_NUMBER = 2**63 - 2
 ALL, CHOSEN = "all", "chosen"

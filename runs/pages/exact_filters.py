@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from runs.run_filters import RunFilters, find_filters, find_unknown_names
+from runs.filters import RunFilters
 
 
 def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[RunFilters, tuple[str, ...]]:
@@ -12,6 +12,5 @@ def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()
 
     ``others`` are names that may stand beside the filters.
     """
-    filters, problems = find_filters(query)
-    told = (problem.fact for problem in problems)
-    return filters, (*told, *find_unknown_names(query, others=others))
+    filters = RunFilters(query)
+    return filters, (*(problem.message for problem in filters.problems), *filters.find_unknown_names(others))

@@ -7,15 +7,14 @@ displace any other. Nothing is open between two parts, neither a transaction nor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import tzinfo
 
 from django.db.models.functions import Length
-from django.utils import timezone
 
+from runs.filters import RunFilters, find_newest_run, find_runs
 from runs.models import Run
 from runs.pages.downloads import require_free_slot
 from runs.pages.export_files import ExportFile
-from runs.run_filters import Position, RunFilters, find_newest_run, find_runs
+from runs.paging import Position
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -41,26 +40,18 @@ def begin_export(filters: RunFilters, *, format: str, has_attempts: bool) -> int
 
 def read_parts(file: ExportFile, filters: RunFilters, *, newest: int, has_attempts: bool) -> Iterator[bytes]:
     """The bytes of an export of the runs up to number ``newest``; parts may be empty."""
-    # The viewer's zone is active while a request is answered; the parts are read after that.
-    zone = timezone.get_current_timezone()
-    return _read_parts(file, filters, newest, ATTEMPT_BYTES if has_attempts else 0, zone)
-
-
-def _read_parts(
-    file: ExportFile, filters: RunFilters, newest: int, attempt_bytes: int, zone: tzinfo
-) -> Iterator[bytes]:
+    attempt_bytes = ATTEMPT_BYTES if has_attempts else 0
     yield file.head.encode()
     position: Position | None = None
     is_last = False
     while not is_last:
-        with timezone.override(zone):
-            found = find_runs(filters, before=position, newest=newest, limit=BATCH)
+        found = find_runs(filters, before=position, newest=newest, limit=BATCH)
         if not found.ids:
             yield b""
         for run_ids in _divide(found.ids, attempt_bytes):
             yield file.write(run_ids).encode()
         is_last = len(found.ids) < BATCH and found.searched_to is None
-        position = found.searched_to or (found.positions[-1] if found.positions else None)
+        position = found.last
 
 
 def _divide(run_ids: Sequence[int], attempt_bytes: int) -> list[list[int]]:

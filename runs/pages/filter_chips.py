@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
-from runs.models import RunStatus
+from runs.filters import RunFilters
+from runs.models import EndReason, RunStatus
 from runs.pages.badges import SEVERITIES
 from runs.pages.figures import format_budget, format_count
 from runs.pages.json_lines import show_invisible
-from runs.run_filters import RunFilters
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +24,44 @@ class FilterChip:
 
 
 def list_chips(
-    filters: RunFilters, titles: Mapping[str, str], build_url: Callable[[RunFilters], str]
+    filters: RunFilters, titles: Mapping[str, str], build_url: Callable[[str], str]
 ) -> tuple[FilterChip, ...]:
     """A chip for every filter that is set. One status alone has none: the row of statuses shows it.
 
-    ``titles`` are those of flows by their names.
+    ``titles`` are those of flows by their names; ``build_url`` gives the address of the list without a filter.
     """
     return tuple(
-        FilterChip(name, show_invisible(text), build_url(filters.without(parameter)))
-        for parameter, name, text in _describe(filters, titles)
+        FilterChip(str(filters.filters[name].label), show_invisible(text), build_url(name))
+        for name, value in filters.values.items()
+        if (text := _format(name, value, titles))
     )
 
 
-def _describe(filters: RunFilters, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    statuses = [str(RunStatus(status).label) for status in filters.statuses]
-    tokens, cost = filters.tokens, filters.cost
-    described = (
-        ("q", "Search", f"“{filters.search}”" if filters.search else ""),
-        ("flow", "Flow", titles.get(filters.flow, filters.flow)),
-        ("version", "Version", f"v{filters.version}" if filters.version is not None else ""),
-        ("status", "Status", " or ".join(statuses) if len(statuses) > 1 else ""),
-        ("severity", "Issues", f"{SEVERITIES[filters.severity].word} or above" if filters.severity else ""),
-        ("audit", "Audit", filters.audit),
-        ("code", "Issue code", filters.code),
-        ("model", "Model", filters.model),
-        ("label", "Label", filters.label),
-        ("from", "Created from", _format_day(filters.since)),
-        ("to", "Created to", _format_day(filters.until)),
-        ("cost", "Cost", f"over {format_budget(cost)}" if cost is not None else ""),
-        ("tokens", "Tokens", f"over {format_count(tokens)}" if tokens is not None else ""),
-        ("by", "Started by", filters.started_by),
-    )
-    yield from (line for line in described if line[2])
+def _format(name: str, value: Any, titles: Mapping[str, str]) -> str:
+    match name:
+        case "q":
+            return f"“{value}”"
+        case "flow":
+            return titles.get(value.name, value.name)
+        case "version":
+            return f"v{value.number}"
+        case "status":
+            return " or ".join(str(RunStatus(status).label) for status in value) if len(value) > 1 else ""
+        case "reason":
+            return str(EndReason(value).label)
+        case "severity":
+            return f"{SEVERITIES[value].word} or above"
+        case "label":
+            return " and ".join(value)
+        case "from" | "to":
+            return _format_moment(value.text)
+        case "cost":
+            return f"over {format_budget(value)}"
+        case "tokens":
+            return f"over {format_count(value)}"
+    return str(value)
 
 
-def _format_day(day: date | None) -> str:
-    return f"{day.day} {day:%b %Y}" if day else ""
+def _format_moment(text: str) -> str:
+    day = date.fromisoformat(text[:10])
+    return f"{day.day} {day:%b %Y}{text[10:].replace('T', ' ')}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
+from runs.filters import PARAMETERS
 from runs.pages.addresses import find_address
-from runs.run_filters import RunFilters
 
 
 def link_runs(**filters: Any) -> str:
-    """The list of runs with the filters of ``RunFilters`` that are given; empty ones are left out."""
-    query = RunFilters(**filters).to_query()
+    """The list of runs with these filters; empty ones are left out. ``since`` is the filter ``from``."""
+    values = {"from": filters.pop("since", None), **filters}
+    query = urlencode({name: values[name] for name in PARAMETERS if values.get(name)})
     return find_address("runs:list") + (f"?{query}" if query else "")

@@ -8,32 +8,32 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import F, OuterRef, Subquery
 from django.urls import reverse
 
 from flows.models import Flow
-from runs.models import Attempt, Run, RunStatus, Step
+from runs.filter_fields import parse_run_number, shorten
+from runs.filters import PAGING, PARAMETERS, RunFilters, find_runs
+from runs.models import Attempt, EndReason, Run, RunStatus, Step
 from runs.models.run import ENDED
 from runs.pages.addresses import find_address
 from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.list_turns import ListTurns, turn_pages
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
-from runs.prepared_select import PreparedSelect
-from runs.run_filters import RunFilters, find_runs, find_unknown_names, read_filters
-from runs.run_filters.filters import PARAMETERS, write_value
-from runs.run_filters.reading import read_run_number, shorten
 from runs.search import Excerpt, find_excerpts, read_query
 from runs.statistics.queue_state import runs_without_worker
 
 PAGE_SIZE = 50
 MAX_SEGMENTS = 50
-PAGING = ("before", "after")
-"""Names in addresses that stand beside the filters: a page ends above, or begins below, the run of this number."""
+MAX_SEARCH_SECONDS = 5
+"""How long a page keeps searching by itself, window by window, for runs that rarely match."""
+CONTINUED = ("found", "began")
+"""Names in addresses of such a search: how many runs the page has already, and when it began, in seconds."""
 FRONT = ("q", "flow", "status")
 """Filters that are always in sight; the others are folded away."""
 
@@ -81,6 +81,13 @@ class RunList:
     statuses: tuple[StatusChoice, ...]
     chips: tuple[FilterChip, ...]
     turns: ListTurns
+    searched_to: datetime | None
+    """When the last run was created that was checked, where the search ended before the page was full."""
+    continue_url: str
+    """The next window of the search, up to the value of ``began``."""
+    began: int
+    is_searching: bool
+    """Whether the page asks for the next window by itself."""
     number: int | None
     """The run whose number was searched for, if there is one, whatever the other filters say."""
     is_unattended: bool
@@ -96,18 +103,28 @@ class RunList:
 
     @property
     def is_filtered(self) -> bool:
-        return bool(self.chips or self.turns.newest_url or self.filters.status)
+        return bool(self.chips or self.turns.newest_url or self.filters.statuses)
 
     @property
     def values(self) -> dict[str, str]:
         """What stands in the fields of the form, by their names."""
-        set_values = dict(self.filters.list_set())
-        return {name: write_value(set_values[name]) if name in set_values else "" for name in PARAMETERS}
+        texts = self.filters.texts
+        return {name: ", ".join(text) if isinstance(text := texts.get(name, ""), list) else text for name in PARAMETERS}
+
+    @property
+    def labels(self) -> list[str]:
+        """What stands in the fields of labels: those that are set, and an empty one."""
+        return [*self.filters.values.get("label", ()), ""]
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        """The reasons of an end to choose from."""
+        return EndReason.choices
 
     @property
     def folded_count(self) -> int:
         """How many filters are set that are folded away."""
-        return sum(1 for name, _ in self.filters.list_set() if name not in FRONT) + (len(self.filters.statuses) > 1)
+        return sum(1 for name in self.filters.values if name not in FRONT) + (len(self.filters.statuses) > 1)
 
 
 def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
@@ -115,26 +132,37 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
 
     A value or a name that makes no sense gives a sentence in ``problems`` and is left out.
     """
-    filters, problems = read_filters(query)
+    filters = RunFilters(query)
     before, after, paging_problems = _read_paging(query)
-    found = find_runs(filters, before=before, after=after, limit=PAGE_SIZE + 1)
+    listed = min(_parse_number(query.get("found", "")), PAGE_SIZE - 1)
+    found = find_runs(filters, before=before, after=after, limit=PAGE_SIZE - listed + 1)
     ids, turns = turn_pages(
-        found.ids,
-        found.looked_to,
-        page_size=PAGE_SIZE,
+        found,
+        page_size=PAGE_SIZE - listed,
         before=before,
         after=after,
         build_url=partial(build_list_url, filters),
     )
-    flows = tuple(FlowChoice._make(row) for row in _FLOWS.fetch())
+    began = _parse_number(query["began"]) if "began" in query else int(now.timestamp())
+    flows = tuple(map(FlowChoice._make, Flow.objects.order_by("title", "pk").values_list("pk", "name", "title")))
     return RunList(
-        rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, filters.search, now),
+        rows=_load_rows(ids, {flow.pk: flow.title for flow in flows}, filters.values.get("q", ""), now),
         filters=filters,
-        problems=(*problems, *paging_problems, *find_unknown_names(query, others=PAGING)),
+        problems=(
+            *(f"{problem.message} The filter is left out." for problem in filters.problems),
+            *paging_problems,
+            *filters.find_unknown_names((*PAGING, *CONTINUED)),
+        ),
         flows=flows,
         statuses=_list_statuses(filters),
-        chips=list_chips(filters, {flow.name: flow.title for flow in flows}, build_list_url),
+        chips=list_chips(filters, {flow.name: flow.title for flow in flows}, partial(_build_url_without, filters)),
         turns=turns,
+        searched_to=found.searched_to.time if found.searched_to and turns.looked_to is not None else None,
+        continue_url=f"{turns.further_url}&found={listed + len(ids)}&began=" if turns.further_url else "",
+        began=began,
+        is_searching=turns.looked_to is not None
+        and not turns.is_upwards
+        and now.timestamp() - began < MAX_SEARCH_SECONDS,
         number=_find_number(filters, ids),
         is_unattended=runs_without_worker().exists(),
         now=now,
@@ -147,7 +175,9 @@ def build_list_url(filters: RunFilters, **paging: int) -> str:
     return find_address("runs:list") + (f"?{query}" if query else "")
 
 
-_FLOWS = PreparedSelect(lambda _: Flow.objects.order_by("title", "pk").values_list("pk", "name", "title"))
+def _build_url_without(filters: RunFilters, name: str) -> str:
+    query = filters.to_query(name)
+    return find_address("runs:list") + (f"?{query}" if query else "")
 
 
 def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tuple[str, ...]]:
@@ -155,7 +185,7 @@ def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tupl
     numbers: dict[str, int] = {}
     for name in PAGING:
         text = query.get(name, "")
-        number = None if text.startswith("#") else read_run_number(text)
+        number = None if text.startswith("#") else parse_run_number(text)
         if number is not None:
             numbers[name] = number
         elif text:
@@ -166,31 +196,32 @@ def _read_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tupl
     return numbers.get("before"), numbers.get("after"), tuple(problems)
 
 
+def _parse_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
+
+
 def _list_statuses(filters: RunFilters) -> tuple[StatusChoice, ...]:
     choices = (("All", ""), *((str(status.label), status.value) for status in RunStatus))
-    all_url = build_list_url(replace(filters, status=""))
-    # The address of one status is that of another: in other values “=” is written “%3D”.
-    any_url = build_list_url(replace(filters, status="any"))
+    address, chosen = find_address("runs:list"), ",".join(filters.statuses)
+    queries = [filters.to_query(status=status) for _, status in choices]
     return tuple(
-        StatusChoice(
-            word,
-            status,
-            any_url.replace("status=any", f"status={status}") if status else all_url,
-            filters.status == status,
-        )
-        for word, status in choices
+        StatusChoice(word, status, f"{address}?{query}" if query else address, chosen == status)
+        for (word, status), query in zip(choices, queries, strict=True)
     )
 
 
 def _find_number(filters: RunFilters, ids: Sequence[int]) -> int | None:
-    number = read_run_number(filters.search)
+    number = parse_run_number(filters.values.get("q", ""))
     is_there = number is not None and (number in ids or Run.objects.filter(pk=number).exists())
     return number if is_there else None
 
 
 def _load_rows(ids: Sequence[int], titles: Mapping[int, str], search: str, now: datetime) -> tuple[RunRow, ...]:
     # Plain values: to build objects of all that is joined takes as long as the rest of the page.
-    rows: dict[int, Any] = {row[0]: _Row._make(row) for row in _ROWS.fetch(ids)}
+    found = Run.objects.filter(pk__in=ids).annotate(
+        version_number=F("version__number"), user_name=F("started_by__username")
+    )
+    rows: dict[int, Any] = {row[0]: _Row._make(row) for row in found.order_by().values_list(*_COLUMNS)}
     runs = [rows[number] for number in ids if number in rows]
     segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
     excerpts = find_excerpts(ids, read_query(search)) if search and ids else {}
@@ -237,17 +268,6 @@ _COLUMNS = (
 _Row = namedtuple("_Row", _COLUMNS)  # type: ignore[misc]  # the names stand above
 
 
-def _select_rows(ids: Sequence[int]) -> QuerySet[Any, Any]:
-    return (
-        Run.objects.filter(pk__in=ids)
-        .annotate(version_number=F("version__number"), user_name=F("started_by__username"))
-        .order_by()
-        .values_list(*_COLUMNS)
-    )
-
-
-_ROWS = PreparedSelect(_select_rows, most=PAGE_SIZE)
-
 _SEGMENTS = {
     None: "waiting",
     "": "running",
@@ -261,7 +281,11 @@ _SEGMENTS = {
 def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
     """The state of every step of these runs, by run: that of its last attempt that counts."""
     states: dict[int, dict[int, str]] = {run.pk: {} for run in runs}
-    for run_id, index, outcome in _OUTCOMES.fetch([run.pk for run in runs]):
+    last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
+    steps = Step.objects.filter(run__in=states).annotate(
+        outcome=Subquery(last.order_by("-number").values("outcome")[:1])
+    )
+    for run_id, index, outcome in steps.order_by().values_list("run_id", "index", "outcome"):
         states[run_id][index] = _SEGMENTS[outcome]
     return {
         run.pk: tuple(
@@ -270,15 +294,6 @@ def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
         )
         for run in runs
     }
-
-
-def _select_outcomes(ids: Sequence[int]) -> QuerySet[Any, Any]:
-    last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
-    steps = Step.objects.filter(run__in=ids).annotate(outcome=Subquery(last.order_by("-number").values("outcome")[:1]))
-    return steps.order_by().values_list("run_id", "index", "outcome")
-
-
-_OUTCOMES = PreparedSelect(_select_outcomes, most=PAGE_SIZE)
 
 
 def _settle(state: str, run: Any) -> str:

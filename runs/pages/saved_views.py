@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from runs.facets import list_known_values
+from runs.filters import PARAMETERS, RunFilters
 from runs.models import SavedView
 from runs.models.saved_view import LONGEST_NAME
 from runs.pages.access import require_permission
 from runs.pages.json_lines import show_invisible
-from runs.prepared_select import PreparedSelect
-from runs.run_filters import RunFilters, read_filters
-from runs.run_filters.filters import PARAMETERS
-from runs.run_filters.known_values import list_known_values
 
 MOST_VIEWS = 50
 """Views that one user may keep, and shared views of others that the list offers."""
@@ -75,7 +71,8 @@ def load_view_tabs(user: User | AnonymousUser, filters: RunFilters, asked: Mappi
     query = filters.to_query()
     if not isinstance(user, User):
         return ViewTabs((), query)
-    rows = _VIEWS.fetch([user.pk])
+    views = SavedView.objects.seen_by(user.pk)
+    rows = list(views.values_list("pk", "name", "query", "is_shared", "owner", "owner__username"))
     written = {name: value for name, value in asked.items() if name in PARAMETERS and value}
     current = next((kept for _, _, kept, *_ in rows if dict(parse_qsl(kept)) == written), query)
     tabs = [
@@ -94,19 +91,11 @@ def load_view_tabs(user: User | AnonymousUser, filters: RunFilters, asked: Mappi
     return ViewTabs((*(tab for tab in tabs if tab.is_own), *others[:MOST_VIEWS]), query)
 
 
-def _select_views(user_ids: Sequence[int]) -> QuerySet[Any, Any]:
-    rows = SavedView.objects.seen_by(user_ids[0])
-    return rows.values_list("pk", "name", "query", "is_shared", "owner", "owner__username")
-
-
-_VIEWS = PreparedSelect(_select_views, most=1)
-
-
 @require_POST
 @require_permission("runs.view_run")
 def save_view(request: HttpRequest) -> HttpResponseRedirect:
     """Keep filters under a name. Back to the list with these filters, and a sentence about what came of it."""
-    filters, _ = read_filters(QueryDict(request.POST.get("query", "").replace("\x00", "")))
+    filters = RunFilters(request.POST.get("query", ""))
     name = " ".join(request.POST.get("name", "").split())
     is_shared = request.POST.get("shared") == "yes" and request.user.has_perm("runs.change_run")
     user_id = _get_user_id(request)

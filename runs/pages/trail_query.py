@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils import timezone
 
+from runs.filter_fields import shorten
 from runs.models import TrailEntry
 from runs.pages.list_turns import ListTurns, turn_pages
-from runs.run_filters.reading import shorten
 from runs.trail.actions import TrailAction
 from runs.trail.finding import KINDS, TrailFilters, find_entries
 
@@ -101,17 +101,15 @@ def read_trail_query(query: Mapping[str, str]) -> tuple[TrailQuery, list[str]]:
 
 def load_page(query: TrailQuery) -> TrailPage:
     """The page that ``query`` asks for."""
-    found = find_entries(query.to_filters(), limit=PAGE_SIZE + 1, before=query.before, after=query.after)
-    entries = {entry.pk: entry for entry in found.entries}
+    entries, found = find_entries(query.to_filters(), limit=PAGE_SIZE + 1, before=query.before, after=query.after)
     keys, turns = turn_pages(
-        list(entries),
-        found.looked_to,
+        found,
         page_size=PAGE_SIZE,
         before=query.before,
         after=query.after,
         build_url=query.build_url,
     )
-    return TrailPage([entries[key] for key in keys], turns)
+    return TrailPage([entries[key] for key in keys if key in entries], turns)
 
 
 def walk_entries(filters: TrailFilters, *, batch: int, most: int) -> Iterator[Sequence[TrailEntry]]:
@@ -119,15 +117,12 @@ def walk_entries(filters: TrailFilters, *, batch: int, most: int) -> Iterator[Se
     before: int | None = None
     while most > 0:
         limit = min(batch, most)
-        found = find_entries(filters, limit=limit, before=before)
-        yield found.entries
-        most -= len(found.entries)
-        if found.looked_to is not None:
-            before = found.looked_to
-        elif len(found.entries) == limit:
-            before = found.entries[-1].pk
-        else:
+        entries, found = find_entries(filters, limit=limit, before=before)
+        yield list(entries.values())
+        most -= len(found.ids)
+        if (found.searched_to is None and len(found.ids) < limit) or found.last is None:
             return
+        before = found.last.key
 
 
 def _begin(day: date) -> datetime:

@@ -31,7 +31,8 @@ def show_runs(request: HttpRequest) -> HttpResponse:
     page = load_run_list(request.GET, timezone.now())
     if page.number_url:
         return redirect(page.number_url)
-    return render(request, "runs/run_list.html", {"page": page})
+    template = "run_list_more.html" if request.headers.get("HX-Request") == "true" else "run_list.html"
+    return render(request, f"runs/{template}", {"page": page})
 
 
 @require_safe

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
@@ -19,12 +19,12 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
+from runs.filter_fields import parse_run_number, shorten
 from runs.models import DeliveryState, WebhookDelivery, WebhookTry
 from runs.pages.access import require_permission
 from runs.pages.json_lines import Listing, list_json, list_text
 from runs.pages.list_turns import ListTurns, turn_pages
-from runs.row_streams import find_keys
-from runs.run_filters.reading import read_run_number, shorten
+from runs.paging import Stream, check, scan
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 from runs.webhooks import retries
@@ -133,19 +133,16 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
         before = after = None
     filters = {name: value for name, value in (("state", state), ("run", run)) if value}
     # Of a run there are few: a database that was told of both might go through all in that state.
-    is_sifted = bool(run and state)
     deliveries = WebhookDelivery.objects.filter(**({"run": run} if run else filters))
-    found = find_keys(
-        [deliveries],
+    found = scan(
+        [Stream(deliveries, time="")],
         limit=PAGE_SIZE + 1,
         before=before,
         after=after,
-        columns=("state",) if is_sifted else (),
-        sift=partial(_sift, state) if is_sifted else None,
+        matches=check(Q(state=state)) if run and state else None,
     )
     keys, turns = turn_pages(
-        found.keys,
-        found.looked_to,
+        found,
         page_size=PAGE_SIZE,
         before=before,
         after=after,
@@ -168,10 +165,6 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
 _EVENTS = dict(WebhookDelivery._meta.get_field("event").flatchoices)
 
 
-def _sift(state: str, rows: Sequence[Any]) -> list[int]:
-    return [key for key, state_of_row in rows if state_of_row == state]
-
-
 def _load_rows(keys: Sequence[int]) -> QuerySet[Any, Any]:
     rows = WebhookDelivery.objects.filter(pk__in=keys).annotate(flow_title=F("run__flow__title"))
     return rows.order_by("-pk").values_list(*_COLUMNS, "flow_title", named=True)
@@ -188,7 +181,7 @@ def find_state(row: Any, now: datetime) -> str:
 
 def _read_number(query: Mapping[str, str], name: str, problems: list[str]) -> int | None:
     text = query.get(name, "")
-    number = None if text.startswith("#") else read_run_number(text)
+    number = None if text.startswith("#") else parse_run_number(text)
     if text and number is None:
         problems.append(f"“{shorten(text)}” is no number; “{name}” is left out.")
     return number

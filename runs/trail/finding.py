@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import reduce
+from operator import and_
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from runs.models import TrailEntry
-from runs.row_streams import find_keys, read_from
+from runs.paging import Found, Stream, check, scan
 
 KINDS: Mapping[str, str] = {
     "run": "Run",
@@ -26,8 +26,6 @@ KINDS: Mapping[str, str] = {
 """What entries are about, by ``object_kind``."""
 MOST_STREAMS = 8
 """Actions that are read each off the index; where more are asked for, they are looked for among all others."""
-
-_CHECKED = ("actor_name", "action", "object_kind", "object_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,63 +42,44 @@ class TrailFilters:
     """The first moment that is too late."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundEntries:
-    """Entries that match, the newest first, and how to go on."""
-
-    entries: Sequence[TrailEntry]
-    looked_to: int | None
-    """The number of the last entry that was looked at where looking stopped early: see ``FoundKeys``."""
-
-
 def find_entries(
     filters: TrailFilters, *, limit: int, before: int | None = None, after: int | None = None
-) -> FoundEntries:
-    """Up to ``limit`` entries that match, in the order of time: the newest behind ``before``, or the oldest ahead of
-    ``after``, which are numbers of entries.
+) -> tuple[dict[int, TrailEntry], Found]:
+    """Up to ``limit`` entries that match: the newest behind ``before``, or the oldest ahead of ``after``, both numbers.
+
+    Gives them by number, the newest first, and where the search can continue.
     """
     rows = TrailEntry.objects.all()
     if filters.since is not None:
         rows = rows.filter(at__gte=filters.since)
     if filters.until is not None:
         rows = rows.filter(at__lt=filters.until)
-    streams, rest = _choose_streams(rows, replace(filters, since=None, until=None))
-    if len(streams) == 1 and rest == TrailFilters():
-        (ordered,) = read_from(streams, before=before, after=after, time="at")
-        entries = list(ordered[:limit])
-        return FoundEntries(entries if after is None else entries[::-1], None)
-    found = find_keys(
-        streams, limit=limit, before=before, after=after, time="at", columns=_CHECKED, sift=partial(_sift, rest)
-    )
-    entries = list(TrailEntry.objects.filter(pk__in=found.keys).order_by("-at", "-pk"))
-    return FoundEntries(entries, found.looked_to)
+    streams, rest = _choose_streams(rows, filters)
+    found = scan(streams, limit=limit, before=before, after=after, matches=check(rest) if rest else None)
+    entries = TrailEntry.objects.in_bulk(found.ids)
+    return {number: entries[number] for number in found.ids if number in entries}, found
 
 
-def _choose_streams(
-    rows: QuerySet[TrailEntry], filters: TrailFilters
-) -> tuple[Sequence[QuerySet[TrailEntry]], TrailFilters]:
+def _choose_streams(rows: QuerySet[TrailEntry], filters: TrailFilters) -> tuple[Sequence[Stream], Q]:
     """The entries by the filter that fewest match as a rule, each stream in the order of an index, and the others."""
+    conditions = {
+        "actor": Q(actor_name=filters.actor) if filters.actor else Q(),
+        "actions": Q(action__in=filters.actions) if filters.actions else Q(),
+        "kind": Q(object_kind=filters.kind) if filters.kind else Q(),
+    }
     if filters.object_id:
+        conditions.pop("kind")
+        own = rows.filter(object_id=filters.object_id)
         kinds = [filters.kind] if filters.kind else list(KINDS)
-        own = [rows.filter(object_kind=kind, object_id=filters.object_id) for kind in kinds]
-        return own, replace(filters, kind="", object_id="")
-    if filters.actor:
-        return [rows.filter(actor_name=filters.actor)], replace(filters, actor="")
-    if 0 < len(filters.actions) <= MOST_STREAMS:
-        by_action = [rows.filter(action=action) for action in sorted(filters.actions)]
-        return by_action, replace(filters, actions=frozenset())
-    if filters.kind:
-        return [rows.filter(object_kind=filters.kind)], replace(filters, kind="")
-    return [rows], filters
-
-
-def _sift(rest: TrailFilters, rows: Sequence[Any]) -> list[int]:
-    """The numbers of the entries that match; each row is such a number and the entry’s ``_CHECKED``."""
-    return [
-        number
-        for number, actor, action, kind, object_id in rows
-        if (not rest.actor or actor == rest.actor)
-        and (not rest.actions or action in rest.actions)
-        and (not rest.kind or kind == rest.kind)
-        and (not rest.object_id or object_id == rest.object_id)
-    ]
+        streams = [Stream.of(own, "object_kind", kind, time="at") for kind in kinds]
+    elif conditions.pop("actor"):
+        streams = [Stream.of(rows, "actor_name", filters.actor, time="at")]
+    elif 0 < len(filters.actions) <= MOST_STREAMS:
+        conditions.pop("actions")
+        streams = [Stream.of(rows, "action", action, time="at") for action in sorted(filters.actions)]
+    elif filters.kind:
+        conditions.pop("kind")
+        streams = [Stream.of(rows, "object_kind", filters.kind, time="at")]
+    else:
+        streams = [Stream(rows, time="at")]
+    return streams, reduce(and_, conditions.values(), Q())

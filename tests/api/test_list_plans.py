@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from runs import paging
 from runs.models import DeliveryState, Run, TrailEntry, WebhookDelivery
 from runs.trail.actions import TrailAction
 from tests.api.asking import Script
@@ -112,7 +113,8 @@ def store_many_rows() -> tuple[int, int]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_filter_is_read_off_indexes_at_any_depth(administrator: Script) -> None:
+def test_every_filter_is_read_off_indexes_at_any_depth(administrator: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "WINDOW", COUNT // 8)
     delivery, entry = store_many_rows()
     # What has no index is noticed.
     assert find_offences("SELECT id FROM runs_trailentry WHERE address = '' ORDER BY token_name LIMIT 9") != []

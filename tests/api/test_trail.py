@@ -72,7 +72,8 @@ def test_it_is_filtered_by_actor_action_object_and_day(administrator: Script) ->
 def test_filters_find_the_same_however_little_is_looked_at_for_a_page(
     administrator: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runs.row_streams.LOOKS", (1, 3))
+    monkeypatch.setattr("runs.paging.FIRST_LOOK", 1)
+    monkeypatch.setattr("runs.paging.WINDOW", 3)
     entries = [
         {"object_kind": kind, "object_id": str(number % 2), "action": action, "at": datetime(2026, 3, day, tzinfo=UTC)}
         for day in (1, 2, 3)
@@ -121,7 +122,8 @@ def test_entries_are_in_the_order_of_time_whatever_their_numbers(administrator: 
 def test_a_day_long_ago_is_found_without_going_through_all_that_came_later(
     administrator: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runs.row_streams.LOOKS", (1, 3))
+    monkeypatch.setattr("runs.paging.FIRST_LOOK", 1)
+    monkeypatch.setattr("runs.paging.WINDOW", 3)
     keys = [make_entry(at=datetime(2026, 3, day, tzinfo=UTC)) for day in range(1, 21)]
     assert list_ids(administrator, "to=2026-03-02&limit=1") == keys[1:2]
     assert list_ids(administrator, f"from=2026-03-18&to=2026-03-18&limit=1&after={keys[0]}") == keys[17:18]
@@ -133,7 +135,7 @@ def test_a_script_reads_on_from_the_entry_that_it_has(
     ids = [make_entry() for _ in range(5)]
     settle(administrator)
     # The time of the entry, and the page.
-    with django_assert_num_queries(SIGN_IN_QUERIES + 2):
+    with django_assert_num_queries(SIGN_IN_QUERIES + 3):
         page = read(administrator, f"trail?actor=ada&limit=2&after={ids[0]}")
     assert [item["id"] for item in page["items"]] == [ids[2], ids[1]]
     newer = read(administrator, page["previous"])

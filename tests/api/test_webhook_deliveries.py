@@ -106,7 +106,8 @@ class TestList:
         self, viewer: Script, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However little is looked at for one page."""
-        monkeypatch.setattr("runs.row_streams.LOOKS", (1, 3))
+        monkeypatch.setattr("runs.paging.FIRST_LOOK", 1)
+        monkeypatch.setattr("runs.paging.WINDOW", 3)
         own, other = make_version(), make_version(make_page_flow())
         kinds = [(own, "failed"), (other, "waiting"), (other, "delivered"), (other, "failed"), (other, "delivered")]
         rows = [make_ended(version, state=state) for version, state in kinds * 3]
@@ -121,7 +122,8 @@ class TestList:
     def test_the_rarer_of_two_statuses_hides_none_of_the_other(
         self, viewer: Script, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("runs.row_streams.LOOKS", (1, 3))
+        monkeypatch.setattr("runs.paging.FIRST_LOOK", 1)
+        monkeypatch.setattr("runs.paging.WINDOW", 3)
         own, other = make_version(), make_version(make_page_flow())
         kinds = [(other, "failed"), (other, "delivered"), (own, "delivered")]
         rows = [make_ended(version, state=state) for version, state in kinds for _ in range(4)]

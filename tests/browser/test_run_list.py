@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
+from runs import paging
 from runs.facets import add_facets
 from runs.models import FacetKind, SavedView
 from runs.pages.run_list import PAGE_SIZE
@@ -115,3 +117,18 @@ def test_the_list_fits_a_phone_with_all_that_can_be_set(admin_page: Page) -> Non
     admin_page.goto("/runs/?tokens=9")
     admin_page.locator("summary", has_text="Save as a view").click()
     assert_fits(admin_page)
+
+
+def test_a_page_keeps_searching_by_itself(admin_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "FIRST_LOOK", 0)
+    monkeypatch.setattr(paging, "WINDOW", PAGE_SIZE + 1)
+    oldest = make_run(cost=2)
+    for _ in range(5 * PAGE_SIZE):
+        make_run(oldest.version)
+    newest = make_run(oldest.version, cost=2)
+    rows = admin_page.locator("table.rows tbody tr")
+    admin_page.goto("/runs/?cost=1&status=queued")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text(f"#{newest.pk}")
+    expect(rows.last).to_contain_text(f"#{oldest.pk}")
+    expect(admin_page.get_by_test_id("search-progress")).to_have_count(0)

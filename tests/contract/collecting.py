@@ -136,8 +136,8 @@ def collect_api_parameters() -> Iterator[str]:
 
 def collect_page_parameters() -> Iterator[str]:
     """Query parameters of pages: those that a page lists under a name, and all that are read from ``request.GET``."""
+    from runs.filters import PARAMETERS
     from runs.pages import flow_query, run_list, trail_query
-    from runs.run_filters.filters import PARAMETERS
 
     listed = {
         "/runs/": [*PARAMETERS, *run_list.PAGING],

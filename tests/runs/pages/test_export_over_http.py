@@ -14,9 +14,9 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
+from runs.filters import find_runs
 from runs.models import TrailEntry
 from runs.pages import downloads, export_stream
-from runs.run_filters import find_runs
 from tests.runs.builders import make_run, make_version
 from tests.serving import serve
 from tests.waiting import wait_until

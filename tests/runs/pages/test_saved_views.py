@@ -87,7 +87,7 @@ class TestStaleViews:
         view = self.keep("Old", self.STALE)
         page = get_page(viewer, f"/runs/?{self.STALE}")
         words = read_words(page)
-        assert "There is no flow “gone”;" in words
+        assert "There is no flow “gone”." in words
         assert 'aria-current="page">Old</a>' in page
         assert "Delete this view , “Old”" in words
         assert f'action="/runs/views/{view.pk}/delete/"' in page

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from runs import row_streams
+from runs import paging
 from runs.models import Run, WebhookDelivery, WebhookTry
 from runs.pages import webhooks
 from runs.rollup import count_ended_runs
@@ -106,14 +106,15 @@ class TestList:
     def test_a_run_with_very_many_is_looked_through_bit_by_bit(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(row_streams, "LOOKS", (2, 3))
+        monkeypatch.setattr(paging, "FIRST_LOOK", 2)
+        monkeypatch.setattr(paging, "WINDOW", 3)
         monkeypatch.setattr(webhooks, "PAGE_SIZE", 1)
         run = make_ended_run()
         first, *_ = [make_stored(run, url=f"{URL}/{number}") for number in range(9)]
         WebhookDelivery.objects.filter(pk=first.pk).update(state="failed")
         page = get_page(viewer, f"/webhooks/?run={run.pk}&state=failed")
         assert listed(page) == []
-        assert "Looked through the deliveries down to #" in read_words(page)
+        assert "Searched the deliveries back to #" in read_words(page)
         further = re.search(r'href="([^"]*before=[^"]*)"', page)
         assert further is not None
         assert listed(get_page(viewer, further[1].replace("&amp;", "&"))) == [first.pk]

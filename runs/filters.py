@@ -1,0 +1,366 @@
+"""What runs are filtered by: one filter set for pages, API, exports and bulk actions.
+
+A filter is one attribute of ``RunFilters``. ``find_runs`` reads the index of one filter, which has ``build_streams``,
+in the order of creation, and checks each run against the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple
+
+import django_filters
+from django import forms
+from django.contrib.auth import get_user_model
+from django.db.models import Max, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models.lookups import IsNull
+from django.http import QueryDict
+from django.utils.http import urlencode
+
+from flows.engine.history import Severity
+from flows.models import Flow, FlowVersion
+from runs import paging
+from runs.filter_fields import (
+    CostField,
+    Moment,
+    MomentField,
+    NameField,
+    NumberField,
+    SearchField,
+    StatusesField,
+    TextField,
+    TextsField,
+    parse_run_number,
+    shorten,
+)
+from runs.models import EndReason, FacetKind, Issue, Run, RunFacet, RunStatus
+from runs.paging import Found, Position, Stream, check, scan
+from runs.search import SearchQuery, list_matching, read_query, select_matching
+
+PAGING = ("before", "after")
+"""Names in addresses that may stand beside filters: the number of the run that a page ends above or begins below."""
+MATCH_BATCH = 1_000
+"""Runs that are matched with a search at a time."""
+_MAX_NAMED = 3
+
+
+class FilterProblem(NamedTuple):
+    """What is not valid about one filter, by its name in addresses."""
+
+    parameter: str
+    message: str
+
+
+class RunFilter(django_filters.Filter):  # type: ignore[misc]  # the package has no types
+    """What a column of runs is like: ``field`` reads the value, ``lookup`` compares it."""
+
+    def __init__(self, field: type[forms.Field], column: str, lookup: str = "exact", **options: Any) -> None:
+        super().__init__(column, lookup, **options)
+        self.field_class = field
+
+    def build_condition(self, value: Any) -> Q:
+        """What is true of a run that matches."""
+        return Q(**{f"{self.field_name}__{self.lookup_expr}": value})
+
+    def filter(self, qs: QuerySet[Any], value: Any) -> QuerySet[Any]:
+        """The rows of ``qs`` that match."""
+        return qs.filter(self.build_condition(value))
+
+
+class IndexedFilter(RunFilter):
+    """A column that an index of runs begins with: one of several values, or the key of a row."""
+
+    def build_streams(self, value: Any) -> list[Stream]:
+        """The runs that match, as that index has them: for each value, since together they have no order."""
+        values = value if isinstance(value, list) else [value.pk]
+        return [Stream.of(Run.objects.all(), str(self.field_name), one) for one in values]
+
+
+class FacetFilter(RunFilter):
+    """A value of a kind of facet, or several, all of which a run has."""
+
+    def __init__(self, field: type[forms.Field], kind: FacetKind, **options: Any) -> None:
+        super().__init__(field, kind.value, **options)
+
+    def build_condition(self, value: Any) -> Q:
+        """That the run has the values, each looked up by the whole key of a facet."""
+        condition = Q()
+        for one in value if isinstance(value, list) else [value]:
+            facets = RunFacet.objects.filter(kind=self.field_name, value=one, created_at=OuterRef("created_at"))
+            condition &= _has(facets.filter(run=OuterRef("pk")))
+        return condition
+
+    def build_streams(self, value: Any) -> list[Stream]:
+        """The runs that have the first value, as the index of facets has them."""
+        first = value[0] if isinstance(value, list) else value
+        return [Stream.of(RunFacet.objects.filter(value=first), "kind", self.field_name, key="run_id")]
+
+
+class IssueFilter(FacetFilter):
+    """What an issue of the run is like. Several of them hold for one and the same issue."""
+
+    def build_issue_condition(self, value: str) -> Q:
+        """What is true of the issue."""
+        if self.field_name == FacetKind.SEVERITY:
+            return Q(severity__in=[one.value for one in Severity if one >= Severity(value)])
+        return Q(**{str(self.field_name): value})
+
+
+class MomentFilter(RunFilter):
+    """A bound of the time of creation, which is included."""
+
+    def build_condition(self, value: Moment) -> Q:
+        """What is true of the time of creation."""
+        return super().build_condition(value.after if self.lookup_expr == "gt" else value.until)
+
+
+class FilterForm(forms.Form):
+    """Also checks what filters say together."""
+
+    def clean(self) -> dict[str, Any]:
+        """The values by name, without those that contradict each other."""
+        values: dict[str, Any] = self.cleaned_data
+        flow, number = values.get("flow"), values.get("version")
+        if number is not None and flow is None:
+            values.pop("version")
+            # A flow that there is not is the problem already.
+            if "flow" not in self.errors:
+                self.add_error("version", "Versions are counted within a flow: choose the flow too.")
+        elif number is not None and flow is not None:
+            values["version"] = FlowVersion.objects.only("number").filter(flow=flow, number=number).first()
+            if values["version"] is None:
+                self.add_error("version", f"The flow “{shorten(flow.name)}” has no version {number}.")
+        first, last = values.get("from"), values.get("to")
+        if first and last and first.after + timedelta(microseconds=1) >= last.until:
+            values.pop("from")
+            self.add_error("to", f"No time is after {first.text} and before {last.text}: the first one comes first.")
+        return values
+
+
+def _one_of(what: str, choices: Collection[tuple[str, str]]) -> dict[str, Any]:
+    names = ", ".join(value for value, _ in choices)
+    message = f"“%(value).40s” is not {what}; it can be {names}."
+    return {"choices": choices, "error_messages": {"invalid_choice": message}}
+
+
+def _named(what: str, rows: QuerySet[Any], name: str) -> dict[str, Any]:
+    message = f"There is no {what} “%(value).40s”."
+    return {"queryset": rows.only(name), "to_field_name": name, "error_messages": {"invalid_choice": message}}
+
+
+def _number(sentence: str, least: int, most: int, **options: Any) -> dict[str, Any]:
+    messages = dict.fromkeys(("invalid", "max_decimal_places", "max_digits"), sentence)
+    return {"min_value": least, "max_value": most, "error_messages": messages, **options}
+
+
+_USD = _number("A cost is a sum in USD such as 0.05.", 0, 1_000_000_000, decimal_places=8)
+_TOKENS = _number("Tokens are a whole number such as 20000.", 0, 10**15 - 1)
+_VERSION = _number("A version is a whole number such as 3.", 1, 10**9 - 1)
+_SEVERITIES = [(severity.value, severity.value.capitalize()) for severity in Severity]
+
+
+def _has(rows: QuerySet[Any]) -> Q:
+    """That there is such a row. With EXISTS, PostgreSQL would rather read all such rows than look each one up."""
+    return Q(IsNull(Subquery(rows.order_by().values("pk")[:1]), False))
+
+
+class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
+    """The filters of a query string. What is not valid is left out and stands in ``problems``.
+
+    Costs a query for each of flow, version and user that is named. Days are those of the active time zone.
+    """
+
+    q = RunFilter(SearchField, "", label="Search", max_length=500)
+    flow = IndexedFilter(NameField, "flow_id", label="Flow", **_named("flow", Flow.objects.all(), "name"))
+    version = IndexedFilter(NumberField, "version_id", label="Version", **_VERSION)
+    status = IndexedFilter(StatusesField, "status", "in", label="Status", **_one_of("a status", RunStatus.choices))
+    reason = RunFilter(forms.ChoiceField, "end_reason", label="End reason", **_one_of("a reason", EndReason.choices))
+    severity = IssueFilter(forms.ChoiceField, FacetKind.SEVERITY, label="Issues", **_one_of("a severity", _SEVERITIES))
+    audit = IssueFilter(TextField, FacetKind.AUDIT, label="Audit")
+    code = IssueFilter(TextField, FacetKind.CODE, label="Issue code")
+    model = FacetFilter(TextField, FacetKind.MODEL, label="Model")
+    label = FacetFilter(TextsField, FacetKind.LABEL, label="Label")
+    since = MomentFilter(MomentField, "created_at", "gt", label="Created from")
+    until = MomentFilter(MomentField, "created_at", "lt", label="Created to")
+    cost = RunFilter(CostField, "cost", "gt", label="Cost", **_USD)
+    tokens = RunFilter(NumberField, "total_tokens", "gt", label="Tokens", **_TOKENS)
+    by = IndexedFilter(
+        NameField, "started_by_id", label="Started by", **_named("user", get_user_model().objects.all(), "username")
+    )
+
+    class Meta:
+        form = FilterForm
+
+    @classmethod
+    def get_filters(cls) -> dict[str, Any]:
+        """The filters by their names in addresses, one of which is a keyword of Python."""
+        names = {"since": "from", "until": "to"}
+        return {names.get(name, name): one for name, one in super().get_filters().items()}
+
+    def __init__(self, data: Mapping[str, Any] | str = "") -> None:
+        super().__init__(QueryDict(data) if isinstance(data, str) else data, Run.objects.none())
+
+    def get_form_class(self) -> type[forms.Form]:
+        """The form, made once: to make its class takes as long as to read a query."""
+        return _make_form_class()
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The values that are set, by name."""
+        self.form.is_valid()
+        return {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", [])}
+
+    @property
+    def problems(self) -> list[FilterProblem]:
+        """One sentence for each filter that is not valid."""
+        return [FilterProblem(name, str(messages[0])) for name, messages in self.form.errors.items()]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all runs are asked for."""
+        return not self.values
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """The statuses that are asked for; none means all."""
+        return tuple(self.values.get("status", ()))
+
+    @property
+    def texts(self) -> dict[str, Any]:
+        """The values that are set, as an address has them: texts, and a list of labels."""
+        return {name: _format(name, value) for name, value in self.values.items()}
+
+    def to_query(self, *without: str, **changes: str) -> str:
+        """The filters as a query string, without some of them and with ``changes``. A version goes with its flow."""
+        gone = {*without, *(["version"] if "flow" in without else [])}
+        texts = {**self.texts, **changes}
+        return urlencode({name: text for name, text in texts.items() if text and name not in gone}, doseq=True)
+
+    def build_condition(self, *without: str) -> Q:
+        """What is true of runs that match all filters but those that are left out; empty if there are no others."""
+        condition = Q()
+        for name, value in self.values.items():
+            if name not in without:
+                condition &= self.filters[name].build_condition(value)
+        issues = [name for name in self.values if isinstance(self.filters[name], IssueFilter)]
+        if len(issues) > 1:
+            conditions = [self.filters[name].build_issue_condition(self.values[name]) for name in issues]
+            condition &= _has(Issue.objects.filter(*conditions, attempt__step__run=OuterRef("pk")))
+        return condition
+
+    def choose_index(self) -> str:
+        """The filter whose index runs are read from, the one that fewest match as a rule; empty if there is none."""
+        order = ["label", "code", "audit", "version", "flow", "by", "status", "severity", "model"]
+        if self.statuses and {RunStatus.QUEUED, RunStatus.RUNNING}.issuperset(self.statuses):
+            order.insert(0, "status")
+        return next((name for name in order if name in self.values), "")
+
+    def find_unknown_names(self, others: Collection[str] = ()) -> Iterator[str]:
+        """A sentence if there are names that are no filters. ``others`` may stand beside the filters."""
+        names = [f"“{shorten(name)}”" for name in self.data if name not in self.filters and name not in others]
+        if names:
+            yield f"There is no filter {' or '.join(names[:_MAX_NAMED])}; the filters are {', '.join(self.filters)}."
+
+
+@cache
+def _make_form_class() -> type[forms.Form]:
+    fields: dict[str, Any] = {name: one.field for name, one in RunFilters.base_filters.items()}
+    return type("RunFilterForm", (FilterForm,), fields)
+
+
+PARAMETERS = tuple(RunFilters.base_filters)
+"""The names of the filters in addresses."""
+
+
+def _format(name: str, value: Any) -> Any:
+    match value:
+        case list():
+            return value if name == "label" else ",".join(value)
+        case Moment():
+            return value.text
+        case Model():
+            return str(value.number if isinstance(value, FlowVersion) else getattr(value, "name", None) or value)
+        case Decimal():
+            return f"{value.normalize():f}"
+    return str(value)
+
+
+def find_runs(
+    filters: RunFilters,
+    *,
+    before: int | Position | None = None,
+    after: int | Position | None = None,
+    newest: int | None = None,
+    limit: int = 50,
+) -> Found:
+    """Up to ``limit`` runs that match: the newest behind ``before``, or the oldest ahead of ``after``.
+
+    Both are positions, or numbers of runs. Runs with a higher number than ``newest`` are left out. At most a window of
+    runs is checked; where it ends before enough is found, the result says so.
+    """
+    text, index = filters.values.get("q", ""), filters.choose_index()
+    number = parse_run_number(text)
+    if number is not None and Run.objects.filter(pk=number).exists():
+        text, index, streams = "", "", [Stream(Run.objects.filter(pk=number))]
+    elif index:
+        streams = filters.filters[index].build_streams(filters.values[index])
+    else:
+        streams = [Stream(Run.objects.all())]
+    ask = partial(_scan, filters, newest=newest, limit=limit)
+    if not text:
+        return ask(streams, index, before=before, after=after)
+    query = read_query(text)
+    select: Callable[[Sequence[int]], set[int]] | None = partial(_select_matching, query, limit)
+    found = ask(streams, index, before=before, after=after, select=select, looks=[max(paging.FIRST_LOOK, limit)])
+    if found.searched_to is None:
+        return found
+    hits = list_matching(query, limit=paging.WINDOW)
+    if hits is not None:
+        # All runs that match are known: the rarer the words, the fewer.
+        streams, index = [Stream(Run.objects.filter(pk__in=hits.ids))], ""
+        select = None if hits.is_exact else select
+    start: dict[str, Any] = {"before" if after is None else "after": found.searched_to}
+    rest = ask(streams, index, **start, select=select, looks=[paging.WINDOW])
+    both = [*found.positions, *rest.positions] if after is None else [*rest.positions, *found.positions]
+    # A page that is full now may hold fewer of the last look.
+    kept = both[:limit] if after is None else both[-limit:]
+    return Found(kept, rest.searched_to if len(kept) < limit else None)
+
+
+def _scan(filters: RunFilters, streams: Sequence[Stream], index: str, *, newest: int | None, **options: Any) -> Found:
+    """The runs of ``streams``, which are those of the filter ``index``, that match the others too."""
+    covered = {"q", "from", "to", *(() if index == "label" and len(filters.values["label"]) > 1 else (index,))}
+    if index == "version":
+        covered.add("flow")
+    bounds = [name for name in ("from", "to") if name in filters.values]
+    bounded = []
+    for one in streams:
+        rows = one.rows if newest is None else one.rows.filter(**{f"{one.key}__lte": newest})
+        for name in bounds:
+            rows = filters.filters[name].filter(rows, filters.values[name])
+        bounded.append(replace(one, rows=rows))
+    condition, matches = filters.build_condition(*covered), None
+    if condition and streams[0].key == "pk":
+        matches = check(condition)
+    elif condition:
+        matches = Subquery(Run.objects.filter(condition, pk=OuterRef(streams[0].key)).order_by().values("pk")[:1])
+    return scan(bounded, matches=matches, table=Run, **options)
+
+
+def _select_matching(query: SearchQuery, limit: int, run_ids: Sequence[int]) -> set[int]:
+    """Those of ``run_ids`` that hold what is searched for, or the first ``limit`` of them or more."""
+    found: set[int] = set()
+    for begin in range(0, len(run_ids), MATCH_BATCH):
+        found |= select_matching(query, run_ids[begin : begin + MATCH_BATCH])
+        if len(found) >= limit:
+            break
+    return found
+
+
+def find_newest_run() -> int:
+    """The highest run number that there is, 0 if there are no runs."""
+    return Run.objects.aggregate(newest=Max("pk"))["newest"] or 0

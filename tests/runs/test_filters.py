@@ -1,0 +1,261 @@
+"""Filters of runs: reading them from an address, writing them into one, and the runs that they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from random import Random
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from runs import paging
+from runs.facets import add_facets, list_facets
+from runs.filters import RunFilters, find_runs
+from runs.models import FacetKind, Run, RunStatus
+from runs.rollup import count_ended_runs
+from tests.engine.builders import make_attempt, make_issue
+from tests.runs.builders import make_version
+from tests.runs.listed_runs import make_listed_run, make_varied_runs
+from tests.runs.pages.history_builders import make_page_flow, make_stored_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
+
+
+def find(query: str) -> tuple[int, ...]:
+    filters = RunFilters(query)
+    assert filters.problems == []
+    return find_runs(filters).ids
+
+
+class TestReading:
+    def test_everything_that_an_address_asks_for_comes_back_in_one(self) -> None:
+        make_version(make_page_flow())
+        User.objects.create_user("grace")
+        query = (
+            "q=green+tea&flow=colour-theme&version=1&status=failed%2Cerrored&reason=step_failed&severity=high"
+            "&audit=Hex+colours&code=hex&model=gpt-5&label=pilot&label=a%2Cb&from=2026-11-01T08%3A00%3A00Z"
+            "&to=2026-11-21&cost=0.05&tokens=20000&by=grace"
+        )
+        filters = RunFilters(query)
+        assert filters.problems == []
+        assert filters.to_query() == query
+        assert RunFilters(filters.to_query("flow", "label", status="queued")).values.keys() == {
+            "q", "status", "reason", "severity", "audit", "code", "model", "from", "to", "cost", "tokens", "by",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("query", "written"),
+        [
+            ("cost=%240.10&tokens=20+000&q=+%231285+", "q=%231285&cost=0.1&tokens=20000"),
+            ("status=errored,failed", "status=failed%2Cerrored"),
+            ("status=failed&status=&status=errored", "status=failed%2Cerrored"),
+            ("status=" + ",".join(RunStatus.values), ""),
+            ("label=&label=a&label=a", "label=a"),
+        ],
+    )
+    def test_values_are_read_as_people_write_them(self, query: str, written: str) -> None:
+        filters = RunFilters(query)
+        assert (filters.to_query(), filters.problems) == (written, [])
+
+    @pytest.mark.parametrize(
+        ("query", "parameter"),
+        [
+            ("flow=lost", "flow"),
+            ("flow=a%00b", "flow"),
+            ("flow=lost&version=3", "flow"),
+            ("version=3", "version"),
+            ("version=-1", "version"),
+            ("version=9999999999", "version"),
+            ("status=failed,lost", "status"),
+            ("reason=boredom", "reason"),
+            ("severity=grave", "severity"),
+            ("from=21.11.2026", "from"),
+            ("to=9999-12-31", "to"),
+            ("from=2026-02-30", "from"),
+            ("from=2026-11-21T25:00", "from"),
+            ("from=2026-11-02&to=2026-11-01", "to"),
+            ("cost=much", "cost"),
+            ("cost=NaN", "cost"),
+            ("cost=1e999999", "cost"),
+            ("cost=-1", "cost"),
+            ("tokens=1.5", "tokens"),
+            ("tokens=99999999999999999999", "tokens"),
+            ("by=nobody", "by"),
+            ("label=a%00b", "label"),
+            (f"code={'x' * 201}", "code"),
+            ("q=%E2%80%94", "q"),
+        ],
+    )
+    def test_what_is_not_valid_gets_one_sentence_and_is_left_out(self, query: str, parameter: str) -> None:
+        filters = RunFilters(query)
+        ((name, sentence),) = filters.problems
+        assert name == parameter and sentence.endswith(".") and len(sentence) < 240
+        assert filters.is_empty
+
+    def test_half_a_character_of_json_is_not_valid(self) -> None:
+        assert [problem.parameter for problem in RunFilters({"audit": "\ud800"}).problems] == ["audit"]
+
+    def test_a_version_that_the_flow_lacks_leaves_the_flow(self) -> None:
+        make_version(make_page_flow())
+        filters = RunFilters("flow=colour-theme&version=7")
+        assert filters.to_query() == "flow=colour-theme"
+        assert [problem.parameter for problem in filters.problems] == ["version"]
+
+    def test_names_that_are_no_filters_are_listed_in_one_sentence(self) -> None:
+        filters = RunFilters("statsu=failed&flow=&before=1")
+        (sentence,) = filters.find_unknown_names(("before",))
+        assert "“statsu”" in sentence and "“flow”" not in sentence
+        assert list(filters.find_unknown_names(("before", "statsu"))) == []
+
+
+MEANINGS: dict[str, Callable[[Run], bool]] = {
+    "flow=other": lambda run: run.flow.name == "other",
+    "flow=colour-theme&version=2": lambda run: run.flow.name == "colour-theme" and run.version.number == 2,
+    "status=failed": lambda run: run.status == "failed",
+    "status=errored,queued": lambda run: run.status in ("errored", "queued"),
+    "reason=crashed": lambda run: run.end_reason == "crashed",
+    "severity=high": lambda run: has_facet(run, FacetKind.SEVERITY, "high"),
+    "model=gpt-5": lambda run: has_facet(run, FacetKind.MODEL, "gpt-5"),
+    "label=pilot": lambda run: has_facet(run, FacetKind.LABEL, "pilot"),
+    "label=pilot&label=nightly": lambda run: all(has_facet(run, FacetKind.LABEL, one) for one in ("pilot", "nightly")),
+    "from=2026-11-23": lambda run: run.created_at >= datetime(2026, 11, 23, tzinfo=UTC),
+    "from=2026-11-23T07:00Z": lambda run: run.created_at >= datetime(2026, 11, 23, 7, tzinfo=UTC),
+    "to=2026-11-26": lambda run: run.created_at < datetime(2026, 11, 27, tzinfo=UTC),
+    "to=2026-11-26T08:00:00%2B01:00": lambda run: run.created_at <= datetime(2026, 11, 26, 7, tzinfo=UTC),
+    "cost=0.037": lambda run: run.cost is not None and run.cost > Decimal("0.037"),
+    "cost=0": lambda run: bool(run.cost),
+    "tokens=7000": lambda run: run.total_tokens > 7_000,
+    "by=linus": lambda run: run.started_by is not None and run.started_by.username == "linus",
+}
+
+
+def has_facet(run: Run, kind: str, value: str) -> bool:
+    return any((facet.kind, facet.value) == (kind, value) for facet in run.facets.all())
+
+
+def choose_queries(random: Random, count: int) -> list[str]:
+    """Filters of different names."""
+    queries = {query.partition("=")[0]: query for query in random.sample(sorted(MEANINGS), len(MEANINGS))}
+    return list(queries.values())[:count]
+
+
+class TestFinding:
+    def test_every_filter_and_any_of_them_together_find_just_the_runs_that_have_it(self) -> None:
+        make_varied_runs(400)
+        Run.objects.filter(status="errored", cost__gt=0.1).update(end_reason="crashed")
+        nightly = Run.objects.filter(pk__in=list(Run.objects.values_list("pk", flat=True))[::3])
+        add_facets((run.pk, (FacetKind.LABEL, "nightly")) for run in nightly)
+        runs = list(
+            Run.objects.select_related("flow", "version", "started_by")
+            .prefetch_related("facets")
+            .order_by("-created_at", "-pk")
+        )
+        random = Random(5)
+        asked = [[query] for query in MEANINGS] + [choose_queries(random, k) for k in (2, 2, 2, 3, 3, 4) * 6]
+        found_any = 0
+        for queries in asked:
+            filters = RunFilters("&".join(queries))
+            assert filters.problems == []
+            wanted = tuple(run.pk for run in runs if all(MEANINGS[query](run) for query in queries))
+            found = find_runs(filters, limit=500)
+            assert (found.ids, found.searched_to) == (wanted, None), queries
+            found_any += bool(wanted)
+        assert found_any > len(asked) / 2
+
+    @pytest.mark.parametrize("query", ["", "status=failed,errored", "cost=0.037&by=linus&severity=low"])
+    def test_pages_in_both_directions_hold_every_run_once(self, query: str) -> None:
+        make_varied_runs(300)
+        # Created within the same moment: their numbers decide.
+        Run.objects.filter(pk__in=list(Run.objects.values_list("pk", flat=True))[::7]).update(created_at=timezone.now())
+        filters = RunFilters(query)
+        every = find_runs(filters, limit=1_000).ids
+        assert len(every) > 10
+        down: list[int] = []
+        while found := find_runs(filters, before=down[-1] if down else None, limit=7).ids:
+            down += found
+        up: list[int] = []
+        while found := find_runs(filters, after=up[0] if up else 0, limit=7).ids:
+            up = [*found, *up]
+        assert tuple(down) == tuple(up) == every
+
+    def test_filters_on_issues_hold_for_one_and_the_same_issue(self) -> None:
+        attempt = make_attempt(
+            1, 1, "failed",
+            issues=(make_issue("critical", code="length", audit="Long"), make_issue("low", code="hex", audit="Hex")),
+        )  # fmt: skip
+        run = make_stored_run(attempt)
+        add_facets((run.pk, facet) for facet in list_facets(attempt))
+        for query in ("severity=critical", "audit=Hex", "code=hex&audit=Hex", "severity=high&code=length&audit=Long"):
+            assert find(query) == (run.pk,), query
+        for query in ("severity=medium&audit=Hex", "code=hex&severity=critical", "audit=Long&code=hex"):
+            assert find(query) == (), query
+
+    def test_a_search_that_ends_early_says_where_and_continues_from_there(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(paging, "FIRST_LOOK", 10)
+        monkeypatch.setattr(paging, "WINDOW", 20)
+        version = make_version(make_page_flow())
+        runs = [make_listed_run(version, cost=5 if n in (3, 95, 99) else None).pk for n in range(100)]
+        filters = RunFilters("cost=1&flow=colour-theme")
+        first = find_runs(filters, limit=5)
+        assert (first.ids, first.looked_to) == ((runs[99], runs[95]), runs[70])
+        second = find_runs(filters, before=first.searched_to, limit=5)
+        assert (second.ids, second.looked_to) == ((), runs[40])
+        third = find_runs(filters, before=second.looked_to, limit=5)
+        assert (third.ids, third.looked_to) == ((), runs[10])
+        last = find_runs(filters, before=third.looked_to, limit=5)
+        assert (last.ids, last.looked_to) == ((runs[3],), None)
+        upwards = find_runs(filters, after=runs[10], limit=5)
+        assert (upwards.ids, upwards.looked_to) == ((), runs[40])
+        # A page that is full has not ended early.
+        full = find_runs(filters, limit=2)
+        assert (len(full.ids), full.searched_to) == (2, None)
+
+    def test_days_are_those_of_the_active_time_zone(self) -> None:
+        version = make_version(make_page_flow())
+        late = make_listed_run(version, created_at=datetime(2026, 11, 20, 23, 30, tzinfo=UTC))
+        make_listed_run(version, created_at=datetime(2026, 11, 21, 23, 30, tzinfo=UTC))
+        with timezone.override(ZoneInfo("Europe/Berlin")):
+            assert find("from=2026-11-21&to=2026-11-21") == (late.pk,)
+            assert find("from=2026-11-21T00:30&to=2026-11-21T00:30") == (late.pk,)
+        with timezone.override(ZoneInfo("America/New_York")):
+            assert find("from=2026-11-21&to=2026-11-21") == (late.pk + 1,)
+
+    def test_the_time_of_a_run_as_an_answer_has_it_bounds_a_list_that_holds_the_run(self) -> None:
+        run = make_stored_run()
+        Run.objects.filter(pk=run.pk).update(created_at=timezone.now().replace(microsecond=120_000))
+        stored = make_stored_run()
+        for one in (run, stored):
+            one.refresh_from_db()
+            text = one.created_at.isoformat().replace("+", "%2B")
+            assert one.pk in find(f"from={text}") and one.pk in find(f"to={text}")
+
+    def test_runs_are_ordered_by_creation_and_not_by_number(self) -> None:
+        version = make_version(make_page_flow())
+        midnight = datetime(2026, 11, 21, tzinfo=UTC)
+        runs = [make_listed_run(version, created_at=midnight + timedelta(minutes=n)).pk for n in (3, -2, 1, -1, 2, -3)]
+        assert find("from=2026-11-21") == (runs[0], runs[4], runs[2])
+        assert find("to=2026-11-20") == (runs[3], runs[1], runs[5])
+        assert find_runs(RunFilters(), before=runs[4], limit=3).ids == (runs[2], runs[3], runs[1])
+        assert find_runs(RunFilters("flow=colour-theme"), after=runs[1], limit=2).ids == (runs[2], runs[3])
+
+    def test_a_run_is_found_by_what_it_has_used_so_far(self) -> None:
+        run = make_listed_run(make_version(make_page_flow()), status="running", cost=Decimal("0.2"), total_tokens=900)
+        assert find("cost=0.1&tokens=800") == (run.pk,)
+        assert find("cost=0.2") == find("tokens=900") == ()
+
+    def test_a_number_leads_to_its_run_and_any_other_text_is_searched_for(self) -> None:
+        run = make_stored_run()
+        other = make_stored_run()
+        Run.objects.filter(pk=other.pk).update(input={"order": run.pk})
+        count_ended_runs()
+        assert find(f"q={run.pk}") == find(f"q=%23{run.pk}") == (run.pk,)
+        assert find(f"q=%22{run.pk}%22") == (other.pk,)
+        assert find("q=tea") == (run.pk,)
+        assert find("q=tea&status=failed") == find(f"q={run.pk}&status=failed") == ()
+        assert find_runs(RunFilters("q=tea&status=succeeded"), after=run.pk).ids == ()
