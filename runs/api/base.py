@@ -133,7 +133,7 @@ def describe_query(query: type[Query]) -> Iterator[OpenApiParameter]:
 
 def _is_list(parameter: OpenApiParameter) -> bool:
     shape: Any = parameter.type
-    return isinstance(shape, dict) and shape.get("type") == "array"
+    return isinstance(shape, dict) and any(one.get("type") == "array" for one in (shape, *shape.get("anyOf", ())))
 
 
 def check_query(query: QueryDict, known: Mapping[str, bool]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runs.run_filters import RunFilters, find_runs, finding
+from runs import paging
+from runs.filters import RunFilters, find_runs
 from runs.search import index_runs
 from tests.runs.pages.history_builders import make_stored_run
 
@@ -15,7 +16,7 @@ def search(text: str, *, before: int | None = None, after: int | None = None, li
     """The runs that match, however far they are searched for."""
     found: list[int] = []
     while True:
-        part = find_runs(RunFilters(search=text), before=before, after=after, limit=limit - len(found))
+        part = find_runs(RunFilters({"q": text}), before=before, after=after, limit=limit - len(found))
         found = [*part.ids, *found] if after is not None else [*found, *part.ids]
         if part.looked_to is None:
             return found
@@ -24,8 +25,8 @@ def search(text: str, *, before: int | None = None, after: int | None = None, li
 
 @pytest.mark.parametrize("window", [3, 100], ids=["too-many-hits", "all-hits"])
 def test_a_search_finds_every_run_once_both_ways(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
-    monkeypatch.setattr(finding, "FIRST_LOOK", 2)
-    monkeypatch.setattr(finding, "WINDOW", window)
+    monkeypatch.setattr(paging, "FIRST_LOOK", 2)
+    monkeypatch.setattr(paging, "WINDOW", window)
     ids = [make_stored_run(input={"text": text}).pk for text in ("old tea", "tea old", *["tea"] * 5)]
     index_runs(ids)
     for text, found in (("old", ids[:2]), ('"old tea"', ids[:1]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[1:])):
