@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import hypothesis
 import pytest
 from django.core.cache import caches
+from django.core.management.commands import flush
 from django.db import connection
 from playwright.sync_api import Playwright, expect
 from pytest_django import DjangoDbBlocker
 
 from tests.availability import FINDERS, explain_absence, is_required
-from tests.databases import hold_test_database
-from tests.done_once import empty_filled_tables, keep_static_files
+from tests.databases import empty_tables, hold_test_database
 
 # What is collected, which thousands of tests are made of, is no garbage.
 gc.disable()
@@ -88,7 +88,9 @@ def django_db_setup(
     held = ExitStack()
     with django_db_blocker.unblock():
         held.enter_context(hold_test_database(tmp_path_factory))
-    empty_filled_tables(held.enter_context(pytest.MonkeyPatch.context()))
+    patch = held.enter_context(pytest.MonkeyPatch.context())
+    patch.setattr(flush, "sql_flush", empty_tables)
+    patch.setattr(flush, "emit_post_migrate_signal", lambda *_: None)
     yield
     with django_db_blocker.unblock():
         held.close()
@@ -115,13 +117,6 @@ def _refuse_beyond_loopback(host: Any) -> None:
         is_local = False
     if not is_local:
         raise NetworkAccessError(f"Tests reach nothing beyond this machine, but this one tried “{text}”.")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _static_files_found_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        keep_static_files(patch)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

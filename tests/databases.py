@@ -14,10 +14,13 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from django.contrib.auth.models import Permission
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import sql
 
-from tests.warm_python import ROOT, clean_environment, run_python
+from tests.processes import ROOT, clean_environment, run_python
 
 MIGRATION_PATIENCE = 120.0
 """Seconds."""
@@ -155,6 +158,21 @@ def hold_database(server_url: str, *, template: str = "template0") -> Iterator[s
 def name_database(url: str) -> str:
     """The database that an address names."""
     return urlsplit(url).path.strip("/")
+
+
+def empty_tables(_style: object, connection: BaseDatabaseWrapper, **_options: bool) -> list[str]:
+    """The statements with which a test that commits leaves empty tables behind, as Django's ``sql_flush``.
+
+    Rows go one by one, since PostgreSQL needs longer to truncate all tables than most tests take; content types and
+    permissions stay as the migrations made them.
+    """
+    kept = {ContentType._meta.db_table, Permission._meta.db_table}
+    names = {*connection.introspection.django_table_names(only_existing=True)} - kept
+    statements = [f"DELETE FROM {connection.ops.quote_name(name)}" for name in sorted(names)]  # noqa: S608  # our own
+    if connection.vendor == "postgresql":
+        # Else a trigger refuses to have entries of the trail deleted.
+        statements.insert(0, "SET LOCAL toolflow.purges_trail = 'on'")
+    return statements
 
 
 def make_once(name: str, make: Callable[[Path], Path], factory: pytest.TempPathFactory) -> Path:

@@ -22,6 +22,9 @@ from toolflow_site.settings import *  # noqa: E402, F403  # the environment had 
 # The real one takes a quarter of a second for each user, on purpose.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
+# WhiteNoise looks for a file when it is asked for one, and not through all folders for every client of a test.
+WHITENOISE_AUTOREFRESH = True
+
 # Tests of signing in turn it on.
 AXES_ENABLED = False
 

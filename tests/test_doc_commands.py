@@ -1,310 +1,176 @@
-"""The commands of README and the guides work as they stand, one after the other, on an installation of a test."""
+"""Five blocks of README and the guides, run as they stand: scripts, and commands on an installation of their own."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shutil
-import sqlite3
-import stat
 import subprocess
-from collections.abc import Callable
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
+import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from uuid import uuid4
 
 import pytest
-from django.conf import settings as site
-from django.contrib.auth.models import User
-from django.db import connection
 
-from benchmarks.__main__ import _build_parser
-from flows.examples import load_examples, load_sample_input
+from flows.engine import Script, SimulatedModel
 from flows.flow_file import parse_flow
-from flows.models import Flow
-from flows.portability import load_flow
-from runs import backup
-from runs.management.commands import run_flow
-from runs.models import Run, RunStatus
-from runs.rollup import count_ended_runs
-from runs.submission import submit_run
-from tests.doc_shell import Shell
-from tests.runs.builders import make_worker
-from tests.runs.executing import drain
-from tests.site.test_settings import start_command
-from tests.test_docs import ROOT, find_blocks
+from tests.databases import share_sqlite_template
+from tests.engine.model_server import ModelServer
+from tests.processes import ROOT, clean_environment, run_python, start_python
+from tests.test_docs import find_blocks
 
-LONG_AGO = datetime(2024, 11, 20, 12, tzinfo=UTC)
+TIMEOUT = 120
+"""Seconds that a block may take on a busy machine."""
 
-pytestmark = pytest.mark.django_db(transaction=True)
+SET_UP = """
+from django.contrib.auth.models import User
+from flows.examples import load_examples
+load_examples()
+User.objects.create_superuser('ada')
+"""
 
 
-def read_code(page: str, *infos: str) -> str:
-    """The code of a page’s blocks that are run here."""
-    blocks = [(language, info) for language in ("sh", "bash") for info in infos or ("",)]
-    found = [code for language, wanted in blocks for info, code in find_blocks(page, language) if info == wanted]
-    assert found, f"{page} has no such block"
-    return "".join(found)
+class Installation:
+    """A folder with ``manage.py``, ``.venv`` and a database of its own, in which code of a page is run."""
 
+    def __init__(self, folder: Path, template: Path) -> None:
+        """``template``: a database with empty tables. The example flows and the administrator “ada” are added."""
+        self.folder = folder
+        self.environment = {
+            **clean_environment(),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "DJANGO_SETTINGS_MODULE": "toolflow_site.settings",
+            "TOOLFLOW_ENV_FILE": os.devnull,
+            "TOOLFLOW_DATA_DIR": str(folder / "var"),
+        }
+        (folder / "var").mkdir()
+        shutil.copy(template, folder / "var/toolflow.sqlite3")
+        (folder / "manage.py").symlink_to(ROOT / "manage.py")
+        (folder / ".venv").symlink_to(sys.prefix)
+        self.run(f'python manage.py shell -c "{SET_UP}"')
 
-def keep_umask(code: str) -> str:
-    """Code that fails unless what is written after it can be read by others as before: a page goes on in its shell."""
-    return f"umask 022\n{code}\ntest $(umask) = 0022"
-
-
-def read_session(page: str) -> tuple[str, str]:
-    """The command of a page’s only console block, and what it prints there."""
-    ((_, text),) = find_blocks(page, "console")
-    command, _, printed = text.partition("\n")
-    return command.removeprefix("$ "), printed
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """A shell in an installation with the example flows and an administrator."""
-    User.objects.create_superuser("ada")
-    load_examples()
-    return Shell(tmp_path, make=f'exec {shutil.which("make")} --dry-run --directory {ROOT} "$@"')
-
-
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever follows a run looks again when a worker has been at it."""
-    clock = SimpleNamespace(sleep=lambda _seconds: drain(), monotonic=lambda: 0.0)
-    monkeypatch.setattr(run_flow, "time", clock)
+    def run(self, code: str) -> str:
+        """What the code prints; every line of it has to succeed."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", code],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
 
 
 @pytest.fixture
-def old_run(shell: Shell) -> Run:
-    """A run of an example flow that ended long ago."""
-    run = submit_run(flow=Flow.objects.get(name="colour-theme"), input=load_sample_input("colour-theme"))
-    drain()
-    Run.objects.update(created_at=LONG_AGO, started_at=LONG_AGO, ended_at=LONG_AGO + timedelta(minutes=1))
-    count_ended_runs()
-    run.refresh_from_db()
-    return run
+def installation(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return Installation(tmp_path, share_sqlite_template(tmp_path_factory))
 
 
-def test_the_readme_runs_a_flow_from_the_terminal(shell: Shell, worker: None) -> None:
-    printed = shell.run(read_code("README.md"))
+def read_code(page: str) -> str:
+    """The commands of a page, but for those whose fence says that they are for somebody else."""
+    return "".join(code for info, code in find_blocks(page, "sh") if not info)
+
+
+def test_the_readme_runs_a_flow_from_the_terminal(installation: Installation) -> None:
+    (_, code) = find_blocks("README.md", "sh")[-1]
+    with (installation.folder / "worker.log").open("wb") as log:
+        arguments = ("manage.py", "run_worker")
+        with start_python(*arguments, cwd=ROOT, environment=installation.environment, output=log) as worker:
+            try:
+                printed = installation.run(code)
+            finally:
+                worker.terminate()
     assert "Succeeded: All steps passed." in printed and '"Draft the answer"' in printed
-    assert Run.objects.get().status == RunStatus.SUCCEEDED
+
+
+def test_the_script_of_the_readme_runs_against_a_server(tmp_path: Path) -> None:
+    ((_, code),) = find_blocks("README.md", "python")
+    lines = ["Salt on every word", "the gulls correct my spelling", "tide takes the last page"]
+    replies = [{"title": "Salt", "lines": lines[:2]}, {"title": "On the sea", "lines": lines}]
+    app = SimulatedModel(script=Script({"haiku": replies}), api_keys={"sk-readme"})
+    with ModelServer(app) as server:
+        environment = {"OPENAI_API_KEY": "sk-readme", "OPENAI_BASE_URL": server.base_url}
+        printed = run_script(code, tmp_path, **environment).splitlines()
+    assert printed == [
+        "All steps passed.",
+        *lines,
+        "attempt 1: A haiku has 3 lines, this one has 2.",
+        "attempt 1: Name the sea.",
+    ]
+    assert app.call_count == 2
 
 
 @pytest.mark.nightly
-def test_running_follows_a_run(shell: Shell, worker: None) -> None:
-    (shell.folder / "ticket.json").write_text(
-        re.search(r"<<'EOF'\n(.*?)^EOF$", read_code("README.md"), re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
-    )
-    assert "Succeeded: All steps passed." in shell.run(read_code("docs/running.md"))
-
-
-@pytest.mark.parametrize("guide", ["CONTRIBUTING.md", "docs/performance.md"])
-def test_make_can_make_what_the_page_asks_for(shell: Shell, guide: str) -> None:
-    planned = shell.run(read_code(guide))
-    for arguments in re.findall(r"-m benchmarks *(.*)$", planned, re.MULTILINE):
-        _build_parser().parse_args(arguments.split())
-    assert planned
-
-
-@pytest.mark.nightly
-def test_flow_files_come_out_and_go_in_again(shell: Shell) -> None:
+def test_flow_files_come_out_and_go_in_again(installation: Installation) -> None:
     ((_, example),) = find_blocks("docs/flow-files.md", "yaml")
-    for note in ("", "A sentence more."):
-        spec = parse_flow(example)
-        load_flow(document={**spec.to_document(), "description": spec.description + note})
-    flow = Flow.objects.get(name="letter-answers")
-    printed = shell.run(read_code("docs/flow-files.md"))
-    written = parse_flow((shell.folder / "letter-answers.yaml").read_text(encoding="utf-8"))
-    assert written.digest == flow.versions.get(number=1).digest
-    assert f"name: {flow.name}\n" in printed and "unchanged, version" in printed
-    assert sorted(path.stem for path in shell.folder.glob("company-flows/*.yaml")) == sorted(
-        Flow.objects.values_list("name", flat=True)
-    )
-    assert ["migrate"] in shell.commands
+    spec = parse_flow(example)
+    file = installation.folder / "flow.yaml"
+    for description in (spec.description, "Another one."):
+        file.write_text(json.dumps({**spec.to_document(), "description": description}))
+        installation.run("python manage.py import_flow flow.yaml --make-live")
+    printed = installation.run(read_code("docs/flow-files.md"))
+    assert f"name: {spec.name}\n" in printed and "unchanged, version" in printed
+    assert (installation.folder / f"company-flows/{spec.name}.yaml").exists()
 
 
 @pytest.mark.nightly
-def test_a_plug_in_is_begun(shell: Shell, settings: Any) -> None:
-    settings.BASE_DIR = shell.folder
-    shell.run(read_code("docs/plugins.md"))
-    assert (shell.folder / "acme_invoices.py").exists()
+def test_a_copy_of_the_embedded_database_is_made_and_put_back(installation: Installation) -> None:
+    (installation.folder / "srv/backups").mkdir(parents=True)
+    printed = installation.run(read_code("docs/backup.md").replace("/srv/", f"{installation.folder}/srv/"))
+    assert "Restored: " in printed
+    assert list((installation.folder / "srv/backups").iterdir())
+    assert list((installation.folder / "var").glob("*.before-*"))
 
 
-@pytest.mark.nightly
-def test_history_is_purged(shell: Shell, old_run: Run) -> None:
-    purging, looking = re.split(r"(?=python manage\.py storage\n)", read_code("docs/retention.md"))
-    assert old_run.flow.name in shell.run(looking)
-    shell.run(purging)
-    assert not Run.objects.exists()
+PLUGIN_CHECK = """
+import json
+import company_plugins
+from flows.engine import AuditSpec, FlowSpec, Script, SimulatedModel, StepSpec, run_flow_sync, simulated_client
+
+lines = [{"text": "Paper", "amount": 20.0}, {"text": "Freight", "amount": 5.0}]
+good = {"supplier": "Elbe Office AG", "due": "2026-12-02", "lines": lines, "total": 25.0}
+wrong = [{"due": "soon"}, {"total": 52.0}, {"supplier": "Elbe Office"}, {"due": "2026-01-01"}, {}]
+audits = ("known_supplier", "not_overdue", "reachable_supplier")
+read = StepSpec(
+    name="Read",
+    tool_name="read_invoice",
+    output_type="invoice",
+    max_retries=4,
+    audits=tuple(AuditSpec(name=name, rule=f"python:{name}") for name in audits),
+)
+book = StepSpec(name="Book", compute="python:to_booking")
+client = simulated_client(SimulatedModel(script=Script({"read_invoice": [{**good, **one} for one in wrong]})))
+result = run_flow_sync(FlowSpec(name="booking", steps=(read, book)), {"received": "2026-11-20"}, client=client)
+attempts = result.step(1).attempts
+print(json.dumps({
+    "attempts": [[one.outcome, [[issue.code, issue.path] for issue in one.issues]] for one in attempts],
+    "booking": result.step(2).output,
+    "plugins": sorted(attempts[-1].plugins),
+}))
+"""
 
 
-@pytest.mark.nightly
-def test_statistics_and_search_are_made_anew(shell: Shell, old_run: Run) -> None:
-    command, shown = read_session("docs/statistics.md")
-    printed = shell.run(command)
-    form = re.sub(r"\d[\d,]*", "N", shown.splitlines()[0])
-    assert form == re.sub(r"\d+", "N", printed.splitlines()[0]).replace("N run counted", "N runs counted")
-    shell.run(read_code("docs/run-history.md"))
-    assert ["rebuild_search"] in shell.commands
-
-
-@pytest.mark.nightly
-def test_the_workers_are_shown_as_the_page_shows_them(shell: Shell) -> None:
-    make_worker(host="flows-1", pid=48213)
-    command, shown = read_session("docs/scaling.md")
-    printed = shell.run(command).splitlines()
-    assert printed[0].split() == shown.splitlines()[0].split()
-    labels, expected = ([line.partition(":")[0] for line in lines[-6:-2]] for lines in (printed, shown.splitlines()))
-    assert labels == expected
-    assert printed[-2].split() == shown.splitlines()[-2].split()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("guide", ["docs/audit-trail.md", "docs/permissions.md", "docs/webhooks.md"])
-def test_commands_of_administrators_work(shell: Shell, guide: str) -> None:
-    shell.run(read_code(guide))
-    assert shell.commands
-
-
-@pytest.mark.nightly
-def test_a_copy_of_the_embedded_database_is_made_and_put_back(
-    shell: Shell, old_run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if connection.vendor != "sqlite":
-        pytest.skip("The embedded database is SQLite.")
-    # The test's own database stays out of it.
-    database = shell.folder / "var/toolflow.sqlite3"
-    with closing(sqlite3.connect(connection.settings_dict["NAME"])) as own, closing(sqlite3.connect(database)) as copy:
-        own.backup(copy)
-    entry = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(database)}
-    monkeypatch.setattr(backup, "settings", SimpleNamespace(DATABASES={"default": entry}))
-    (shell.folder / "srv/backups").mkdir(parents=True)
-    printed = shell.run(read_code("docs/backup.md").replace("/srv/", f"{shell.folder}/srv/"))
-    assert "1 runs with" in printed and "Restored: 1 runs" in printed
-    assert [path.suffixes[-1][:8] for path in sorted((shell.folder / "var").iterdir())] == [".sqlite3", ".before-"]
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="There is no pg_dump here.")
-def test_a_dump_of_postgresql_holds_what_the_database_held(tmp_path: Path, postgres_url: str) -> None:
-    def ask(database: str, statement: str) -> str:
-        url = f"{postgres_url.rpartition('/')[0]}/{database}"
-        command = ["psql", "--no-psqlrc", "-qAtc", statement, url]
-        return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout.strip()
-
-    names = [f"doc_{uuid4().hex}" for _ in range(2)]
-    home = postgres_url.rpartition("/")[2]
-    try:
-        for name in names:
-            ask(home, f"CREATE DATABASE {name}")
-        ask(names[0], "CREATE TABLE runs_run (note text)")
-        ask(names[0], "INSERT INTO runs_run VALUES ('first')")
-        shell = Shell(tmp_path)
-        for name, tag in zip(names, ("postgres dump", "postgres restore"), strict=True):
-            shell.run(
-                keep_umask(read_code("docs/backup.md", tag)), DATABASE_URL=f"{postgres_url.rpartition('/')[0]}/{name}"
-            )
-        assert ask(names[1], "SELECT note FROM runs_run") == "first"
-        assert stat.S_IMODE((tmp_path / "toolflow.dump").stat().st_mode) == 0o600
-    finally:
-        for name in names:
-            ask(home, f"DROP DATABASE IF EXISTS {name}")
-
-
-NOTED = 'echo "$(basename "$0") $*" >> "$CALLS"'
-"""What stands for programs that change a machine: they say what they were asked for."""
-ROOT_PROGRAMS = {
-    **dict.fromkeys(
-        ("apt-get", "curl", "git", "journalctl", "nginx", "openssl", "redis-cli", "runuser", "systemctl", "useradd"),
-        NOTED,
-    ),
-    # A folder may belong to a user that this machine does not have.
-    "install": NOTED + '; case "$*" in *"-o toolflow"*) ;; *) exec /usr/bin/install "$@" ;; esac',
-    "python3": '[ "$1" != -m ] && exec python "$@"; ' + NOTED,
-    "systemd-run": NOTED + '; while [ "$1" != manage.py ]; do shift; done; shift; exec manage.py "$@"',
-}
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Callable[[str], Shell]:
-    """Runs a page’s blocks for root on what looks like a machine: the folders of the page lie below ``tmp_path``.
-
-    ``manage.py`` reads its arguments and does nothing; what would change the machine only notes what it was asked for.
-    """
-    places = (
-        "etc/cron.daily",
-        "etc/systemd/system",
-        "etc/nginx/conf.d",
-        "usr/local/sbin",
-        "opt/toolflow/.venv/bin",
-        "srv/backups",
-        "etc/ssl",
-    )
-    for place in places:
-        (tmp_path / place).mkdir(parents=True)
-    for name in ("deploy", "flows", "manage.py", "requirements", "runs", "toolflow_site"):
-        (tmp_path / "opt/toolflow" / name).symlink_to(ROOT / name)
-    shell = Shell(tmp_path, only_reads=True, **ROOT_PROGRAMS)
-    (tmp_path / "opt/toolflow/.venv/bin/python").symlink_to(tmp_path / "bin/python")
-    (tmp_path / "srv/backups/toolflow-2026-03-02.dump").touch()
-
-    def run(page: str) -> Shell:
-        code = read_code(page, "as root").replace("/usr/bin/python3", "python3")
-        code = re.sub(r"(?<![\w.:/])/(etc|opt|srv|usr/local)/", rf"{tmp_path}/\1/", code)
-        shell.run(keep_umask(f"PATH={tmp_path}/usr/local/sbin:$PATH\ntouch base.txt scale.txt\n{code}"))
-        return shell
-
-    return run
-
-
-def test_the_steps_of_the_deploy_page_follow_from_each_other(machine: Callable[[str], Shell], tmp_path: Path) -> None:
-    shell = machine("docs/deploy.md")
-    environment = tmp_path / "etc/toolflow/env"
-    assert stat.S_IMODE(environment.stat().st_mode) == 0o600
-    values = dict(line.split("=", 1) for line in environment.read_text(encoding="utf-8").splitlines())
-    done = start_command("check", "--deploy", data_dir=tmp_path / "data", **values)
-    # Nothing is wrong with it but what the page says.
-    assert re.findall(r"\((\w+\.\w+)\)", done.stderr) == ["toolflow.E001"]
-    assert {path.name for path in (tmp_path / "etc/systemd/system").iterdir()} == {
-        path.name for path in (Path(site.BASE_DIR) / "deploy/systemd").iterdir()
+def test_the_plug_ins_of_the_page_work_as_it_says(tmp_path: Path) -> None:
+    code = "".join(code for _, code in find_blocks("docs/plugins.md", "python"))
+    (tmp_path / "company_plugins.py").write_text(code, encoding="utf-8")
+    assert json.loads(run_script(PLUGIN_CHECK, tmp_path)) == {
+        "attempts": [
+            ["invalid", [["schema_mismatch", "/due"]]],
+            ["failed", [["wrong_total", "/total"]]],
+            ["failed", [["known_supplier", "/supplier"]]],
+            ["failed", [["not_overdue", None]]],
+            ["passed", []],
+        ],
+        "booking": {"account": "70044", "cents": 2500, "received": "2026-11-20"},
+        "plugins": ["invoice", "python:known_supplier", "python:not_overdue", "python:reachable_supplier"],
     }
-    assert (tmp_path / "etc/nginx/conf.d/toolflow.conf").exists() and (
-        tmp_path / "etc/nginx/toolflow-proxy.conf"
-    ).exists()
-    done_by_admin = [command[0] for command in shell.commands]
-    assert done_by_admin[:3] == ["check", "migrate", "createsuperuser"] and done_by_admin[-1] == "migrate"
-    assert "systemctl enable --now toolflow-web toolflow-worker toolflow-nightly.timer" in shell.calls
 
 
-@pytest.mark.nightly
-def test_a_service_is_backed_up_and_put_back(machine: Callable[[str], Shell], tmp_path: Path) -> None:
-    shell = machine("docs/deploy.md")
-    before = len(shell.commands)
-    old = tmp_path / "srv/backups/toolflow-2024-11-20.dump"
-    old.touch()
-    os.utime(old, (LONG_AGO.timestamp(),) * 2)
-    machine("docs/backup.md")
-    assert [command[0] for command in shell.commands[before:]] == ["restore", "migrate", "migrate", "serve"]
-    (dump,) = [path for path in (tmp_path / "srv/backups").iterdir() if "2026-03-02" not in path.name]
-    assert dump.suffix == ".dump" and stat.S_IMODE(dump.stat().st_mode) == 0o600
-
-
-@pytest.mark.nightly
-def test_a_copy_is_tried_with_settings_of_its_own(machine: Callable[[str], Shell], tmp_path: Path) -> None:
-    machine("docs/deploy.md")
-    shell = machine("docs/backup.md")
-    started = [call for call in shell.calls if call.startswith("systemd-run ")][-4:]
-    # Putting a copy back, before that, is about the installation itself.
-    assert [f"EnvironmentFile={tmp_path}/etc/toolflow/try " in call for call in started] == [False, False, True, True]
-    assert not (tmp_path / "etc/toolflow/try").exists()
-    page = read_code("docs/backup.md", "as root")
-    written = re.search(r"toolflow/try <<'END'\n(.*?)^END$", page, re.MULTILINE | re.DOTALL)
-    assert written is not None
-    lines = [*(tmp_path / "etc/toolflow/env").read_text(encoding="utf-8").splitlines(), *written[1].splitlines()]
-    values = dict(line.split("=", 1) for line in lines)
-    done = start_command("check", data_dir=tmp_path / "data", **values)
-    assert (done.returncode, done.stderr) == (0, "")
+def run_script(code: str, folder: Path, **environment: str) -> str:
+    """What a script prints that finds the modules of the folder, in a process that has no Django configured."""
+    found = {**clean_environment(), "PYTHONPATH": f"{ROOT}:{folder}", **environment}
+    done = run_python("-c", code, cwd=folder, environment=found, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

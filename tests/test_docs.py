@@ -1,18 +1,17 @@
-"""The documentation says what the code does: its tables are compared, its examples are run."""
+"""The documentation says what the code does: links lead somewhere, names exist, tables and numbers are right."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import get_commands, load_command_class
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -20,7 +19,6 @@ from flows.engine import (
     AuditSpec,
     FlowSpec,
     Outcome,
-    Script,
     SimulatedModel,
     StepSpec,
     execution,
@@ -38,13 +36,15 @@ from flows.engine.plugins import load_plugins
 from flows.engine.spec import MAX_EXPRESSION_LENGTH, MAX_SCHEMA_BYTES, MAX_STEPS
 from flows.examples import load_documents, load_sample_input
 from flows.examples.scripts import example_script
-from runs.models import EndReason, RunStatus
-from runs.models.run import MAX_CRASHES
+from runs.limits import gate
+from runs.limits.ledger import HOLDING_SECONDS
+from runs.limits.rules import Bucket
+from runs.models import EndReason, RateLimit, RunStatus
 from runs.worker import run_task
-from tests.engine.model_server import ModelServer
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"))]
 
 _BLOCK = re.compile(r"^ *```(?P<info>[^\n]*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
@@ -75,24 +75,20 @@ def unquote(cell: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# All pages
+# Links, names and code of all pages
 
 
-def find_links() -> Iterator[tuple[str, str]]:
-    for page in [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"))]:
-        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-            if "://" not in target:
-                yield page.relative_to(ROOT).as_posix(), target
-
-
-@pytest.mark.parametrize(("source", "target"), list(find_links()))
-def test_a_link_leads_somewhere(source: str, target: str) -> None:
-    path, _, anchor = target.partition("#")
-    place = (ROOT / source).parent / path if path else ROOT / source
-    assert place.exists(), f"{source} links to {target}"
-    if anchor:
-        headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+@pytest.mark.parametrize("source", ALL_PAGES, ids=lambda source: source.name)
+def test_links_lead_somewhere(source: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", source.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        place = source.parent / path if path else source
+        assert place.exists(), target
+        headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        assert not anchor or anchor in anchors, target
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -112,22 +108,33 @@ def test_settings_are_called_what_they_are_called(source: Path) -> None:
 
 
 @pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
-def test_commands_exist(source: Path) -> None:
+def test_commands_and_their_options_exist(source: Path) -> None:
     text = source.read_text(encoding="utf-8")
     targets = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
     assert targets <= set(re.findall(r"^([a-z]+):", read_page("Makefile"), re.MULTILINE))
-    own = {path.stem for app in ("flows", "runs") for path in (ROOT / app / "management/commands").glob("*.py")}
-    of_django = {
-        "axes_reset",
-        "axes_reset_ip",
-        "axes_reset_username",
-        "changepassword",
-        "check",
-        "collectstatic",
-        "migrate",
-        "sqlmigrate",
-    }
-    assert set(re.findall(r"manage\.py ([a-z_]+)", text)) <= own | of_django
+    for command, rest in re.findall(r"(?:manage\.py|toolflow-admin) ([a-z_]+)((?:\\\n|[^\n`#|;)&])*)", text):
+        known = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
+        options = {word.partition("=")[0] for word in rest.split() if word.startswith("--")}
+        assert options <= set(known._option_string_actions), f"{command} {rest}"
+
+
+def list_code() -> Iterator[Any]:
+    for page in ALL_PAGES:
+        name = page.relative_to(ROOT).as_posix()
+        for language in ("sh", "bash", "python", "json"):
+            for number, (_, code) in enumerate(find_blocks(name, language)):
+                yield pytest.param(language, code, id=f"{page.stem}-{language}-{number}")
+
+
+@pytest.mark.parametrize(("language", "code"), list(list_code()))
+def test_code_can_be_read(language: str, code: str) -> None:
+    if language == "python":
+        compile(code, "<page>", "exec")
+    elif language == "json":
+        assert isinstance(json.loads(code), dict)
+    else:
+        done = subprocess.run(["bash", "-n", "-c", code], capture_output=True, check=False, text=True, timeout=20)
+        assert done.stderr == ""
 
 
 def test_the_tree_of_the_engine_has_each_of_its_files() -> None:
@@ -146,7 +153,7 @@ def test_the_tree_of_the_execution_side_has_only_files_that_are_there() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Flow reference
+# Tables and numbers
 
 
 def describe_default(model: type[BaseModel], name: str) -> str:
@@ -169,30 +176,72 @@ def test_the_reference_has_every_field_with_its_default(heading: str, model: typ
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("page", "heading", "names"),
     [
-        f"1 to {MAX_EXPRESSION_LENGTH:,} characters",
-        f"1 to {MAX_STEPS} steps",
-        f"at most {MAX_SCHEMA_BYTES // 1024} KB",
-        f"at most {strict_schema.MAX_NESTING} levels deep",
-        f"{strict_schema.MAX_ENUM_VALUES:,} values",
-        f"at most {MAX_ISSUES} issues",
-        *(f"`{name}`" for name in sorted({*strict_schema.TYPES, *strict_schema.FORMATS})),
+        ("docs/concepts.md", "## Outcomes of an attempt", [outcome.value for outcome in Outcome]),
+        ("docs/concepts.md", "## Statuses of a run", RunStatus.values),
+        ("docs/running.md", "## Why runs end", EndReason.values),
+        (
+            "docs/limits.md",
+            "## Limits of the provider",
+            [str(field.verbose_name).capitalize() for field in RateLimit._meta.fields if not field.primary_key],
+        ),
     ],
 )
-def test_the_reference_has_the_limits_that_hold(text: str) -> None:
-    assert text in " ".join(read_page("docs/flow-reference.md").split())
+def test_a_table_has_every_name(page: str, heading: str, names: list[str]) -> None:
+    assert [unquote(row[0]) for row in read_table(page, heading)] == names
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Concepts and running
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("flow-reference", f"1 to {MAX_EXPRESSION_LENGTH:,} characters"),
+        ("flow-reference", f"1 to {MAX_STEPS} steps"),
+        ("flow-reference", f"at most {MAX_SCHEMA_BYTES // 1024} KB"),
+        ("flow-reference", f"at most {strict_schema.MAX_NESTING} levels deep"),
+        ("flow-reference", f"{strict_schema.MAX_ENUM_VALUES:,} values"),
+        ("flow-reference", f"at most {MAX_ISSUES} issues"),
+        *(("flow-reference", f"`{name}`") for name in sorted({*strict_schema.TYPES, *strict_schema.FORMATS})),
+        ("running", "up to 200 runs under way"),
+        ("running", f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)"),
+        ("running", f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second"),
+        ("running", f"up to {planner.MAX_BACKOFF:g} seconds"),
+        ("running", f"more than {run_task.MAX_WAIT_SECONDS:g} seconds"),
+        ("running", f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds"),
+        ("expressions", f"at most {MAX_LENGTH:,} characters"),
+        ("expressions", f"at most {MAX_PRODUCED:,} characters and elements"),
+        ("expressions", f"`lists.range` goes to {MAX_RANGE:,}"),
+        ("expressions", f"stopped after {TIMEOUT:g} seconds"),
+        ("limits", f"it waits for up to {gate.MAX_WAIT.seconds} seconds"),
+        ("limits", f"else {gate.DEFAULT_COMPLETION_TOKENS})"),
+        ("limits", f"count for at most {HOLDING_SECONDS:.0f} seconds more"),
+        ("limits", f"would let {Bucket.for_minute(500).rate:.1f} calls begin each second"),
+        ("limits", f"the 200,000 tokens only {Bucket.for_minute(200_000).rate / 1_500:.1f}"),
+    ],
+)
+def test_the_numbers_of_a_page_hold(page: str, text: str) -> None:
+    assert text in " ".join(read_page(f"docs/{page}.md").split())
 
 
-def test_concepts_explain_every_outcome_and_every_status() -> None:
-    outcomes = [unquote(row[0]) for row in read_table("docs/concepts.md", "## Outcomes of an attempt")]
-    assert outcomes == [outcome.value for outcome in Outcome]
-    statuses = [unquote(row[0]) for row in read_table("docs/concepts.md", "## Statuses of a run")]
-    assert statuses == list(RunStatus.values)
+def test_expressions_list_every_function_and_the_variables_of_every_field() -> None:
+    assert [(unquote(use), gives) for use, gives in read_table("docs/expressions.md", "## Functions")] == list(
+        FUNCTIONS.values()
+    )
+    documented = {
+        unquote(field): set(re.findall(r"`(\w+)`", variables))
+        for fields, variables, *_ in read_table("docs/expressions.md", "## Variables")
+        for field in fields.split(", ")
+    }
+    assert documented == {field: set(variables) for field, variables in FIELD_VARIABLES.items()}
+
+
+@pytest.mark.parametrize(("field", "code"), find_blocks("docs/expressions.md", "cel"))
+def test_an_expression_gives_what_the_page_says(field: str, code: str) -> None:
+    ((_, variables),) = find_blocks("docs/expressions.md", "json")
+    text, _, expected = code.rstrip().rpartition("\n// ")
+    expression = parse_expression(text, variables=FIELD_VARIABLES[field])
+    value = Scope(json.loads(variables)).evaluate(expression)
+    assert (value, type(value)) == (json.loads(expected), type(json.loads(expected)))
 
 
 async def test_concepts_show_the_system_message_that_the_example_really_sends() -> None:
@@ -205,181 +254,3 @@ async def test_concepts_show_the_system_message_that_the_example_really_sends() 
     assert request is not None
     ((_, shown),) = find_blocks("docs/concepts.md", "text")
     assert shown.rstrip("\n") == request["messages"][0]["content"]
-
-
-def test_running_lists_every_reason_why_a_run_ends() -> None:
-    rows = read_table("docs/running.md", "## Why runs end")
-    assert [unquote(row[0]) for row in rows] == list(EndReason.values)
-    assert {row[1] for row in rows} <= set(RunStatus.values)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "up to 200 runs under way",
-        f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)",
-        f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second",
-        f"up to {planner.MAX_BACKOFF:g} seconds",
-        f"more than {run_task.MAX_WAIT_SECONDS:g} seconds",
-        f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds",
-    ],
-)
-def test_running_has_the_numbers_that_hold(text: str) -> None:
-    assert text in " ".join(read_page("docs/running.md").split())
-
-
-def test_running_is_right_about_minutes_and_crashes(settings: Any) -> None:
-    assert settings.TOOLFLOW_RUNS_IN_FLIGHT == 200
-    assert settings.TOOLFLOW_CALL_TIMEOUT == execution.DEFAULT_CALL_TIMEOUT
-    assert settings.TOOLFLOW_LEASE == 60
-    assert MAX_CRASHES == 5
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Expressions
-
-
-def test_expressions_list_the_variables_of_every_field() -> None:
-    documented = {
-        unquote(field): set(re.findall(r"`(\w+)`", variables))
-        for fields, variables, *_ in read_table("docs/expressions.md", "## Variables")
-        for field in fields.split(", ")
-    }
-    assert documented == {field: set(variables) for field, variables in FIELD_VARIABLES.items()}
-
-
-def test_expressions_list_every_function() -> None:
-    documented = [(unquote(use), gives) for use, gives in read_table("docs/expressions.md", "## Functions")]
-    assert documented == list(FUNCTIONS.values())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"at most {MAX_LENGTH:,} characters",
-        f"at most {MAX_PRODUCED:,} characters and elements",
-        f"`lists.range` goes to {MAX_RANGE:,}",
-        f"stopped after {TIMEOUT:g} seconds",
-    ],
-)
-def test_expressions_have_the_limits_that_hold(text: str) -> None:
-    assert text in " ".join(read_page("docs/expressions.md").split())
-
-
-def read_sample_variables() -> dict[str, Any]:
-    ((_, text),) = find_blocks("docs/expressions.md", "json")
-    variables: dict[str, Any] = json.loads(text)
-    return variables
-
-
-@pytest.mark.parametrize(("field", "code"), find_blocks("docs/expressions.md", "cel"))
-def test_an_expression_gives_what_the_page_says(field: str, code: str) -> None:
-    text, _, expected = code.rstrip().rpartition("\n// ")
-    expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-    value = Scope(read_sample_variables()).evaluate(expression)
-    assert (value, type(value)) == (json.loads(expected), type(json.loads(expected)))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Plug-ins
-
-
-PLUGIN_CHECK = """
-import json
-import company_plugins as plugins
-from flows.engine import AuditSpec, FlowSpec, Script, SimulatedModel, StepSpec, run_flow_sync, simulated_client
-from flows.engine.plugins import registry
-
-lines = [{"text": "Paper", "amount": 20.0}, {"text": "Freight", "amount": 5.0}]
-good = {"supplier": "Elbe Office AG", "due": "2026-12-02", "lines": lines, "total": 25.0}
-replies = [
-    {**good, "due": "soon"},
-    {**good, "total": 52.0},
-    {**good, "supplier": "Elbe Office"},
-    {**good, "due": "2026-01-01"},
-    good,
-]
-audits = ("known_supplier", "not_overdue", "reachable_supplier")
-read = StepSpec(
-    name="Read",
-    tool_name="read_invoice",
-    output_type="invoice",
-    max_retries=4,
-    audits=tuple(AuditSpec(name=name, rule=f"python:{name}") for name in audits),
-)
-book = StepSpec(name="Book", compute="python:to_booking")
-flow = FlowSpec(name="booking", steps=(read, book))
-client = simulated_client(SimulatedModel(script=Script({"read_invoice": replies})))
-result = run_flow_sync(flow, {"received": "2026-11-20"}, client=client)
-print(json.dumps({
-    "attempts": [
-        [attempt.outcome, [[issue.code, issue.path, issue.added_fields] for issue in attempt.issues]]
-        for attempt in result.step(1).attempts
-    ],
-    "booking": result.step(2).output,
-    "fingerprints": sorted(result.step(1).attempts[-1].plugins),
-    "registered": [sorted(kind) for kind in (registry.output_types, registry.audits, registry.functions)],
-}))
-"""
-
-
-def test_the_plug_ins_of_the_page_work_as_it_says(tmp_path: Path) -> None:
-    code = "".join(code for _, code in find_blocks("docs/plugins.md", "python"))
-    (tmp_path / "company_plugins.py").write_text(code, encoding="utf-8")
-    report = json.loads(run_python(PLUGIN_CHECK, PYTHONPATH=f"{ROOT}:{tmp_path}"))
-    assert report["attempts"] == [
-        ["invalid", [["schema_mismatch", "/due", {}]]],
-        ["failed", [["wrong_total", "/total", {}]]],
-        ["failed", [["known_supplier", "/supplier", {"supplier_count": 2}]]],
-        ["failed", [["not_overdue", None, {}]]],
-        ["passed", []],
-    ]
-    assert report["booking"] == {"account": "70044", "cents": 2500, "received": "2026-11-20"}
-    assert report["fingerprints"] == [
-        "invoice",
-        "python:known_supplier",
-        "python:not_overdue",
-        "python:reachable_supplier",
-    ]
-    assert report["registered"] == [
-        ["invoice"],
-        ["known_supplier", "not_overdue", "reachable_supplier"],
-        ["to_booking"],
-    ]
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# README
-
-
-def run_python(code: str, **environment: str) -> str:
-    """What a script prints, in a process that has none of our settings and no Django configured."""
-    clean = {name: value for name, value in os.environ.items() if not re.match("OPENAI|TOOLFLOW|DJANGO", name)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**clean, **environment},
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_the_script_of_the_readme_runs_against_a_server() -> None:
-    ((_, code),) = find_blocks("README.md", "python")
-    lines = ["Salt on every word", "the gulls correct my spelling", "tide takes the last page"]
-    replies = [{"title": "Salt", "lines": lines[:2]}, {"title": "On the sea", "lines": lines}]
-    app = SimulatedModel(script=Script({"haiku": replies}), api_keys={"sk-readme"})
-    with ModelServer(app) as server:
-        printed = run_python(
-            code, PYTHONPATH=str(ROOT), OPENAI_API_KEY="sk-readme", OPENAI_BASE_URL=server.base_url
-        ).splitlines()
-    assert printed == [
-        "All steps passed.",
-        *lines,
-        "attempt 1: A haiku has 3 lines, this one has 2.",
-        "attempt 1: Name the sea.",
-    ]
-    assert app.call_count == 2

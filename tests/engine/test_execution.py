@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -76,21 +75,6 @@ class TestRecords:
         assert (attempt.model, attempt.finish_reason) == ("gpt-4.1", "stop")
         assert attempt.response_id
         assert (attempt.started_at, attempt.ended_at) == (NOON, NOON)
-
-    async def test_the_second_try_is_told_what_was_produced_and_what_was_wrong(self) -> None:
-        app = simulate(**self.APP)
-        await execute(self.FLOW, app)
-        system = app.calls[1].body["messages"][0]["content"]
-        assert 'Output: {"text":"Tea."}' in system
-        assert "- critical: Write more than Tea." in system
-        assert "Tea." not in json.dumps(app.calls[0].body["messages"])
-
-    async def test_a_failed_run_ends_with_the_last_attempt_in_one_record(self) -> None:
-        recorder = MemoryRecorder()
-        end = await execute(make_flow(audited(max_retries=1)), simulate(tool_1=[SHORT]), recorder=recorder)
-        assert recorder.describe()[-1] == "1.2 failed, run failed"
-        assert end.finish is not None
-        assert (end.finish.reason, end.finish.blocking) == (EndReason.STEP_FAILED, (1, 2))
 
     @pytest.mark.parametrize("failing", [0, 1, 2, 3])
     async def test_what_the_recorder_raises_comes_out_and_nothing_more_is_called(self, failing: int) -> None:
@@ -297,14 +281,6 @@ class TestErrors:
         assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.MISSING_INPUT)
         assert "Step 2 “Step 2” has no input" in end.finish.sentence
 
-    async def test_a_step_that_failed_without_stopping_hands_its_output_on_and_the_run_fails_in_the_end(self) -> None:
-        flow = make_flow(audited(1, max_retries=0, stop_on_failure=False), audited(2))
-        app = simulate(tool_1=[SHORT], tool_2=[LONG])
-        end = await execute(flow, app)
-        assert json.loads(app.calls[1].body["messages"][-1]["content"]) == SHORT
-        assert end.finish is not None
-        assert (end.finish.status, end.finish.blocking) == (EndStatus.FAILED, (1, 1))
-
 
 class TestCancelling:
     async def test_in_the_middle_of_a_call_it_comes_out_and_nothing_more_is_recorded(self) -> None:
@@ -332,26 +308,6 @@ class TestOutputsThatCannotBeStored:
         (issue,) = attempt.issues
         assert (issue.code, issue.severity) == ("cleaned_output", Severity.LOW)
         assert issue.description.startswith("/text: ")
-
-
-class TestPlugins:
-    async def test_an_attempt_names_all_plug_ins_that_took_part_in_it(self) -> None:
-        registry = Registry()
-        registry.function("pick")(lambda input: input)
-        registry.function("tidy")(lambda value: value)
-        registry.audit("check")(lambda output: None)
-        step = make_step(
-            input_expression="python:pick",
-            output_sanitizer="python:tidy",
-            audits=(AuditSpec(name="Check", rule="python:check"),),
-        )
-        end = await execute(make_flow(step), registry=registry)
-        (attempt,) = end.history.attempts(1)
-        assert attempt.plugins == {
-            "python:pick": registry.functions["pick"].fingerprint,
-            "python:tidy": registry.functions["tidy"].fingerprint,
-            "python:check": registry.audits["check"].fingerprint,
-        }
 
 
 class TestHistoryIsTheOnlyState:

@@ -20,7 +20,6 @@ from tests.engine.builders import (
     NOON,
     FakeClock,
     MemoryRecorder,
-    make_attempt,
     make_flow,
     make_history,
     make_step,
@@ -111,11 +110,6 @@ class TestStopping:
         assert (end.finish, end.resume_at, app.call_count) == (None, None, 1)
         assert recorder.describe() == ["1.1 begins", "1.1 failed"]
         assert recorder.attempts == [*end.history][1:]
-
-    async def test_a_stop_from_the_start_does_nothing_at_all(self) -> None:
-        app, recorder = simulate(**self.APP), MemoryRecorder()
-        end = await execute(self.FLOW, app, recorder=recorder, should_stop=lambda: True)
-        assert (end.finish, app.call_count, recorder.records) == (None, 0, [])
 
     async def test_a_run_whose_last_attempt_ended_still_ends_and_in_one_record(self) -> None:
         app, recorder = simulate(**self.APP), MemoryRecorder()
@@ -232,9 +226,3 @@ class TestResuming:
         await execute(self.FLOW, app, cut(whole.history, 5), registry=self.make_registry(), recorder=recorder)
         assert recorder.describe()[0] == "3.1 begins"
         assert app.call_count == 6
-
-    async def test_an_attempt_whose_worker_died_is_made_up_for_and_counts_as_no_retry(self) -> None:
-        flow = make_flow(audited(max_retries=1))
-        history = make_history(make_attempt(1, 1, "interrupted"))
-        end = await execute(flow, simulate(tool_1=[SHORT, LONG]), history)
-        assert outcomes(end.history) == ["interrupted", "failed", "passed"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.faults.processes import Process, find_descendants, find_processes
+from tests.processes import start_python
 from tests.waiting import wait_until
-from tests.warm_python import Process as StartedProcess
-from tests.warm_python import start_python
 
 ROOT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 30.0
@@ -54,24 +52,15 @@ class Host:
         self._environment = environment
         self._list_drains = list_drains
         self._prefix = (*FOREIGN, name) if is_foreign else ()
-        self._main: StartedProcess | None = None
+        self._main: subprocess.Popen[bytes] | None = None
 
     def start(self, *command: str) -> None:
         """Start the worker, or another command; it may still be on its way up afterwards."""
         arguments = ("manage.py", *(command or ["run_worker"]))
         assert self._main is None or self._main.poll() is not None, f"{self.name} runs already."
         with self.log.open("ab") as log:
-            if not self._prefix:
-                self._main = start_python(*arguments, cwd=ROOT, environment=self._environment, output=log)
-                return
-            self._main = subprocess.Popen(
-                [*self._prefix, sys.executable, *arguments],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            self._main = start_python(
+                *arguments, cwd=ROOT, environment=self._environment, output=log, prefix=self._prefix
             )
 
     @property

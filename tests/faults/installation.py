@@ -19,8 +19,8 @@ from tests.faults.invariants import Death, Verdict, judge
 from tests.faults.processes import Process
 from tests.faults.provider import CountingModel
 from tests.faults.stored import ENDED, StoredRun
+from tests.processes import start_python
 from tests.waiting import wait_until
-from tests.warm_python import start_python
 
 PATIENCE = 45.0
 """Seconds within which all runs have to end, on a busy machine: less than the ordinary lease of a worker."""

@@ -98,12 +98,6 @@ def test_a_load_that_changes_something_raises_the_revision_once() -> None:
     assert [step.name for step in flow.steps.all()] == ["Write", "Count"]
 
 
-def test_a_document_without_a_title_gets_the_name_as_title() -> None:
-    for _ in range(2):
-        version = load_flow(document=make_document(title=""))
-        assert (version.flow.title, version.number) == ("letters", 1)
-
-
 def test_problems_are_listed_all_at_once_and_nothing_is_stored() -> None:
     version = load_flow(document=make_document())
     with pytest.raises(SpecError) as refusal:
@@ -143,7 +137,7 @@ def test_a_plan_says_what_a_load_then_does() -> None:
     assert (plan.flow, plan.latest, plan.number, plan.is_unchanged) == (None, None, 1, False)
     assert not Flow.objects.exists()
     version = load_flow(document=spec.to_document())
-    assert version.digest == plan.spec.digest
+    assert (version.digest, version.flow.title) == (plan.spec.digest, "letters")
     again = plan_load(spec)
     assert (again.flow, again.latest, again.number, again.is_unchanged) == (version.flow, version, 1, True)
     changed = plan_load(FlowSpec.from_document(make_document(description="Other")))

@@ -74,20 +74,12 @@ def test_a_flow_is_downloaded_in_its_latest_version_or_an_earlier_one(editor: Cl
     assert parse_flow(read_body(earlier)).digest == first.digest
 
 
-@pytest.mark.parametrize(
-    ("number", "sentence"),
-    [
-        ("7", "“Tea” has no version 7."),
-        ("0", "“Tea” has no version 0."),
-        ("x" * 60, f"“{'x' * 40}” is no number of a version."),
-        ("²", "“²” is no number of a version."),
-        ("9" * 30, f"“{'9' * 30}” is no number of a version."),
-    ],
-)
-def test_a_version_that_is_not_there_can_t_be_downloaded(editor: Client, number: str, sentence: str) -> None:
+@pytest.mark.parametrize("number", ["7", "0", "x" * 60, "²", "9" * 30])
+def test_a_version_that_is_not_there_can_t_be_downloaded(editor: Client, number: str) -> None:
     flow = load_spec(title="Tea").flow
     response = editor.get(f"/admin/flows/flow/{flow.pk}/download/", {"version": number}, follow=True)
-    assert [str(message) for message in response.context["messages"]] == [sentence]
+    (message,) = map(str, response.context["messages"])
+    assert number[:40] in message
 
 
 def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries: Any) -> None:
@@ -142,13 +134,9 @@ def test_the_next_version_is_shown_with_what_it_changes_and_then_made(editor: Cl
     assert (flow.versions.count(), flow.live_version, flow.revision) == (2, first, 2)
     assert flow.description == "Black tea"
     assert LogEntry.objects.get().get_change_message() == "Imported version 2 from text."
-
-
-def test_what_is_imported_can_be_made_live_at_once(editor: Client) -> None:
-    load_spec()
     confirm(editor, post(editor, make_text(title="Tea")), "_make_live")
-    live = Flow.objects.get().live_version
-    assert live is not None and live.number == 2
+    flow.refresh_from_db()
+    assert flow.live_version == flow.versions.get(number=3)
 
 
 def test_what_is_there_already_is_not_imported(editor: Client) -> None:
@@ -182,15 +170,13 @@ def test_all_mistakes_are_shown_with_their_lines_and_the_text_stays(editor: Clie
         (b"name: caf\xe9", "The file is not UTF-8 here."),
         (b"#" * (MAX_FILE_BYTES + 1), "The file is too large."),
         (b"\x00\x01", "U+0000"),
+        (None, "Choose a file"),
     ],
 )
-def test_what_is_no_file_of_text_is_refused(editor: Client, file: bytes, sentence: str) -> None:
-    response = editor.post(UPLOAD, {"file": SimpleUploadedFile("tea.yaml", file)})
+def test_what_is_no_file_of_text_is_refused(editor: Client, file: bytes | None, sentence: str) -> None:
+    fields = {} if file is None else {"file": SimpleUploadedFile("tea.yaml", file)}
+    response = editor.post(UPLOAD, fields)
     assert sentence in response.content.decode()
-
-
-def test_who_sends_nothing_is_asked_for_a_file(editor: Client) -> None:
-    assert "Choose a file, or paste the text of one." in post(editor).content.decode()
 
 
 def test_a_file_that_was_chosen_wins_over_the_text_of_an_earlier_one(editor: Client) -> None:
@@ -211,16 +197,10 @@ def test_a_version_that_was_made_meanwhile_is_not_run_over(editor: Client) -> No
     assert FlowVersion.objects.count() == 2
     assert confirm(editor, again).status_code == 302
     assert Flow.objects.get().title == "Mine"
-
-
-def test_a_flow_that_was_deleted_meanwhile_is_told(editor: Client) -> None:
-    flow = load_spec(title="Tea").flow
-    preview = post(editor, make_text(title="Mine"))
-    flow.delete()
-    again = confirm(editor, preview)
-    assert "The flow was deleted meanwhile." in again.content.decode()
-    assert not Flow.objects.exists()
-    assert confirm(editor, again).status_code == 302
+    Flow.objects.all().delete()
+    gone = confirm(editor, preview)
+    assert "The flow was deleted meanwhile." in gone.content.decode() and not Flow.objects.exists()
+    assert confirm(editor, gone).status_code == 302
 
 
 def test_a_note_that_is_too_long_is_told_and_kept(editor: Client) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +15,6 @@ import redis
 from django.core.management import CommandError
 from django.db import OperationalError
 from django_q.brokers.redis_broker import Redis as RedisBroker
-from django_q.models import OrmQ
 from django_q.signing import SignedPackage
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -27,26 +24,7 @@ from runs.logs import events
 from runs.management.commands import run_worker
 from runs.queue import StopFlag
 from runs.queue_processes import dispatcher, process_tree, supervisor, worker_process
-from runs.worker.tasks import hold_slot
 from tests.runs.gateway import Gateway
-
-
-class Clock:
-    """A monotonic clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (events, process_tree):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
 
 
 @pytest.fixture
@@ -65,52 +43,6 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[worker_process.TaskChan
     yield channel
     channel._reader.close()
     channel._writer.close()
-
-
-class TestTaskChannel:
-    def test_every_task_comes_out_once_however_many_wait_for_it(
-        self, channel: worker_process.TaskChannel, draining: StopFlag
-    ) -> None:
-        taken: list[Any] = []
-        arrivals = threading.Semaphore(0)
-
-        def take_all() -> None:
-            for task in iter(channel.get, worker_process.STOP):
-                taken.append(task)
-                arrivals.release()
-
-        readers = [threading.Thread(target=take_all) for _ in range(4)]
-        for reader in readers:
-            reader.start()
-        for number in range(200):
-            channel.put({"name": str(number)})
-        assert all(arrivals.acquire(timeout=30) for _ in range(200))
-        draining.set()
-        for reader in readers:
-            reader.join()
-        assert sorted(int(task["name"]) for task in taken) == list(range(200))
-
-    def test_a_task_that_is_too_large_is_refused_and_named(self, channel: worker_process.TaskChannel) -> None:
-        with pytest.raises(ValueError, match="The task “giant” takes"):
-            channel.put({"name": "giant", "args": "x" * worker_process.MAX_TASK_BYTES})
-
-
-class TestOutage:
-    def test_it_is_told_once_then_every_minute_and_when_it_is_over(
-        self, clock: Clock, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        subject = events.Outage("Redis")
-        for _ in range(125):
-            subject.note(OSError("Connection\n\trefused."))
-            clock.now += 1
-        assert subject.end()
-        assert not subject.end()
-        assert [record.getMessage() for record in caplog.records] == [
-            "Redis can't be reached; trying again until it answers. (Connection refused.)",
-            "Redis has been away for 60 seconds. (Connection refused.)",
-            "Redis has been away for 120 seconds. (Connection refused.)",
-            "Redis answers again, after 125 seconds.",
-        ]
 
 
 class TestRefusals:
@@ -177,31 +109,16 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
     assert [message.startswith(back) for message in told] == [False, True, False, True]
 
 
-class TestStopSignals:
-    @pytest.fixture(autouse=True)
-    def _own_handlers(self, draining: StopFlag, monkeypatch: pytest.MonkeyPatch) -> Any:
-        self.draining = draining
-        self.force_quit = StopFlag()
-        monkeypatch.setattr(process_tree, "force_quit", self.force_quit)
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-        yield
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def test_the_same_signal_that_arrives_twice_is_one(self, clock: Clock) -> None:
-        process_tree.StopSignals()
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGTERM)
-        assert (self.draining.is_set(), self.force_quit.is_set()) == (True, False)
-        clock.now += 1
-        signal.raise_signal(signal.SIGINT)
-        assert self.force_quit.is_set()
-
-    def test_a_worker_started_with_nohup_outlives_its_terminal(self) -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_a_worker_started_with_nohup_outlives_its_terminal(draining: StopFlag) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
         process_tree.StopSignals()
         signal.raise_signal(signal.SIGHUP)
-        assert not self.draining.is_set()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert not draining.is_set()
 
 
 def test_a_system_that_starts_no_process_lets_the_others_end_in_order(
@@ -217,24 +134,6 @@ def test_a_system_that_starts_no_process_lets_the_others_end_in_order(
     assert supervisor.Supervisor().run() == 1
     assert draining.is_set()
     assert "The system starts no more processes" in caplog.text and "Resource temporarily unavailable" in caplog.text
-
-
-@pytest.mark.django_db
-def test_a_wake_up_is_acknowledged_when_it_is_fetched_and_starts_a_drain_only_in_a_free_slot(
-    channel: worker_process.TaskChannel, settings: Any, tmp_path: Path
-) -> None:
-    settings.TOOLFLOW_DATA_DIR = tmp_path
-    fetching = dispatcher.Dispatcher(channel, recover=lambda: None)
-    queue.wake_worker()
-    fetching._dispatch_next()
-    assert not OrmQ.objects.exists()
-    task = channel.get()
-    assert isinstance(task, dict) and (task["func"], task["timeout"]) == (queue.DRAIN_TASK, -1)
-
-    with hold_slot():
-        queue.wake_worker()
-        fetching._dispatch_next()
-    assert not OrmQ.objects.exists() and channel.is_empty()
 
 
 @pytest.mark.django_db

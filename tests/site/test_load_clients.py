@@ -15,8 +15,8 @@ from benchmarks.load_clients import Pace, find_poller, read_pace
 from benchmarks.load_ledger import Ledger, find_quantile
 from benchmarks.setting import Load, Setting
 from runs.models import Run, RunStatus
+from tests.processes import ROOT, run_python
 from tests.runs.builders import make_run
-from tests.warm_python import ROOT, run_python
 
 pytestmark = pytest.mark.django_db
 

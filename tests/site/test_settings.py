@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.views.debug import SafeExceptionReporterFilter
 
-from tests.warm_python import run_python
+from tests.processes import run_python
 from toolflow_site.environment import read_secret_key
 
 KEY = "sk-never-to-be-seen-0123456789"

@@ -12,9 +12,9 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 
 from tests.databases import name_test_database
+from tests.processes import run_python
 from tests.site.conftest import PRODUCTION
 from tests.site.test_settings import make_environment
-from tests.warm_python import run_python
 from toolflow_site.middleware import HEADERS
 
 pytestmark = pytest.mark.django_db(transaction=True)

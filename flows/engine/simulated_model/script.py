@@ -66,15 +66,6 @@ class Script:
         if not all(self._replies.values()):
             raise ValueError("Each tool of a script needs a list of one or more replies.")
 
-    @classmethod
-    def from_mapping(cls, document: Mapping[str, list[Any]]) -> Script:
-        """Read a script of JSON types, ``{tool: [reply, ...]}``. Raises ``ValueError``.
-
-        A reply is the object of arguments, ``{"$fault": "rate_limited", "retry_after": 2}``, or null for something
-        invented.
-        """
-        return cls({tool: [_parse_reply(tool, entry) for entry in entries] for tool, entries in document.items()})
-
     def find_reply(self, tool: str, *, shown: int, hidden: int) -> Reply:
         """The reply that is due, None where something is to be invented.
 
@@ -89,14 +80,6 @@ class Script:
             if left < 0:
                 return reply
         return sequence[-1]
-
-
-def _parse_reply(tool: str, entry: Any) -> Reply:
-    if not isinstance(entry, dict | None):
-        raise ValueError(f"A reply of the tool “{tool}” must be an object of arguments, not {entry!r}.")
-    if entry is None or "$fault" not in entry:
-        return entry
-    return Fault(FaultKind(entry["$fault"]), float(entry.get("retry_after", 1.0)))
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import socket
 import struct
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from flows.engine.simulated_model.app import RESET_EXTENSION, SimulatedModel
-from flows.engine.simulated_model.script import FaultKind, Faults, Script
 
 _BACKLOG = 2_048
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -73,28 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m flows.engine.simulated_model",
         description="Serve an OpenAI-compatible model that invents its answers.",
     )
-    add = parser.add_argument
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=0, help="0 (the default) takes any free port")
-    add("--seed", type=int, default=0)
-    add("--latency", default="0", metavar="SECONDS", help="0.5, or 0.2-0.8 for a spread")
-    fault_help = f"strikes that share of calls; may be repeated. Kinds: {', '.join(FaultKind)}"
-    add("--fault", action="append", default=[], metavar="KIND=RATE", help=fault_help)
-    add("--retry-after", type=float, default=1.0, metavar="SECONDS", help="sent with rate_limited")
-    add("--script", type=Path, metavar="FILE", help='scripted replies as JSON: {"tool": [{...}, ...]}')
+    parser.add_argument("--port", type=int, default=0, help="0 (the default) takes any free port")
+    parser.add_argument("--latency", default="0", metavar="SECONDS", help="0.5, or 0.2-0.8 for a spread")
     options = parser.parse_args(arguments)
     try:
-        rates = {kind: float(rate) for kind, _, rate in (fault.partition("=") for fault in options.fault)}
         latencies = [float(seconds) for seconds in options.latency.split("-")]
-        app = SimulatedModel(
-            script=Script.from_mapping(json.loads(options.script.read_text()) if options.script else {}),
-            faults=Faults(rates, seed=options.seed, retry_after=options.retry_after),
-            latency=(latencies[0], latencies[-1]),
-            seed=options.seed,
-            keep_calls=0,
-        )
-        listener, address = open_socket(options.host, options.port)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        app = SimulatedModel(latency=(latencies[0], latencies[-1]), keep_calls=0)
+        listener, address = open_socket("127.0.0.1", options.port)
+    except (OSError, ValueError) as error:
         parser.error(str(error))
     print(f"Simulated model at {address}", flush=True)  # noqa: T201  # a program's own terminal
     build_server(app).run(sockets=[listener])

@@ -7,10 +7,13 @@ from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flows.engine.call_gate import OpenGate, Throttled
 from flows.engine.history import NO_USAGE
 from runs.limits import gate as gate_module
+from runs.limits.gate import SharedGate
 from runs.limits.ledger import HOLDING_SECONDS
 from runs.limits.rules import Limit, Rules
 from runs.ownership import Owner
@@ -21,21 +24,78 @@ TIMEOUT = 30.0
 """Seconds after which a test gives up on what never happens."""
 
 
-async def test_without_limits_calls_go_at_once_and_nothing_is_counted() -> None:
+async def test_calls_that_no_limit_covers_go_at_once_and_are_not_counted() -> None:
     drains = Drains(Rules())
     gate = await drains.open_gate()
     assert isinstance(gate.try_enter(make_request()), OpenGate)
     assert gate.available_permits(MODEL) is None
-    await gate.close()
+    drains.rules = make_rules(Limit(1, "gpt-5*", 1))
+    await gate.refresh()
+    await enter(gate)
+    drains.ledger.requests.clear()
+    assert gate.try_enter(make_request("gpt-4o")) is not None
+    assert gate.available_permits("gpt-4o") is None and gate.available_permits(MODEL) == 0
     assert drains.ledger.requests == []
 
 
-async def test_models_that_no_limit_covers_are_not_held_up() -> None:
-    drains = Drains(make_rules(Limit(1, "gpt-5*", 1)))
-    gate = await drains.open_gate()
-    await enter(gate)
-    assert gate.try_enter(make_request("gpt-4o")) is not None
-    assert gate.available_permits("gpt-4o") is None and gate.available_permits(MODEL) == 0
+TENTHS = st.integers(0, 40)
+"""Tenths of seconds."""
+
+
+@settings(max_examples=15)
+@given(
+    limit=st.integers(1, 3),
+    calls=st.lists(st.tuples(TENTHS, TENTHS, st.none() | TENTHS), min_size=1, max_size=8),
+    outage=st.none() | st.tuples(TENTHS, TENTHS),
+)
+async def test_whoever_waits_gives_up_or_is_cancelled_no_permit_is_lost_or_given_twice(
+    limit: int, calls: list[tuple[int, int, int | None]], outage: tuple[int, int] | None
+) -> None:
+    """``calls``: when each comes, how long it takes, and after how long its run is cancelled."""
+    drains = Drains(make_rules(calls_in_flight=limit))
+    gates = [await drains.open_gate(f"drain-{number}") for number in range(2)]
+    held = 0
+
+    async def call(gate: SharedGate, duration: int) -> None:
+        nonlocal held
+        began = drains.clock.now()
+        entered = await gate.enter(make_request())
+        waited = drains.clock.now() - began
+        assert waited < gate_module.MAX_WAIT + gate_module.OUTAGE_INTERVAL + timedelta(seconds=0.5)
+        if isinstance(entered, Throttled):
+            assert waited >= gate_module.MAX_WAIT and entered.until > drains.clock.now()
+            return
+        held += 1
+        assert held <= limit
+        try:
+            await drains.clock.pass_time(duration / 10)
+        finally:
+            held -= 1
+            entered.release(make_usage())
+
+    async def come(number: int, arrival: int, duration: int, patience: int | None) -> None:
+        await drains.clock.pass_time(arrival / 10)
+        task = asyncio.create_task(call(gates[number % 2], duration))
+        if patience is not None:
+            await drains.clock.pass_time(patience / 10)
+            task.cancel()
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        assert result is None or isinstance(result, asyncio.CancelledError), result
+
+    async def break_ledger(begin: int, length: int) -> None:
+        await drains.clock.pass_time(begin / 10)
+        drains.ledger.error = OperationalError("it is away")
+        await drains.clock.pass_time(length / 10)
+        drains.ledger.error = None
+
+    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as tasks:
+        for number, one in enumerate(calls):
+            tasks.create_task(come(number, *one))
+        if outage is not None:
+            tasks.create_task(break_ledger(*outage))
+    for _ in range(limit):
+        await enter(gates[0])
+    assert gates[0].available_permits(MODEL) == 0
 
 
 async def test_calls_go_in_the_order_in_which_they_came() -> None:
@@ -129,22 +189,6 @@ async def test_the_real_usage_of_a_call_counts_once_it_is_known() -> None:
     assert timedelta(seconds=30) < throttled.until - drains.clock.now() < timedelta(seconds=60)
 
 
-async def test_a_call_larger_than_the_limit_is_made_in_the_end() -> None:
-    drains = Drains(make_rules(tokens_per_minute=100))
-    gate = await drains.open_gate()
-    made = 0
-    for _ in range(200):
-        entered = await gate.enter(make_request(max_completion_tokens=1_000))
-        if isinstance(entered, Throttled):
-            await drains.clock.sleep_until(entered.until)
-            continue
-        entered.release(make_usage(1_000))
-        made += 1
-        if made == 3:
-            return
-    pytest.fail("It never came to its turn.")
-
-
 # Room for claims
 
 
@@ -158,12 +202,9 @@ async def test_no_more_runs_are_claimed_than_can_call() -> None:
     assert gate.available_permits(MODEL) == 0
     await drains.clock.pass_time(1.1)
     assert gate.available_permits(MODEL) == 1
-
-
-async def test_several_drains_share_what_is_left() -> None:
     drains = Drains(make_rules(calls_in_flight=10))
     gates = [await drains.open_gate(f"drain-{number}") for number in range(3)]
-    assert gates[-1].available_permits(MODEL) == 4
+    assert gates[-1].available_permits(MODEL) == 4, "several drains share what is left"
 
 
 async def test_calls_that_wait_already_come_before_new_runs() -> None:
@@ -219,34 +260,17 @@ async def test_a_permit_that_comes_in_the_moment_of_the_cancel_is_given_back() -
         await cancelled
 
 
-@pytest.mark.parametrize("error", [None, RuntimeError("a bug of ours")])
-async def test_a_cancel_in_the_moment_in_which_all_are_told_concerns_nobody_else(error: RuntimeError | None) -> None:
+async def test_a_bug_of_ours_is_told_to_all_that_wait_but_those_that_were_cancelled() -> None:
     drains = Drains(make_rules(calls_in_flight=1))
     gate = await drains.open_gate()
-    await enter(gate)
     drains.ledger.may_answer.clear()
-    waiting = [await start(gate.enter(make_request())) for _ in range(5)]
-    await drains.clock.pass_time(gate_module.MAX_WAIT.total_seconds() + 1)
-    drains.ledger.error = error
+    drains.ledger.error = RuntimeError("a bug of ours")
+    waiting = [await start(gate.enter(make_request())) for _ in range(3)]
     drains.ledger.may_answer.set()
     waiting[0].cancel()
     async with asyncio.timeout(TIMEOUT):
-        first, *others = await asyncio.gather(*waiting, return_exceptions=True)
-    assert isinstance(first, asyncio.CancelledError)
-    assert all(other is error if error else isinstance(other, Throttled) for other in others), others
-    assert gate.available_permits(MODEL) == 0
-
-
-async def test_a_permit_for_a_run_that_was_cancelled_meanwhile_goes_to_the_next() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    drains.ledger.may_answer.clear()
-    cancelled = await start(gate.enter(make_request()))
-    second = await start(gate.enter(make_request()))
-    await drains.clock.pass_time(0.1)
-    drains.ledger.may_answer.set()
-    cancelled.cancel()
-    assert not isinstance(await second, Throttled)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError, RuntimeError, RuntimeError]
 
 
 async def test_calls_wait_while_the_ledger_is_away_and_fail_never(caplog: pytest.LogCaptureFixture) -> None:
