@@ -134,7 +134,7 @@ def _print(content: Any, *, is_error: bool = False, **options: Any) -> None:
 
     stream = sys.stderr if is_error else sys.stdout
     # A file or another program gets lines of any length.
-    width = None if stream.isatty() or "COLUMNS" in os.environ else 10_000
+    width = None if stream.isatty() else 10_000
     rendered = io.StringIO()
     console = Console(file=rendered, force_terminal=stream.isatty(), highlight=False, emoji=False, width=width)
     console.print(content, **options)
