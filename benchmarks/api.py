@@ -1,4 +1,4 @@
-"""(j) The REST API over a long history: lists, runs and statistics over HTTP, and how fast runs are created."""
+"""The REST API over a long history: lists, runs and statistics over HTTP, and how fast runs are created."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from benchmarks.asking import DEPTHS, ROUNDS, Asker, Question, ask_all
-from benchmarks.figures import Figure, print_table
+from benchmarks.figures import Figure, Setting, print_table
 from benchmarks.seeded_history import count_runs, creating_databases, seed_installation
-from benchmarks.setting import Setting
-from benchmarks.web_server import make_environment, serving_pages
+from benchmarks.web import DEPTHS, ROUNDS, Question, Reader, build_environment, serving_pages
 
 API = "/api/v1"
 KEY = "Idempotency-Key"
 CREATED, IN_BULK = 500, 1_000
 """Runs that are created one by one, and with one request."""
 PARTS, BULKS = 5, 3
-"""How often is measured: the median counts. Of those that are created one by one each part has its share."""
+"""How often it is measured: the median counts."""
 LEAST_CREATED, LEAST_IN_BULK = 100, 300
 """Runs a second."""
-UNHURRIED = "10000000"
+UNTHROTTLED = "10000000"
 """Requests a minute: what is measured is not the throttle."""
 
 
@@ -42,17 +40,17 @@ def measure(setting: Setting) -> list[Figure]:
 def _measure_database(setting: Setting, database: str, url: str) -> list[Figure]:
     data, runs = setting.folder / f"api-{database}", count_runs(setting)
     data.mkdir()
-    environment = make_environment(
+    environment = build_environment(
         data,
         DATABASE_URL=url,
-        TOOLFLOW_API_READS_PER_MINUTE=UNHURRIED,
-        TOOLFLOW_API_WRITES_PER_MINUTE=UNHURRIED,
+        TOOLFLOW_API_READS_PER_MINUTE=UNTHROTTLED,
+        TOOLFLOW_API_WRITES_PER_MINUTE=UNTHROTTLED,
     )
     known = seed_installation(database, environment, runs)
     with serving_pages(environment, data / "log.txt") as port:
-        asker = Asker(port, {"Authorization": f"Bearer {known['token']}"})
-        rows, figures = ask_all(asker, _list_questions(known), database)
-        created, rates = _create_runs(asker, known["order"], database)
+        reader = Reader(port, {"Authorization": f"Bearer {known['token']}"})
+        rows, figures = reader.measure(_list_questions(known), database)
+        created, rates = _create_runs(reader, known["order"], database)
     header = ("question", "p50 ms", "p95 ms", "target")
     print_table(f"API over {runs:,} runs on {database}, {ROUNDS} requests of each kind", header, rows)
     print_table(f"Creating runs on {database}", ("how", "runs a second", "target"), created)
@@ -76,7 +74,7 @@ def _list_questions(known: dict[str, Any]) -> Iterator[Question]:
     def ask(name: str, *paths: str, p95: float = 80) -> Question:
         return Question(name, tuple(f"{API}{path}" for path in paths), None, p95)
 
-    flow, user, large = known["flow"], known["user"], known["large"]
+    flow, user = known["flow"], known["user"]
     yield ask_list("list, any depth", {})
     yield ask("list of 200", *(f"/runs?limit=200&before={before}" for before in depths))
     yield ask_list("by flow", {"flow": flow})
@@ -106,8 +104,6 @@ def _list_questions(known: dict[str, Any]) -> Iterator[Question]:
     yield ask_runs("usage of a run", "/usage")
     yield ask_runs("run without attempts", "?attempts=none")
     yield ask_runs("run with all 7 attempts", "")
-    yield ask("issues, run of 200 attempts", f"/runs/{large}/issues")
-    yield ask("whole run, 200 attempts of 50 KB", f"/runs/{large}", p95=500)
     today = datetime.now(UTC).date()
     quarter = urlencode({"from": today - timedelta(days=89), "to": today})
     yield ask("statistics of a flow", f"/flows/{flow}/statistics", f"/flows/{flow}/statistics?{quarter}&group_by=week")
@@ -118,16 +114,18 @@ def _list_questions(known: dict[str, Any]) -> Iterator[Question]:
     yield ask("usage by model and day", f"/statistics/usage?{quarter}&group_by=model,day")
 
 
-def _create_runs(asker: Asker, order: dict[str, Any], database: str) -> tuple[list[tuple[str, str, str]], list[Figure]]:
+def _create_runs(
+    reader: Reader, order: dict[str, Any], database: str
+) -> tuple[list[tuple[str, str, str]], list[Figure]]:
     """Create runs, with the long history beside them and no worker that takes them."""
     one = json.dumps(order).encode()
-    _create_part(asker, one, has_key=True)
-    without_key = median(_create_part(asker, one, has_key=False) for _ in range(PARTS))
-    one_by_one = median(_create_part(asker, one, has_key=True) for _ in range(PARTS))
+    _create_part(reader, one, has_key=True)
+    without_key = median(_create_part(reader, one, has_key=False) for _ in range(PARTS))
+    one_by_one = median(_create_part(reader, one, has_key=True) for _ in range(PARTS))
 
     inputs = [{"input": order["input"], "metadata": {"row": row}} for row in range(IN_BULK)]
     many = json.dumps({"flow": order["flow"], "runs": inputs}).encode()
-    took = median(asker.post(f"{API}/runs/bulk", many, {KEY: str(uuid4())}) for _ in range(BULKS))
+    took = median(reader.post(f"{API}/runs/bulk", many, {KEY: str(uuid4())}) for _ in range(BULKS))
     in_bulk = IN_BULK * 1000 / took
 
     found = (("one by one", one_by_one, LEAST_CREATED), (f"{IN_BULK:,} in one request", in_bulk, LEAST_IN_BULK))
@@ -137,10 +135,10 @@ def _create_runs(asker: Asker, order: dict[str, Any], database: str) -> tuple[li
     return rows, figures
 
 
-def _create_part(asker: Asker, one: bytes, *, has_key: bool) -> float:
+def _create_part(reader: Reader, one: bytes, *, has_key: bool) -> float:
     """Runs that were created in a second, as the guide says (with a key that makes it safe to ask again) or without."""
     count = CREATED // PARTS
     began = time.perf_counter()
     for _ in range(count):
-        asker.post(f"{API}/runs", one, {KEY: str(uuid4())} if has_key else {})
+        reader.post(f"{API}/runs", one, {KEY: str(uuid4())} if has_key else {})
     return count / (time.perf_counter() - began)

@@ -1,10 +1,28 @@
-"""Figures with their targets, and the tables they are printed in."""
+"""What a benchmark is given and what it gives: options, and figures with their targets."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Options of the command line, and the folder that is deleted afterwards."""
+
+    folder: Path
+    work: Path
+    """The requests of a run, see ``work.write_work``."""
+    rounds: int
+    runs: int
+    postgres: str | None
+    redis: str | None
+    peers: Path | None
+    """The interpreter of the virtual environment that has the peers; None if there is none."""
+    is_long: bool
+    """Whether what takes many minutes is measured too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +64,3 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         cells = (cell.ljust(width, filler) for cell, width in zip(line, widths, strict=True))
         say(f"| {' | '.join(cells)} |")
     say()
-
-
-def print_figures(figures: Sequence[Figure]) -> None:
-    """Each figure beside its target."""
-    for figure in figures:
-        say(figure.describe())

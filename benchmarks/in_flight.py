@@ -1,4 +1,4 @@
-"""(b) Hundreds of runs at once: how close to the ideal, in which memory, beside bare calls.
+"""Hundreds of runs at once: how close to the ideal, in which memory, beside bare calls.
 
 All runs begin together. Ideal is what the four calls of one run take if nothing but the model takes time.
 """
@@ -10,10 +10,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.contender import start_bare
-from benchmarks.figures import Figure, print_table
+from benchmarks.figures import Figure, Setting, print_table
 from benchmarks.installation import start_installation
 from benchmarks.model_server import serving_model
-from benchmarks.setting import Setting
 from benchmarks.work import CALLS
 
 MIB = 1024 * 1024

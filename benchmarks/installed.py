@@ -1,7 +1,7 @@
-"""The process that a throwaway installation is told by what to do: it submits runs and measures its worker.
+"""A process of a throwaway installation that takes commands: it submits runs and measures its worker.
 
 Commands: ``{"runs": 100}`` has a batch executed; ``{"starts": 15}`` starts single runs on the idle system;
-``{"fill": 1000}`` stores copies of an ended run; ``{"record": 100}`` stores runs without executing them;
+``{"record": 100}`` stores runs without executing them;
 ``{"size": 1}`` gives the bytes that the database holds.
 """
 
@@ -56,11 +56,6 @@ class InstalledToolFlow:
             return self._execute(command["runs"])
         if "starts" in command:
             return {"latencies": [self._start_one() for _ in range(command["starts"])]}
-        if "fill" in command:
-            from benchmarks.stored_runs import copy_runs
-
-            copy_runs(command["fill"])
-            return {}
         if "record" in command:
             from benchmarks.recording import store_runs
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from benchmarks.contender import ROOT
 from flows.engine.simulated_model import Script, SimulatedModel
-from flows.engine.simulated_model.script import Latency
 from flows.engine.simulated_model.server import build_server, open_socket
 from flows.examples.scripts import example_script
 
@@ -20,10 +19,9 @@ _CARELESS = re.compile(r"#C8763(?!A)")
 
 
 @contextlib.contextmanager
-def serving_model(latency: Latency) -> Iterator[str]:
+def serving_model(latency: float) -> Iterator[str]:
     """The base URL of a simulated model that takes ``latency`` seconds to answer."""
-    bounds = latency if isinstance(latency, tuple) else (latency,)
-    command = [sys.executable, "-m", "benchmarks.model_server", *map(str, bounds)]
+    command = [sys.executable, "-m", "benchmarks.model_server", str(latency)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         yield process.stdout.readline().strip() if process.stdout is not None else ""
@@ -48,7 +46,7 @@ def make_script() -> Script:
     return Script({tool: [make(tool)] for tool in ("pick_seed_colours", "assign_colour_roles", "build_colour_suite")})
 
 
-def main(latency: Latency) -> None:
+def main(latency: float) -> None:
     """Print the base URL and serve until terminated."""
     listener, address = open_socket("127.0.0.1", 0)
     sys.stdout.write(f"{address}\n")
@@ -57,4 +55,4 @@ def main(latency: Latency) -> None:
 
 
 if __name__ == "__main__":
-    main((float(sys.argv[1]), float(sys.argv[-1])))
+    main(float(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""(h) Pages over a long history: lists, filters, search, runs and statistics, over HTTP, beside the stock admin."""
+"""Pages over a long history: lists, filters, search, runs and statistics, over HTTP."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.asking import DEPTHS, ROUNDS, Asker, Question, ask_all
-from benchmarks.figures import Figure, print_table
+from benchmarks.figures import Figure, Setting, print_table
 from benchmarks.seeded_history import count_runs, creating_databases, seed_installation
-from benchmarks.setting import Setting
-from benchmarks.web_server import make_environment, serving_pages
+from benchmarks.web import DEPTHS, ROUNDS, Question, Reader, build_environment, serving_pages
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -25,11 +23,11 @@ def measure(setting: Setting) -> list[Figure]:
 def _measure_database(setting: Setting, database: str, url: str) -> list[Figure]:
     data, runs = setting.folder / f"pages-{database}", count_runs(setting)
     data.mkdir()
-    environment = make_environment(data, DATABASE_URL=url) | {"DJANGO_SETTINGS_MODULE": "benchmarks.page_settings"}
+    environment = build_environment(data, DATABASE_URL=url)
     known = seed_installation(database, environment, runs)
     with serving_pages(environment, data / "log.txt") as port:
-        asker = Asker(port, {"Cookie": f"sessionid={known['session']}"})
-        rows, figures = ask_all(asker, _list_questions(known), database)
+        reader = Reader(port, {"Cookie": f"sessionid={known['session']}"})
+        rows, figures = reader.measure(_list_questions(known), database)
     header = ("question", "p50 ms", "p95 ms", "target")
     print_table(f"Pages over {runs:,} runs on {database}, {ROUNDS} requests of each kind", header, rows)
     return figures
@@ -73,10 +71,6 @@ def _list_questions(known: dict[str, Any]) -> list[Question]:
             for name, texts in known["searches"].items()
         ),
         ask("run page, 7 attempts", *(f"/runs/{number}/" for number in known["runs"]), p50=25, p95=60),
-        ask("run page, 200 attempts of 50 KB", f"/runs/{known['large']}/", p95=500),
         ask("flow page", f"/flows/{flow}/", f"/flows/{flow}/?period=90d", p95=80),
         ask("overview", "/", p95=80),
-        ask("stock admin: list", "/plain/runs/run/", "/plain/runs/run/?p=50", "/plain/runs/run/?p=100"),
-        ask("stock admin: by status", "/plain/runs/run/?status__exact=failed"),
-        ask("stock admin: search", "/plain/runs/run/?q=rarity"),
     ]

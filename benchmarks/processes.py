@@ -54,16 +54,6 @@ def find_process_tree(root: int) -> list[int]:
     return tree
 
 
-def find_processes(words: str, among: Iterable[int] | None = None) -> list[int]:
-    """Processes that have ``words`` in their command line: of these, or of all that there are."""
-    found = []
-    for pid in among if among is not None else [int(path.name) for path in Path("/proc").glob("[0-9]*")]:
-        with contextlib.suppress(OSError):
-            if words in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " "):
-                found.append(pid)
-    return found
-
-
 def forget_peak_memory(pid: int) -> None:
     """Have the peak of a process count from now on."""
     with contextlib.suppress(OSError):
@@ -75,15 +65,6 @@ def read_peak_memory(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    return 0
-
-
-def read_memory(pid: int) -> int:
-    """What a process holds, in bytes: of pages that it shares with others its part. 0 if it is gone."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
     return 0
 
 

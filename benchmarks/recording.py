@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 
@@ -39,8 +40,8 @@ class _NotingRecorder:
         self.progress.append(progress)
 
 
-def store_runs(flow: Flow, input: object, count: int) -> dict[str, float]:
-    """Store ``count`` runs with all their attempts; gives the attempts, and the seconds and CPU that took."""
+def store_runs(flow: Flow, input: object, count: int) -> dict[str, Any]:
+    """Store ``count`` runs with all their attempts; gives the attempts, seconds and CPU, and the seconds of commits."""
     with transaction.atomic():
         for _ in range(count):
             submit_run(flow=flow, input=input)
@@ -48,11 +49,12 @@ def store_runs(flow: Flow, input: object, count: int) -> dict[str, float]:
     return asyncio.run(_store(runs, flow, input))
 
 
-async def _store(runs: list[Run], flow: Flow, input: object) -> dict[str, float]:
+async def _store(runs: list[Run], flow: Flow, input: object) -> dict[str, Any]:
     assert flow.live_version is not None
     spec = prepare_spec(flow.live_version.flow_spec, registry=registry, defaults=default_model_settings())
-    progress = await execute_once(spec, input)
-    database = DatabaseThread()
+    progress = await _execute_once(spec, input)
+    commits: list[float] = []
+    database = DatabaseThread(on_commit=lambda _writes, seconds: commits.append(seconds))
     waiting = iter(runs)
 
     async def work_on() -> None:
@@ -66,10 +68,11 @@ async def _store(runs: list[Run], flow: Flow, input: object) -> dict[str, float]
     await asyncio.gather(*(work_on() for _ in range(AT_A_TIME)))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     await database.close()
-    return {"attempts": len(runs) * sum(step.ended is not None for step in progress), "cpu": cpu, "wall": wall}
+    attempts = len(runs) * sum(step.ended is not None for step in progress)
+    return {"attempts": attempts, "cpu": cpu, "wall": wall, "commits": commits}
 
 
-async def execute_once(spec: FlowSpec, input: object) -> list[Progress]:
+async def _execute_once(spec: FlowSpec, input: object) -> list[Progress]:
     """What a run has to store, in order."""
     client = simulated_client(SimulatedModel(script=make_script()))
     recorder = _NotingRecorder()

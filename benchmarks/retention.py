@@ -1,29 +1,36 @@
-"""(j) Retention: how fast attempts are purged while runs are stored, and how long whoever stores them waits.
+"""Retention: how fast attempts are purged while runs are stored, and how much that slows storing.
 
-One process purges; another one stores runs as a drain does, 200 at a time, all the while. What others feel of it is
-how long they wait for a lock, what a commit takes without and with a purge beside it, and how much less they store.
+One process purges; another one stores runs as a drain does, 200 at a time. As a program this is such a process:
+``{"fill": 5000}`` stores runs of earlier months, ``{"purge": "runs"}`` deletes them or their outputs,
+``{"record": 5}`` stores runs for so many seconds, 0 until ``{"stop": 1}``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from itertools import chain
 from pathlib import Path
+from statistics import median, quantiles
 from threading import Thread
 from typing import Any
 
 from benchmarks.contender import Contender
-from benchmarks.figures import Figure, print_table, say
+from benchmarks.figures import Figure, Setting, print_table, say
 from benchmarks.installation import creating_postgres_database
-from benchmarks.lock_waits import LockWaits, watching_locks
-from benchmarks.setting import Setting
+from benchmarks.web import build_environment
 
-ATTEMPTS, MANY = 20_000, 1_000_000
-"""Attempts that are purged, and with ``--long``."""
-CALM = 5.0
-"""Seconds that runs are stored before the purge begins."""
+RUNS, MANY_RUNS = 5_000, 250_000
+"""Runs that are purged, and with ``--long``; about four attempts each."""
+CALM_SECONDS = 5.0
+"""How long runs are stored before the purge begins."""
+AT_A_TIME = 200
+STOP_FILE = "BENCHMARK_STOP_FILE"
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -37,90 +44,130 @@ def measure(setting: Setting) -> list[Figure]:
             databases.append(("PostgreSQL", url))
         for name, url in databases:
             figures += _measure_one(name, url, setting, rows)
-    header = (
-        *("database", "purged", "attempts", "a second", "CPU ms each", "longest transaction, ms"),
-        *("stored a second", "commit, ms", "longest wait, ms"),
-    )
-    print_table("Retention beside a writer; commits as median / 99 %, the longest wait for a lock", header, rows)
+    header = ("database", "purged", "attempts", "a second", "longest transaction, ms", "stored a second", "commit, ms")
+    print_table("Retention beside a writer; commits as median / 99 %", header, rows)
     return figures
 
 
 def _measure_one(name: str, url: str, setting: Setting, rows: list[Sequence[str]]) -> list[Figure]:
-    attempts = MANY if setting.is_long else ATTEMPTS
     figures = []
     with (
         _start(f"purge on {name}", url, setting.folder) as purger,
-        _start(f"write {name}", url, setting.folder) as writer,
+        _start(f"write on {name}", url, setting.folder) as writer,
     ):
-        stored = purger.ask(fill=attempts)
+        stored = purger.ask(fill=MANY_RUNS if setting.is_long else RUNS)
         say(f"  {name}: {stored['attempts']:,} attempts stored")
-        is_watched = name == "PostgreSQL"
-        with _watch(url, is_watched=is_watched) as waits:
-            calm = writer.ask(record=CALM)
-        rows.append((name, "nothing", "", "", "", "", *_describe(calm, waits)))
+        calm = writer.ask(record=CALM_SECONDS)
+        rows.append((name, "nothing", "", "", "", f"{calm['rate']:,.0f}", calm["commit"]))
         for part in ("outputs", "runs"):
-            with _watch(url, is_watched=is_watched) as waits:
-                purged, busy = _purge_beside(purger, writer, part)
+            purged, busy = _purge_beside(purger, writer, part)
             rate = purged["attempts"] / purged["seconds"]
-            cpu = f"{purged['cpu'] * 1000 / purged['attempts']:.3f}"
             longest = f"{purged['longest'] * 1000:.0f}"
-            counted = f"{purged['attempts']:,}"
-            rows.append((name, part, counted, f"{rate:,.0f}", cpu, longest, *_describe(busy, waits)))
-            if waits is not None:
-                if waits.story:
-                    say(f"  Longest wait for a lock: {waits.story}")
-                kept = _rate_stored(busy) / _rate_stored(calm) * 100
-                figures += [
-                    Figure(f"Attempts purged ({part}) on {name}", rate, "a second", at_least=5_000),
-                    Figure(f"Longest wait of a write beside it ({part})", waits.longest * 1000, "ms", at_most=100),
-                    Figure(f"Attempts stored beside it ({part})", kept, "% of those without", at_least=80),
-                ]
+            attempts = f"{purged['attempts']:,}"
+            rows.append((name, part, attempts, f"{rate:,.0f}", longest, f"{busy['rate']:,.0f}", busy["commit"]))
+            kept = busy["rate"] / calm["rate"] * 100
+            figures += [
+                Figure(f"Attempts purged ({part}) on {name}", rate, "a second", at_least=300),
+                Figure(f"Attempts stored beside it ({part}) on {name}", kept, "% of those without", at_least=80),
+            ]
     return figures
 
 
-def _purge_beside(purger: Contender, writer: Contender, part: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What the purge says, and what the writer says that stored runs until it was over."""
+def _purge_beside(purger: Contender, writer: Contender, part: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The answers of the purge, and of the writer that stored runs until it was over."""
     answers: dict[str, Any] = {}
-
-    def write() -> None:
-        answers["writer"] = writer.ask(record=0)
-
-    thread = Thread(target=write)
+    thread = Thread(target=lambda: answers.update(writer=writer.ask(record=0)))
     thread.start()
     try:
         answers["purger"] = purger.ask(purge=part)
     finally:
-        # The writer looks for this file and stops.
         purger.ask(stop=1)
         thread.join()
     return answers["purger"], answers["writer"]
 
 
-def _watch(url: str, *, is_watched: bool) -> AbstractContextManager[LockWaits | None]:
-    return watching_locks(url) if is_watched else nullcontext()
-
-
-def _rate_stored(answer: Mapping[str, Any]) -> float:
-    """Attempts a second."""
-    rate: float = answer["attempts"] / answer["seconds"]
-    return rate
-
-
-def _describe(answer: Mapping[str, Any], waits: LockWaits | None) -> tuple[str, str, str]:
-    commits = " / ".join(f"{answer[name] * 1000:.0f}" for name in ("median", "high"))
-    return f"{_rate_stored(answer):,.0f}", commits, f"{waits.longest * 1000:.0f}" if waits is not None else ""
-
-
 def _start(name: str, url: str, folder: Path) -> Contender:
     data = folder / name.replace(" ", "-")
     data.mkdir(parents=True)
-    environment = {
-        "PATH": os.environ["PATH"],
-        "TOOLFLOW_ENV_FILE": os.devnull,
-        "TOOLFLOW_DATA_DIR": str(data),
-        "DATABASE_URL": url,
-        "DJANGO_SETTINGS_MODULE": "toolflow_site.settings",
-        "BENCHMARK_STOP_FILE": str(folder / "retention-stop"),
-    }
-    command = [sys.executable, "-m", "benchmarks.retained"]
+    environment = build_environment(data, DATABASE_URL=url, **{STOP_FILE: str(folder / "retention-stop")})
+    command = [sys.executable, "-m", "benchmarks.retention"]
     return Contender(name, command, log=data / "log.txt", environment=environment)
+
+
+def _answer(command: dict[str, Any], stop_file: Path) -> dict[str, Any]:
+    if "fill" in command:
+        return _fill(command["fill"])
+    if "purge" in command:
+        return _purge(command["purge"])
+    if "record" in command:
+        stop_file.unlink(missing_ok=True)
+        return _record(command["record"], stop_file)
+    stop_file.touch()
+    return {}
+
+
+def _fill(runs: int) -> dict[str, Any]:
+    from django.db import connection
+    from django.utils import timezone
+
+    from runs.models import Attempt
+    from runs.seeding import seed_history
+
+    seed_history(runs=runs, until=timezone.now() - timedelta(days=100), days=300)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    return {"attempts": Attempt.objects.count()}
+
+
+def _purge(part: str) -> dict[str, Any]:
+    from django.utils import timezone
+
+    from flows.models import Flow
+    from runs.retention.policy import Part, PurgeTask
+    from runs.retention.purging import Purged, purge
+
+    attempts, longest, began = 0, 0.0, time.perf_counter()
+    for flow in Flow.objects.filter(name__startswith="seeded-"):
+        purged = Purged()
+        for purged in purge(PurgeTask(flow, Part(part), timezone.now() - timedelta(days=90))):
+            longest = max(longest, purged.seconds)
+        attempts += purged.attempts
+    return {"attempts": attempts, "longest": longest, "seconds": time.perf_counter() - began}
+
+
+def _record(seconds: float, stop_file: Path) -> dict[str, Any]:
+    from benchmarks.recording import store_runs
+    from benchmarks.work import FLOW
+    from flows.examples import load_sample_input
+    from flows.models import Flow
+
+    flow, sample = Flow.objects.select_related("live_version").get(name=FLOW), load_sample_input(FLOW)
+    began = time.perf_counter()
+    stored: list[dict[str, Any]] = []
+    while time.perf_counter() - began < seconds if seconds else not stop_file.exists():
+        stored.append(store_runs(flow, sample, AT_A_TIME))
+    commits = [commit * 1000 for one in stored for commit in one["commits"]]
+    return {
+        "rate": sum(one["attempts"] for one in stored) / sum(one["wall"] for one in stored),
+        "commit": f"{median(commits):.0f} / {quantiles(commits, n=100)[-1]:.0f}",
+    }
+
+
+def main() -> None:
+    """Serve commands until there are no more."""
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    from flows.examples import load_examples
+
+    call_command("migrate", verbosity=0, interactive=False)
+    load_examples()
+    stop_file = Path(os.environ[STOP_FILE])
+    for answer in chain([{}], (_answer(json.loads(line), stop_file) for line in sys.stdin)):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""An installation with a long history to ask questions about, seeded the same for all who ask.
+"""An installation with a long history, seeded the same for pages and API.
 
 As a program it sets one up, with as many runs as its argument says, where its environment says.
 """
@@ -14,9 +14,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.contender import ROOT
-from benchmarks.figures import say
+from benchmarks.figures import Setting, say
 from benchmarks.installation import creating_postgres_database
-from benchmarks.setting import Setting
 
 FEW, MANY = 20_000, 250_000
 """Runs; with ``--long`` the larger number."""
@@ -53,7 +52,6 @@ def main() -> None:
     from django.core.management import call_command
     from django.test import Client
 
-    from benchmarks.large_run import store_large_run
     from benchmarks.work import FLOW
     from flows.examples import load_examples, load_sample_input
     from runs.models import Attempt, Issue, Run, TokenScope
@@ -84,7 +82,6 @@ def main() -> None:
             "audits": sorted({issue.audit for issue in issues})[:5],
             "middle_day": middle.created_at.date().isoformat(),
             "runs": list(long_runs),
-            "large": store_large_run(),
             "searches": {
                 "rare": ["rarity", f"order-{10:07d}"],
                 "frequent": ["amber", "order"],

@@ -1,14 +1,13 @@
-"""(e) How soon a single run starts on an idle system: from its submission to the start of its first attempt."""
+"""How soon a single run starts on an idle system: from its submission to the start of its first attempt."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from statistics import median
 
-from benchmarks.figures import Figure, print_table
+from benchmarks.figures import Figure, Setting, print_table
 from benchmarks.installation import borrowing_redis_database, start_installation
 from benchmarks.model_server import serving_model
-from benchmarks.setting import Setting
 
 STARTS = 15
 

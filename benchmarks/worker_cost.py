@@ -1,4 +1,4 @@
-"""(a) Throughput and CPU of the full path of a worker, beside bare calls and beside peers on the same work.
+"""Throughput and CPU of the full path of a worker, beside bare calls and beside peers on the same work.
 
 Runs are queued first; submitting them is not counted. Everybody then has 32 under way at a time. In each round all
 take their turn, and ratios are taken within the round.
@@ -11,10 +11,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.contender import Contender, start_bare, start_peer
-from benchmarks.figures import Figure, print_table, say
+from benchmarks.figures import Figure, Setting, print_table, say
 from benchmarks.installation import creating_postgres_database, start_installation
 from benchmarks.model_server import serving_model
-from benchmarks.setting import Setting
 
 IN_FLIGHT = 32
 LATENCY = 0.02

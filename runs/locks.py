@@ -13,8 +13,6 @@ from runs.models.run import in_future
 
 STATISTICS = "statistics"
 """Held by whoever adds to statistics, and leased while they are rebuilt."""
-RETENTION = "retention"
-"""Leased by the last message by which retention passed itself on."""
 
 _IS_FREE = Q(held_until=None) | Q(held_until__lte=Now())
 

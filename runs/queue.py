@@ -16,7 +16,7 @@ from django_q.brokers import get_broker
 from django_q.models import OrmQ
 from django_q.tasks import async_task
 
-from runs.logs.events import Outage
+from runs.observability.log_events import Outage
 
 logger = logging.getLogger(__name__)
 

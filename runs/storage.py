@@ -12,7 +12,7 @@ from django.db.models import Avg, Count, Max, Min
 
 from flows.models import Flow
 from runs.models import Run
-from runs.retention.policy import Part, Policy, find_due, read_policy
+from runs.retention.policy import Part, Policy, build_tasks, read_policy
 
 SAMPLE = 200
 """Runs of each flow that are measured."""
@@ -95,7 +95,7 @@ def _measure_flow(flow: Flow, policy: Policy, now: datetime) -> FlowSize:
     sample = _choose_sample(flow, found["first"], found["last"]) if found["runs"] else []
     attempts = Run.objects.filter(pk__in=sample).aggregate(average=Avg("attempt_count"))["average"] or 0.0
     sizes = _measure_runs(sample)
-    due = {part: _count_due(flow, part, policy, now) for part in Part}
+    due = dict.fromkeys(Part, 0) | {task.part: task.count()[0] for task in build_tasks(flow, policy, now)}
     run_bytes = sum(sizes.values())
     return FlowSize(
         flow=flow.name,
@@ -125,14 +125,6 @@ def _choose_sample(flow: Flow, first: int, last: int) -> list[int]:
             break
         chosen.add(found)
     return sorted(chosen)
-
-
-def _count_due(flow: Flow, part: Part, policy: Policy, now: datetime) -> int:
-    limit = policy.find_limit(part, now)
-    if limit is None:
-        return 0
-    found = find_due(flow.pk, part, limit, gone_before=policy.find_limit(Part.RUNS, now))
-    return sum(runs.order_by().count() for runs in found)
 
 
 def _measure_runs(run_ids: list[int]) -> dict[str, int]:

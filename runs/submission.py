@@ -23,8 +23,8 @@ from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
 from flows.providers import build_providers, default_model_settings, is_simulated_flow
 from runs.facets import add_facets
-from runs.logs.events import log_event
 from runs.models import FacetKind, OriginalInput, Priority, Run
+from runs.observability.log_events import log_event
 from runs.queue import wake_worker
 from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
 from runs.trail.actions import TrailAction

@@ -11,9 +11,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from flows.engine.history import Outcome
-from runs.logs.events import log_event, note_run_end
 from runs.models import EndReason, Run, RunStatus, Worker
 from runs.models.run import RunQuerySet, end_values, in_future
+from runs.observability.log_events import log_event, note_run_end
 from runs.ownership import Owner
 from runs.queue import wake_worker
 from runs.recorder import end_running_attempts

@@ -24,9 +24,9 @@ from django.utils.functional import SimpleLazyObject
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from runs.health import show_alive, show_ready
-from runs.logs.events import log_event
-from runs.measuring import find_web_meter
-from runs.metrics.views import show_metrics
+from runs.metrics import show_metrics
+from runs.observability import find_web_meter
+from runs.observability.log_events import log_event
 from runs.request_id import HEADER, META_KEY, choose_request_id, current_request
 from runs.tracing import trace_request
 from toolflow_site.errors import build_problem

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from flows.engine.model_families import ReasoningEffort
 from flows.engine.providers import Api
 from flows.engine.spec import ServiceTier
-from runs.logs.configuration import FORMATS, LEVELS, build_logging
+from runs.observability.log_lines import FORMATS, LEVELS, build_logging
 from toolflow_site import api_description, environment, production
 from toolflow_site.servers import build_broker, build_caches, build_database
 
@@ -120,7 +120,7 @@ TOOLFLOW_LOG_FORMAT = environment.read_choice("TOOLFLOW_LOG_FORMAT", "json" if _
 TOOLFLOW_LOG_LEVEL = environment.read_text("TOOLFLOW_LOG_LEVEL") and environment.read_choice(
     "TOOLFLOW_LOG_LEVEL", "", LEVELS
 )
-"""Empty for one that fits the format: see ``runs/logs/configuration.py``."""
+"""Empty for one that fits the format: see ``runs/observability/log_lines.py``."""
 TOOLFLOW_ACCESS_LOG = environment.read_choice(
     "TOOLFLOW_ACCESS_LOG",
     "without-probes" if TOOLFLOW_LOG_FORMAT == "json" else "none",

@@ -7,7 +7,7 @@ from django.urls import include, path, re_path
 
 from runs.api.fallback import show_nothing
 from runs.health import show_alive, show_ready
-from runs.metrics.views import show_metrics
+from runs.metrics import show_metrics
 from toolflow_site.sign_in import refuse_locked_out, sign_in
 
 urlpatterns = [

@@ -24,8 +24,8 @@ from rest_framework.authentication import get_authorization_header
 from rest_framework.permissions import BasePermission
 from rest_framework.throttling import BaseThrottle
 
-from runs.logs.events import Outage
 from runs.models import ApiToken, TokenScope
+from runs.observability.log_events import Outage
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 from runs.trail.asking import find_place
 

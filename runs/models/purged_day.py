@@ -8,12 +8,11 @@ from flows.models import Flow
 
 
 class PurgedDay(models.Model):
-    """How many runs of a flow that ended on a day are gone; the daily rows of that day stay as they are."""
+    """A day on which deleted runs of a flow ended; its daily rows stay as they are."""
 
     # Its own constraint begins with the flow.
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="purged_days", db_index=False)
     day = models.DateField(help_text="The day on which the runs ended, UTC.")
-    runs = models.PositiveBigIntegerField()
 
     class Meta:
         # Nobody changes it by hand.
@@ -22,4 +21,4 @@ class PurgedDay(models.Model):
         constraints = [models.UniqueConstraint(fields=["flow", "day"], name="purged_day_once")]
 
     def __str__(self) -> str:
-        return f"{self.runs} runs of {self.day}"
+        return f"{self.flow}, {self.day}"

@@ -21,7 +21,7 @@ from flows.engine.history import Outcome, Severity
 from flows.engine.planner import EndReason as PlannedEnd
 from flows.json_field import OrderedJSONField
 from flows.models import Flow, FlowVersion
-from runs.logs.events import note_run_end
+from runs.observability.log_events import note_run_end
 
 MAX_CRASHES = 5
 """A run that lost its worker this often without a stored attempt in between is poison and ends ``errored``."""

@@ -17,7 +17,7 @@ from django_q.models import Schedule
 from django_q.scheduler import scheduler
 from django_q.signing import SignedPackage
 
-from runs.logs.events import Outage
+from runs.observability.log_events import Outage
 from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.worker_process import TaskChannel
 from runs.worker.tasks import hold_slot

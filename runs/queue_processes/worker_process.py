@@ -16,7 +16,7 @@ from django_q.conf import Conf
 from django_q.monitor import save_task
 from django_q.worker import worker
 
-from runs.measuring import serve_worker_metrics
+from runs.observability.worker_metrics import serve_worker_metrics
 from runs.queue import draining
 
 logger = logging.getLogger(__name__)

@@ -1,84 +1,108 @@
-"""What the queue calls: retention a moment at a time."""
+"""What the queue calls every hour: retention, and the rows of other kinds that are of no use any more."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from typing import Any
 
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django_q.tasks import async_task
+from django.utils.module_loading import import_string
+from django_q.models import Failure, Schedule, Success
 
-from runs.locks import RETENTION, acquire, release, renew
-from runs.retention.leftovers import clear, list_leftovers
-from runs.retention.pacing import Pace
-from runs.retention.purging import list_tasks, purge
-from runs.retention.telling import PurgeTelling
+from flows.models import Flow
+from runs.models import ApiToken, BulkAction, DeliveryState, IdempotentRequest, OriginalInput, WebhookDelivery
+from runs.retention.policy import build_tasks, read_policy
+from runs.retention.purging import purge
 from runs.trail.acting import TOOLFLOW, acting_as
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 5.0
-"""Seconds of one message. One worker process of a host is left for sweeps, and these messages share it."""
-LEASE = timedelta(minutes=10)
-"""After so long without a message that was begun, or passed on, the last one counts as lost."""
+WORK_SECONDS = 10.0
+"""Seconds of one call: the process that sees to schedules also sends webhooks."""
+EXPIRED_BATCH_SIZE = 100
 TASK = "runs.retention.tasks.purge_due"
 
 
-def purge_due(token: int | None = None) -> str:
-    """Take away what is due, for a moment, and send another message if more is left.
+def purge_due() -> str:
+    """Delete what is due for a few seconds; gives a sentence for the queue's own log.
 
-    The queue's schedule calls it without ``token``, which is that of the message before. What fails for one flow or
-    one kind of rows is logged, and keeps no other. Gives a sentence for the queue's own log.
+    If more is left, the schedule calls again as soon as it can.
     """
-    # A lock alone would let each hour begin one more chain of messages: one process takes them one after the other.
-    token = acquire(RETENTION, LEASE, token=token)
-    if token is None:
-        return "Retention is under way already."
-    until = time.monotonic() + PATIENCE
+    stop_at = time.monotonic() + WORK_SECONDS
+    total = 0
+    with acting_as(TOOLFLOW), closing(_purge_everything(timezone.now())) as batches:
+        for count in batches:
+            total += count
+            if time.monotonic() >= stop_at:
+                Schedule.objects.filter(func=TASK).update(next_run=timezone.now())
+                break
+    return f"Retention deleted or emptied {total} rows."
 
-    def is_over() -> bool:
-        return time.monotonic() >= until
 
-    now, pace = timezone.now(), Pace()
-    runs = rows = 0
-    for task in list_tasks(now=now):
-        with _logged(f"the {task.part.value} of the flow “{task.flow.name}”"):
-            telling = PurgeTelling(task, by_worker=True)
-            runs += purge(task, pace=pace, is_over=is_over, begin=telling.begin, tell=telling.end).runs
-        if is_over():
-            break
-    for leftover in list_leftovers():
-        if is_over():
-            break
-        with _logged(leftover.name), acting_as(TOOLFLOW):
-            for count in clear(leftover, now=now):
-                rows += count
-                if is_over():
-                    break
-    if is_over():
-        _pass_on(token)
-    else:
-        release(RETENTION, token)
-    return f"Retention took away {runs} runs or their outputs, and {rows} other rows."
+def _purge_everything(now: datetime) -> Generator[int, None, None]:
+    """Delete all that is due, batch by batch; gives the rows of each. What fails for one flow or kind is logged."""
+    for flow in Flow.objects.order_by("name"):
+        with _log_errors(f"the runs of the flow “{flow.name}”"):
+            for task in build_tasks(flow, read_policy(flow), now):
+                with closing(purge(task)) as batches:
+                    done = 0
+                    for purged in batches:
+                        yield purged.runs - done
+                        done = purged.runs
+    for name, expired in find_expired(now).items():
+        with _log_errors(name):
+            while count := delete_batch(expired):
+                yield count
 
 
 @contextmanager
-def _logged(what: str) -> Iterator[None]:
-    """Log what goes wrong: all else that is due goes nonetheless."""
+def _log_errors(what: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.exception("Retention could not see to %s; it tries again within the hour.", what)
+        logger.exception("Retention failed for %s; it tries again within the hour.", what)
 
 
-def _pass_on(token: int) -> None:
-    if not renew(RETENTION, LEASE, token):
-        return
-    try:
-        async_task(TASK, token)
-    except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
-        release(RETENTION, token)
-        logger.warning("The queue's broker can't be reached; retention goes on within the hour: %s", error)
+def find_expired(now: datetime) -> dict[str, QuerySet[Any]]:
+    """Rows of other kinds that are deleted now, by what they are in the plural; see ``docs/retention.md``."""
+
+    def ago(**length: int) -> datetime:
+        return now - timedelta(**length)
+
+    sessions: SessionStore = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
+    tokens = ApiToken.objects.filter(Q(expiry__lt=ago(days=90)) | Q(revoked_at__lt=ago(days=90)))
+    ended = WebhookDelivery.objects.exclude(state=DeliveryState.WAITING)
+    return {
+        # Counting deletes them at once; this is for runs that can't be counted.
+        "inputs of ended runs as they were before redaction": OriginalInput.objects.filter(
+            run__ended_at__lt=ago(hours=1)
+        ),
+        "webhook deliveries": ended.filter(ended_at__lt=ago(days=30)),
+        "answers kept for Idempotency-Keys": IdempotentRequest.objects.filter(created_at__lt=ago(days=1)),
+        "bulk actions": BulkAction.objects.filter(ended_at__lt=ago(days=90)),
+        "expired and revoked API tokens": tokens,
+        "expired sign-ins": sessions.get_model_class().objects.filter(expire_date__lt=now),
+        # Lock-outs last for a day at most.
+        "failures to sign in": AccessAttempt.objects.filter(attempt_time__lt=ago(days=1)),
+        "finished tasks of the queue": Success.objects.filter(stopped__lt=ago(days=30)),
+        "failed tasks of the queue": Failure.objects.filter(stopped__lt=ago(days=30)),
+    }
+
+
+def delete_batch(expired: QuerySet[Any]) -> int:
+    """Delete some of these rows in one transaction; gives how many."""
+    with transaction.atomic():
+        # Locked first: a delivery may just now be sent again.
+        locked = expired.order_by("pk").select_for_update(of=("self",))
+        keys = list(locked.values_list("pk", flat=True)[:EXPIRED_BATCH_SIZE])
+        expired.filter(pk__in=keys).delete()
+    return len(keys)

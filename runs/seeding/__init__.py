@@ -1,9 +1,8 @@
-"""Invented history of any size: to try pages with, and to measure them.
+"""Invented history of any size, to try or measure pages. The same seed gives the same history, but for its dates.
 
-``scripts`` invents a few hundred courses that runs may take, ``flows`` makes the flows they are runs of, ``writing``
-stores as many runs as wanted. The same seed gives the same history, apart from its dates.
+``courses`` invents what may happen in a run, a few dozen times for each version; ``storing`` stores runs of these.
 """
 
-from runs.seeding.writing import seed_history
+from runs.seeding.storing import seed_history
 
 __all__ = ["seed_history"]

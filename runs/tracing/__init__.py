@@ -1,4 +1,4 @@
-"""Traces of runs for OpenTelemetry: run > step > attempt. Nothing of it is loaded where no collector is set."""
+"""Traces for OpenTelemetry. Nothing of it is loaded where no collector is set."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 if TYPE_CHECKING:
-    from runs.tracing.run_tracer import RunTracer
+    from runs.tracing.spans import RunTracer
 
 
 def create_tracer() -> RunTracer | None:
-    """What tells the collector of runs; None where none is set. Whoever creates it closes it."""
+    """What sends spans of runs to the collector; None without one. The caller closes it."""
     if not settings.TOOLFLOW_TRACES:
         return None
-    from runs.tracing.run_tracer import RunTracer
+    from runs.tracing.spans import RunTracer
 
     return RunTracer(settings.TOOLFLOW_TRACES, with_content=settings.TOOLFLOW_TRACE_CONTENT)
 
 
 def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, status: int, seconds: float) -> None:
-    """Tell the collector of a request that started runs for somebody who sent ``traceparent``; see there."""
+    """Send a span of a request that was just answered, if it started runs and brought ``traceparent``; never raises."""
     if settings.TOOLFLOW_TRACES and "traceparent" in headers:
-        from runs.tracing import starting_requests
+        from runs.tracing import spans
 
-        starting_requests.trace_request(
-            headers=headers, request_id=request_id, name=name, status=status, seconds=seconds
-        )
+        spans.trace_request(headers=headers, request_id=request_id, name=name, status=status, seconds=seconds)

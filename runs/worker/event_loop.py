@@ -22,8 +22,8 @@ from flows.providers import build_providers, create_client, find_simulation, lis
 from runs.claiming import SUSPECT_CRASHES, claim_runs
 from runs.group_commit import RunWrite
 from runs.limits.gate import create_gate
-from runs.measuring import find_worker_meter
 from runs.models import Run, Worker
+from runs.observability import find_worker_meter
 from runs.ownership import Owner
 from runs.queue import WakeChannel, draining, force_quit
 from runs.rollup import Rollup
@@ -35,7 +35,7 @@ from runs.worker.run_events import RunEvents, note_drain_start, note_drain_stop
 from runs.worker.run_task import PreparedVersions, RunTask, StopReason, WorkerContext
 
 if TYPE_CHECKING:
-    from runs.tracing.run_tracer import RunTracer
+    from runs.tracing.spans import RunTracer
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Drain:
             tracer = create_tracer()
             if tracer is not None:
                 closing.push_async_callback(tracer.close)
-            events = RunEvents(meter=find_worker_meter(), tracer=tracer)
+            events = RunEvents(meter=find_worker_meter())
             self._database = DatabaseThread(on_commit=self._note_commit)
             closing.push_async_callback(self._database.close)
             closing.push_async_callback(self._try, partial(self._database.ask, self._sign_off))

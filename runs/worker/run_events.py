@@ -1,4 +1,4 @@
-"""What log, metrics and traces get of the runs of a drain, once it is stored: names, numbers and codes.
+"""What log and metrics get of the runs of a drain, once it is stored: names, numbers and codes.
 
 Inputs, outputs and prompts stay in the history.
 """
@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING
 from flows.engine.execution import Progress
 from flows.engine.history import Attempt
 from flows.engine.spec import FlowSpec, StepSpec
-from runs.logs.events import RunPlace, log_event, note_run_end, run_place
 from runs.models import Run
+from runs.observability.log_events import RunPlace, log_event, note_run_end, run_place
 
 if TYPE_CHECKING:
-    from runs.measuring.worker_meter import WorkerMeter
-    from runs.tracing.run_tracer import RunTracer
+    from runs.observability.meters import WorkerMeter
 
 logger = logging.getLogger(__name__)
 
 
 class RunEvents:
-    """Each run's own task calls this; without ``meter`` and ``tracer``, and with its log level off, it does nothing."""
+    """Each run's own task calls this; without ``meter``, and with its log level off, it does nothing."""
 
-    def __init__(self, *, meter: WorkerMeter | None = None, tracer: RunTracer | None = None) -> None:
+    def __init__(self, *, meter: WorkerMeter | None = None) -> None:
         self._meter = meter
-        self._tracer = tracer
 
     def begin(self, run: Run) -> None:
         """A worker has taken a run; all that this task logs from now on says so."""
@@ -76,8 +74,6 @@ class RunEvents:
             model = step.model if ended.request is not None else None
             code = error.code.value if error is not None else None
             self._meter.note_attempt(model=model, outcome=ended.outcome.value, seconds=seconds, error=code)
-        if self._tracer is not None:
-            self._tracer.trace_attempt(run, step, ended)
         if error is not None:
             log_event(
                 logger, logging.WARNING, "provider.error", "A call of the model brought no answer.",

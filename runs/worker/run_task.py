@@ -28,9 +28,9 @@ from flows.models import FlowVersion
 from flows.plugin_use import find_missing_names
 from flows.providers import price_call
 from runs.group_commit import LeaseLostError
-from runs.logs.events import note_run_end
 from runs.models import EndReason, Run, RunStatus
 from runs.models.run import CANCELLED_SENTENCE
+from runs.observability.log_events import note_run_end
 from runs.queue import draining
 from runs.recorder import RunRecorder, end_held_run, end_running_attempts
 from runs.spending import FlowBudget

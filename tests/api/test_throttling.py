@@ -10,8 +10,8 @@ from django.core.cache import caches
 from django.test import Client
 
 from runs.api import access
-from runs.logs.events import Outage
 from runs.models import TokenScope
+from runs.observability.log_events import Outage
 from tests.api.asking import Script, make_token, make_user, read_problem
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from benchmarks.editor import AUDITS, STEPS, make_document
 from flows.models import AuditRule, StepDefinition
 from flows.portability import load_flow
 from tests.browser.test_flow_editor_cards import step, tool
+from tests.flows.large_flow import AUDITS, STEPS, make_document
 
 
 def test_a_large_flow_is_opened_edited_in_its_last_audit_and_saved(admin_page: Page) -> None:

@@ -12,7 +12,6 @@ from django.forms.renderers import DjangoTemplates
 from django.http import QueryDict
 from django.test import Client
 
-from benchmarks.editor import make_document
 from flows.admin.large_pages import PostedPage
 from flows.field_renderer import FieldRenderer
 from flows.forms import AuditForm, FlowForm, StepForm
@@ -20,6 +19,7 @@ from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
 from flows.portability import load_flow
 from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
 from tests.flows.editor_page import EditorPage, open_flow
+from tests.flows.large_flow import make_document
 
 pytestmark = pytest.mark.django_db
 

@@ -19,10 +19,10 @@ from flows.engine.history import TokenUsage
 from flows.engine.pricing import price_usage
 from flows.engine.providers import OPENAI_BASE_URL, Provider
 from flows.portability import load_flow
-from runs import measuring
+from runs import observability
 from runs.models import EndReason, RateLimit, Run, RunStatus
 from runs.submission import NotRunnableError, submit_run
-from runs.tracing.attributes import describe_call
+from runs.tracing.spans import describe_call
 from runs.worker import run_task
 from tests.api.asking import Script, make_token, make_user
 from tests.engine.builders import make_attempt, make_flow, make_step
@@ -30,7 +30,7 @@ from tests.engine.model_server import ModelServer
 from tests.flows.editor_page import open_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import attempts_of, drain, run_flow
-from tests.runs.metrics.scraping import of
+from tests.runs.metrics.scraping import of, read_registry
 from tests.runs.pages.reading import read_words
 
 LLAMA = "groq:llama-3.3-70b-versatile"
@@ -134,13 +134,9 @@ class TestRuns:
     def test_metrics_of_the_worker_name_the_provider(self, servers: Any, settings: Any) -> None:
         settings.TOOLFLOW_WORKER_METRICS_PORT = 9464
         run_flow(TWO_PROVIDERS)
-        meter = measuring.find_worker_meter()
+        meter = observability.find_worker_meter()
         assert meter is not None
-        samples = {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in meter.registry.collect()
-            for sample in family.samples
-        }
+        samples = read_registry(meter.registry)
         assert of(samples, "toolflow_attempt_seconds_count", model=LLAMA, outcome="passed") == 1
 
     @pytest.mark.parametrize(("model", "sentence"), REFUSED)

@@ -20,8 +20,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from runs import queue
-from runs.logs import events
 from runs.management.commands import run_worker
+from runs.observability import log_events
 from runs.queue import StopFlag
 from runs.queue_processes import dispatcher, process_tree, supervisor, worker_process
 from tests.runs.gateway import Gateway
@@ -87,7 +87,7 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
             queue.wake_worker()
 
     settings.Q_CLUSTER = {"name": "test", "redis": {}}
-    monkeypatch.setattr(queue, "_outage", events.Outage("The queue's broker"))
+    monkeypatch.setattr(queue, "_outage", log_events.Outage("The queue's broker"))
     with Gateway(redis_url) as gateway:
         broker = RedisBroker(f"test-{uuid4().hex}")
         broker.connection = redis.Redis(port=gateway.port, db=11, retry=Retry(NoBackoff(), 0))
@@ -103,7 +103,7 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
         gateway.open()
         broker.delete_queue()
         broker.connection.close()
-    told = [record.getMessage() for record in caplog.records if record.name == events.__name__]
+    told = [record.getMessage() for record in caplog.records if record.name == log_events.__name__]
     away, back = "The queue's broker can't be reached;", "The queue's broker answers again,"
     assert [message.startswith(away) for message in told] == [True, False, True, False]
     assert [message.startswith(back) for message in told] == [False, True, False, True]

@@ -19,7 +19,7 @@ from django.urls import path, resolve
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from runs.health import show_alive
-from runs.logs.formatting import JsonLines
+from runs.observability.log_lines import JsonLines
 from runs.request_slots import release_slot
 from toolflow_site import request_handler
 from toolflow_site.middleware import PROBE_VIEWS

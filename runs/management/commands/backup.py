@@ -15,8 +15,8 @@ from runs.backup import Backup, BackupError, write_backup
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
-LOOK = 2.0
-"""Seconds between two lines that say how far it has come."""
+REPORT_INTERVAL = 2.0
+"""Seconds between two lines on progress."""
 
 
 class Command(BaseCommand):
@@ -30,12 +30,12 @@ class Command(BaseCommand):
         parser.add_argument("--replace", action="store_true", help="write over a file that is there")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        told_at = time.monotonic()
+        reported_at = time.monotonic()
 
         def report(done: int, pages: int) -> None:
-            nonlocal told_at
-            if pages and time.monotonic() - told_at >= LOOK:
-                told_at = time.monotonic()
+            nonlocal reported_at
+            if pages and time.monotonic() - reported_at >= REPORT_INTERVAL:
+                reported_at = time.monotonic()
                 self.stdout.write(f"{done * 100 // pages} % copied.")
 
         path: Path = options["file"]

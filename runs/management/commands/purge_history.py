@@ -5,22 +5,21 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from flows.models import Flow
-from runs.management.reading import find_flow, read_day
-from runs.retention.leftovers import clear, list_leftovers
-from runs.retention.pacing import Pace
-from runs.retention.policy import Part, read_policy
-from runs.retention.purging import Purged, Task, list_tasks, purge
-from runs.retention.telling import PurgeTelling
+from runs.management.arguments import fetch_flow, parse_day
+from runs.retention.policy import Part, PurgeTask, build_tasks, read_policy
+from runs.retention.purging import Purged, purge
+from runs.retention.tasks import delete_batch, find_expired
 
-LOOK = 2.0
-"""Seconds between two lines that say how far it has come."""
-_MOST_NAMED = 20
+REPORT_INTERVAL = 2.0
+"""Seconds between two lines on progress."""
+MAX_NAMED = 20
 
 
 class Command(BaseCommand):
@@ -36,7 +35,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--before",
             metavar="DAY",
-            type=read_day,
+            type=parse_day,
             help="delete runs that ended before this day (UTC), such as 2026-11-21, instead of what policies say",
         )
         parser.add_argument(
@@ -44,63 +43,58 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.left: list[int] = []
         now = timezone.now()
-        flow = find_flow(options["flow"])
-        tasks = self._list_tasks(flow, options["before"], only_outputs=options["outputs"], now=now)
+        flow = fetch_flow(options["flow"])
+        flows = list(Flow.objects.order_by("name")) if flow is None else [flow]
+        before: date | None = options["before"]
         is_dry: bool = options["dry_run"]
+        tasks = [task for one in flows for task in _list_tasks(one, before, options["outputs"], now)]
         if not tasks:
-            self.stdout.write("No policy takes anything away: all runs are kept for ever. See docs/retention.md.")
+            self.stdout.write("No policy deletes anything: all runs are kept for ever. See docs/retention.md.")
+        failed: list[int] = []
         for task in tasks:
-            runs, attempts = task.count(is_forecast=is_dry)
+            runs, attempts = task.count()
             self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))
             if runs and not is_dry:
-                self._purge(task, attempts)
-        if flow is None and options["before"] is None:
-            self._clear_leftovers(now, is_dry=is_dry)
-        if self.left:
-            named = ", ".join(map(str, self.left[:_MOST_NAMED])) + (", …" if len(self.left) > _MOST_NAMED else "")
-            raise CommandError(f"It failed for {len(self.left):,} runs, which are left; the log says why: {named}")
+                failed += self._purge(task, runs)
+        if flow is None and before is None:
+            self._delete_expired(now, is_dry=is_dry)
+        if failed:
+            named = ", ".join(map(str, failed[:MAX_NAMED])) + (", …" if len(failed) > MAX_NAMED else "")
+            raise CommandError(f"{len(failed):,} runs could not be deleted; the log says why: {named}")
 
-    def _list_tasks(self, flow: Flow | None, before: date | None, *, only_outputs: bool, now: datetime) -> list[Task]:
-        if before is None:
-            if only_outputs:
-                raise CommandError("--outputs goes with --before: say until which day outputs are to go.")
-            return list_tasks(now=now, flow=flow)
-        limit = datetime(before.year, before.month, before.day, tzinfo=UTC)
-        if limit > now:
-            raise CommandError(f"--before {before} lies in the future; give today or an earlier day.")
-        part = Part.OUTPUTS if only_outputs else Part.RUNS
-        flows = Flow.objects.order_by("name") if flow is None else [flow]
-        return [Task(one, part, limit) for one in flows]
-
-    def _purge(self, task: Task, attempts: int) -> None:
-        told_at = begin = time.monotonic()
-
-        def report(purged: Purged) -> None:
-            nonlocal told_at
-            if time.monotonic() - told_at >= LOOK:
-                told_at = time.monotonic()
-                share = min(99, purged.attempts * 100 // attempts) if attempts else 99
-                self.stdout.write(f"  {share} %: {purged.attempts:,} of {attempts:,} attempts")
-
-        telling = PurgeTelling(task, by_worker=False)
-        purged = purge(task, pace=Pace(), report=report, begin=telling.begin, tell=telling.end)
-        self.left += purged.left
-        taken = time.monotonic() - begin
+    def _purge(self, task: PurgeTask, runs: int) -> list[int]:
+        started = reported = time.monotonic()
+        purged = Purged()
+        for purged in purge(task):
+            if time.monotonic() - reported >= REPORT_INTERVAL:
+                reported = time.monotonic()
+                self.stdout.write(f"  {min(99, purged.runs * 100 // runs)} %: {purged.runs:,} of {runs:,} runs")
         self.stdout.write(
-            f"  Done in {taken:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the longest transaction "
-            f"took {purged.longest * 1000:,.0f} ms."
+            f"  Done in {time.monotonic() - started:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the "
+            f"longest transaction took {purged.longest * 1000:,.0f} ms."
         )
+        return purged.failed
 
-    def _clear_leftovers(self, now: datetime, *, is_dry: bool) -> None:
-        for leftover in list_leftovers():
-            count = leftover.count(now) if is_dry else sum(clear(leftover, now=now))
+    def _delete_expired(self, now: datetime, *, is_dry: bool) -> None:
+        for name, expired in find_expired(now).items():
+            count = expired.count() if is_dry else sum(iter(partial(delete_batch, expired), 0))
             if count:
-                self.stdout.write(f"{leftover.name}: {count:,} {'would go' if is_dry else 'deleted'}.")
+                self.stdout.write(f"{name}: {count:,} {'would be deleted' if is_dry else 'deleted'}.")
 
 
-def _describe(task: Task, runs: int, attempts: int, *, is_dry: bool) -> str:
+def _list_tasks(flow: Flow, before: date | None, only_outputs: bool, now: datetime) -> list[PurgeTask]:
+    if before is None:
+        if only_outputs:
+            raise CommandError("--outputs needs --before: give the day before which runs lose their outputs.")
+        return build_tasks(flow, read_policy(flow), now)
+    limit = datetime(before.year, before.month, before.day, tzinfo=UTC)
+    if limit > now:
+        raise CommandError(f"--before {before} lies in the future; give today or an earlier day.")
+    return [PurgeTask(flow, Part.OUTPUTS if only_outputs else Part.RUNS, limit)]
+
+
+def _describe(task: PurgeTask, runs: int, attempts: int, *, is_dry: bool) -> str:
     verb = "would be deleted" if is_dry else "are deleted"
     if task.part is Part.OUTPUTS:
         verb = "would lose their outputs" if is_dry else "lose their outputs"

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from flows.models import Flow
 from runs.locks import STATISTICS, acquire, release
+from runs.management.arguments import fetch_flow, parse_day
 from runs.statistics.rebuild import LEASE, LeaseLostError, Rebuilt, rebuild_flow
 
 PROGRESS_INTERVAL = 10_000
@@ -27,17 +28,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--flow", metavar="NAME", help="only the statistics of this flow")
         parser.add_argument(
-            "--since",
-            metavar="YYYY-MM-DD",
-            type=date.fromisoformat,
-            help="leave days before this one (UTC) as they are",
+            "--since", metavar="DAY", type=parse_day, help="leave days before this one (UTC) as they are: 2026-11-21"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        flows = Flow.objects.order_by("name")
-        if (name := options["flow"]) is not None and not (flows := flows.filter(name=name)):
-            raise CommandError(f"There is no flow “{name}”.")
-        for flow in flows:
+        only = fetch_flow(options["flow"])
+        for flow in Flow.objects.order_by("name") if only is None else [only]:
             self._rebuild(flow, options["since"])
 
     def _rebuild(self, flow: Flow, since: date | None) -> None:

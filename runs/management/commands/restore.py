@@ -35,8 +35,6 @@ class Command(BaseCommand):
         self.stdout.write(f"Restored: {backup.runs:,} runs with {backup.attempts:,} attempts.")
         if restoration.kept is not None:
             self.stdout.write(f"The database that was there is kept as {restoration.kept}; delete it when all is well.")
-        for log in restoration.kept_logs:
-            self.stdout.write(f"A crash had left a log beside it, which is kept as {log}.")
         self._tell(options["file"], restoration)
         if restoration.is_older:
             self.stdout.write("The copy is of an older ToolFlow. Run “manage.py migrate” before you start anything.")

@@ -21,8 +21,8 @@ from django_q.brokers import get_broker
 
 from flows.providers import build_providers, find_provider_problem, load_client
 from runs.checks import TAG
-from runs.logs.events import Outage
 from runs.management.storage_problems import find_remedy
+from runs.observability.log_events import Outage
 from runs.older_databases import refuse_older_database
 from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, StopSignals

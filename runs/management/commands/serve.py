@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from runs.measuring.shared_folder import prepare_folder
+from runs.observability.meters import prepare_metrics_folder
 
 APPLICATION = "toolflow_site.asgi:application"
 
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         self.check(tags=["staticfiles"], include_deployment_checks=True)
         refuse_taken_port(host, port)
         if settings.TOOLFLOW_METRICS_TOKEN:
-            prepare_folder(port)
+            prepare_metrics_folder(port)
         line = (
             f"ToolFlow answers on http://{host}:{port}{settings.TOOLFLOW_URL_PREFIX}/ "
             f"({processes} {'process' if processes == 1 else 'processes'})."

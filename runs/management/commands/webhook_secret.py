@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from flows.models import Flow
-from runs.management.reading import find_flow
+from runs.management.arguments import fetch_flow
 from runs.webhooks.secrets import change_secret, find_signer
 
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        flow = find_flow(options["flow"])
+        flow = fetch_flow(options["flow"])
         if options["change"]:
             _change(flow, is_meant=options["again"])
         elif options["again"]:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from django.http import HttpRequest
 
-from runs.logs.configuration import build_logging
-from runs.logs.events import RunPlace, log_event, run_place
-from runs.logs.formatting import JsonLines, PlainLines
+from runs.observability.log_events import RunPlace, log_event, run_place
+from runs.observability.log_lines import JsonLines, PlainLines, build_logging
 from runs.request_id import META_KEY, choose_request_id, current_request, read_request_id
 
 HOSTILE = "no\nERROR root: forged\r\x1b[31mred\x9b2J\u2028end\x00"

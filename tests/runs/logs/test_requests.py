@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
-from runs.logs.formatting import JsonLines
+from runs.observability.log_lines import JsonLines
 from runs.request_id import read_request_id
 from tests.api.asking import read_problem
 from toolflow_site.middleware import identify_requests

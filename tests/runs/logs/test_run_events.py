@@ -12,9 +12,9 @@ import pytest
 from django.db.models.functions import Now
 
 from flows.engine.simulated_model import Fault, FaultKind
-from runs.logs.formatting import JsonLines
 from runs.models import Run
 from runs.models.run import MAX_CRASHES
+from runs.observability.log_lines import JsonLines
 from runs.sweep import sweep
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
@@ -32,7 +32,7 @@ def lines() -> Iterator[Any]:
     stream = StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    loggers = [logging.getLogger(name) for name in ("runs.worker.run_events", "runs.logs.events")]
+    loggers = [logging.getLogger(name) for name in ("runs.worker.run_events", "runs.observability.log_events")]
     before = [logger.level for logger in loggers]
     logging.root.addHandler(handler)
     for logger in loggers:

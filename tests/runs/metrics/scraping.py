@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.test import Client
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from runs import measuring
-from runs.metrics import scrape
+from runs import observability
 
 TOKEN = "a-token-of-this-test"
 
@@ -16,14 +16,23 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def forget() -> None:
-    for made in (measuring._make_web_meter, measuring._make_worker_meter, scrape._find_everything):
-        made.cache_clear()
+    """Let this process measure from 0."""
+    observability._create_web_meter.cache_clear()
+    observability._create_worker_meter.cache_clear()
 
 
 def read_samples(text: str) -> Samples:
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def read_registry(registry: CollectorRegistry) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in registry.collect()
         for sample in family.samples
     }
 

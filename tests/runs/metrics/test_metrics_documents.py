@@ -12,8 +12,8 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from runs.measuring.worker_meter import WorkerMeter
 from runs.models import DailyRuns, DailySteps
+from runs.observability.meters import WorkerMeter
 from tests.runs.builders import make_version
 from tests.runs.metrics.scraping import ask
 from tests.test_docs import read_table, unquote
@@ -103,25 +103,3 @@ class TestDocuments:
             asked = [name for name in OWN.findall(expression) if name in shared]
             assert [name for name in once.findall(expression) if name in shared] == asked, expression
         assert any(name in expression for expression in list_expressions() for name in shared)
-
-    def test_the_dashboard_is_one(self) -> None:
-        board = json.loads((ROOT / "deploy/grafana/toolflow.json").read_text(encoding="utf-8"))
-        panels = [panel for panel in board["panels"] if panel["type"] != "row"]
-        variables = {variable["name"] for variable in board["templating"]["list"]}
-        named = set(re.findall(r"\$\{?([a-z_]\w*)", json.dumps(board["panels"])))
-        assert {name for name in named if not name.startswith("__")} <= variables
-        places = [
-            (panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
-            for panel in board["panels"]
-            for right in range(panel["gridPos"]["w"])
-            for down in range(panel["gridPos"]["h"])
-        ]
-        assert len(places) == len(set(places))
-        assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
-        assert all(target["expr"] for panel in panels for target in panel["targets"])
-        assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in board["panels"])
-
-    def test_the_rules_are_alerts_that_say_what_to_do(self) -> None:
-        rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml").read_text(encoding="utf-8"))
-        alerts = [rule for group in rules["groups"] for rule in group["rules"]]
-        assert all(rule["alert"] and rule["expr"] and rule["annotations"]["summary"] for rule in alerts)

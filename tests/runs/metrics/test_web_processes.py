@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from runs.measuring.web_meter import WebMeter
 from tests.site.test_settings import make_environment
 from tests.waiting import wait_until
 
@@ -83,25 +82,3 @@ def test_all_processes_count_together_and_a_new_server_begins_anew(
     assert scrapes == sorted(scrapes) and scrapes[-1] == SCRAPES - 1
     assert 'toolflow_http_request_seconds_bucket{le="+Inf",route="(none)"} 12.0' in found[-1]
     assert not (folder / "counter_1.db").exists() and any(folder.glob("counter_*.db"))
-
-
-def test_without_a_folder_several_processes_say_nothing_rather_than_something_else_each_time(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    meter = WebMeter()
-    meter.note_request(route="/", method="GET", status=200, seconds=0.1)
-    assert list(meter.collect())
-    # What a process that uvicorn started finds.
-    monkeypatch.setattr("multiprocessing.parent_process", object)
-    assert (list(meter.collect()), list(meter.collect())) == ([], [])
-    assert caplog.text.count("name a folder in PROMETHEUS_MULTIPROC_DIR") == 1
-
-
-def test_another_server_may_be_given_a_folder(start: Callable[..., None], port: int, tmp_path: Path) -> None:
-    folder = tmp_path / "together"
-    folder.mkdir()
-    command = ["-m", "uvicorn", "toolflow_site.asgi:application", "--port", str(port), "--workers", "2"]
-    start(*command, PROMETHEUS_MULTIPROC_DIR=str(folder))
-    for _ in range(SCRAPES):
-        ask(port, "/no/such/page")
-    assert {count(ask(port, "/metrics"), "(none)") for _ in range(SCRAPES)} == {SCRAPES}

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from runs.models import Run, RunStatus
-from runs.retention.removal import remove_outputs
+from runs.retention.purging import remove_outputs
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import HTMX, count_queries, get_page, read_words, run_address

@@ -10,9 +10,8 @@ import pytest
 from django.db import connection, transaction
 
 from runs.models import Run, WebhookDelivery
-from runs.retention.pacing import Pace
-from runs.retention.policy import Part
-from runs.retention.purging import Purged, Task, purge
+from runs.retention.policy import Part, PurgeTask
+from runs.retention.purging import Purged, purge
 from runs.webhooks.posting import Answer
 from runs.webhooks.sending import store_answer, take_due
 from runs.webhooks.tasks import send_due
@@ -30,7 +29,8 @@ PRIVATE = "a private word"
 def take_away(run: Run, part: Part) -> Purged:
     """Purge the runs of the flow that ended no later than ``run``."""
     assert run.ended_at is not None
-    return purge(Task(run.flow, part, run.ended_at + timedelta(microseconds=1)), pace=Pace())
+    *_, purged = purge(PurgeTask(run.flow, part, run.ended_at + timedelta(microseconds=1)))
+    return purged
 
 
 def make_private_delivery(url: str) -> WebhookDelivery:
@@ -116,5 +116,5 @@ def test_a_run_goes_also_if_a_try_begins_just_then() -> None:
         wait_until(is_waiting, within=60, what="the purge waits for the delivery")
         WebhookDelivery.begin_tries([delivery], lease=timedelta(seconds=60))
     thread.join()
-    assert [(purged.runs, purged.left) for purged in results] == [(1, [])]
+    assert [(purged.runs, purged.failed) for purged in results] == [(1, [])]
     assert not Run.objects.exists() and not WebhookDelivery.objects.exists()

@@ -37,12 +37,12 @@ def test_a_flow_falls_back_on_the_installation_and_outputs_go_with_their_run_at_
 
 def test_days_are_counted_back_from_now() -> None:
     policy = read_policy(Flow(keep_days=30, keep_outputs_days=7))
-    assert policy.find_limit(Part.RUNS, NOW) == NOW - timedelta(days=30)
-    assert policy.find_limit(Part.OUTPUTS, NOW) == NOW - timedelta(days=7)
+    assert policy.limit(Part.RUNS, NOW) == NOW - timedelta(days=30)
+    assert policy.limit(Part.OUTPUTS, NOW) == NOW - timedelta(days=7)
 
 
 def test_more_days_than_there_ever_were_keep_for_ever() -> None:
-    assert Policy(10_000_000, None).find_limit(Part.RUNS, NOW) is None
+    assert Policy(10_000_000, None).limit(Part.RUNS, NOW) is None
 
 
 @pytest.mark.django_db

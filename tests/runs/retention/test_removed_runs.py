@@ -9,9 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.models import Run
-from runs.retention.pacing import Pace
-from runs.retention.policy import Part
-from runs.retention.purging import Task, purge
+from runs.retention.policy import Part, PurgeTask
+from runs.retention.purging import purge
 from tests.runs.retention.aged_runs import NOW, keep, store_aged_runs
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +21,7 @@ def removed() -> Run:
     """A run with several attempts that lost its outputs."""
     run = store_aged_runs(8)[0]
     keep(run.flow, outputs_days=30)
-    purge(Task(run.flow, Part.OUTPUTS, NOW), pace=Pace())
+    list(purge(PurgeTask(run.flow, Part.OUTPUTS, NOW)))
     run.refresh_from_db()
     return run
 

@@ -1,151 +1,134 @@
-"""What the queue does by itself: every hour, one message at a time, whatever is wrong with a flow."""
+"""What the queue does by itself: every hour, for a few seconds, whatever is wrong with a flow; and other rows."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings
+from axes.models import AccessAttempt
+from django.conf import settings as site_settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 from django.utils.module_loading import import_string
-from django_q.models import OrmQ, Schedule
+from django_q.models import Schedule
 
-from runs.locks import RETENTION, acquire
-from runs.models import Lock, Run
-from runs.retention import policy, purging, tasks
-from runs.retention.leftovers import Leftover, list_leftovers
+from runs.models import IdempotentRequest, OriginalInput, Run, TrailEntry, WebhookDelivery
+from runs.retention import tasks
+from runs.retention.tasks import delete_batch, find_expired, purge_due
+from tests.runs.builders import make_run
 from tests.runs.retention.aged_runs import store_aged_runs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
+
+
+def read_schedule() -> Schedule:
+    return Schedule.objects.get(func="runs.retention.tasks.purge_due", schedule_type=Schedule.HOURLY)
 
 
 class TestSchedule:
-    def test_the_queue_sees_to_it_every_hour(self) -> None:
-        schedule = Schedule.objects.get(name="toolflow retention")
-        assert (schedule.func, schedule.schedule_type) == ("runs.retention.tasks.purge_due", Schedule.HOURLY)
+    def test_one_call_deletes_what_is_due_in_the_name_of_toolflow(self, settings: Any) -> None:
+        store_aged_runs(6)
+        settings.TOOLFLOW_KEEP_DAYS = 1
+        before = read_schedule().next_run
+        assert purge_due() == "Retention deleted or emptied 6 rows."
+        assert not Run.objects.exists() and read_schedule().next_run == before
+        entries = TrailEntry.objects.filter(action="data_deleted")
+        assert set(entries.values_list("actor_name", flat=True)) == {"ToolFlow"}
 
-    def test_a_flow_that_something_is_wrong_with_keeps_no_other(
+    def test_if_more_is_left_the_schedule_calls_again_at_once(
+        self, settings: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store_aged_runs(6)
+        settings.TOOLFLOW_KEEP_DAYS = 1
+        monkeypatch.setattr(tasks, "WORK_SECONDS", 0.0)
+        Schedule.objects.update(next_run=timezone.now() + timedelta(hours=1))
+        purge_due()
+        assert 0 < Run.objects.count() < 6
+        next_run = read_schedule().next_run
+        assert next_run is not None and next_run <= timezone.now()
+
+    def test_a_flow_or_kind_of_rows_that_fails_keeps_no_other(
         self, settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         runs = store_aged_runs(6)
         settings.TOOLFLOW_KEEP_DAYS = 1
         bad = min((run.flow for run in runs), key=lambda flow: flow.name)
-        make_session(seconds=-60)
-        real = policy.find_due
+        make_sessions(-60)
+        purge, delete = tasks.purge, tasks.delete_batch
 
-        def find_due(flow_id: int, *arguments: Any) -> Any:
-            if flow_id == bad.pk:
-                raise ValueError("nonsense")
-            return real(flow_id, *arguments)
+        def purge_others(task: Any) -> Any:
+            if task.flow == bad:
+                raise ValueError("broken flow")
+            return purge(task)
 
-        monkeypatch.setattr(purging, "find_due", find_due)
-        assert tasks.purge_due().endswith("and 1 other rows.")
+        def delete_others(expired: Any) -> int:
+            if expired.model is WebhookDelivery:
+                raise ValueError("broken rows")
+            return delete(expired)
+
+        monkeypatch.setattr(tasks, "purge", purge_others)
+        monkeypatch.setattr(tasks, "delete_batch", delete_others)
+        deleted = sum(run.flow != bad for run in runs) + 1
+        assert purge_due() == f"Retention deleted or emptied {deleted} rows."
         assert {run.flow_id for run in Run.objects.all()} == {bad.pk}
-        (record,) = caplog.records
-        assert record.getMessage().startswith(f"Retention could not see to the runs of the flow “{bad.name}”")
-
-    def test_rows_of_one_kind_that_cannot_go_keep_no_others(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        def refuse(_limit: object) -> Any:
-            raise ValueError("nonsense")
-
-        make_session(seconds=-60)
-        real = list_leftovers()
-        monkeypatch.setattr(tasks, "list_leftovers", lambda: [Leftover("bad rows", timedelta(0), refuse), *real])
-        assert tasks.purge_due().endswith("and 1 other rows.")
-        assert "Retention could not see to bad rows" in caplog.text
-
-    def test_one_message_takes_away_what_is_due(self, settings: Any) -> None:
-        store_aged_runs(6)
-        settings.TOOLFLOW_KEEP_DAYS = 1
-        assert tasks.purge_due() == "Retention took away 6 runs or their outputs, and 0 other rows."
-        assert not Run.objects.exists() and not OrmQ.objects.exists()
-
-    def test_a_message_whose_time_is_up_sends_another_one(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        store_aged_runs(6)
-        settings.TOOLFLOW_KEEP_DAYS = 1
-        monkeypatch.setattr(tasks, "PATIENCE", 0.0)
-        tasks.purge_due()
-        assert [message.func() for message in OrmQ.objects.all()] == ["runs.retention.tasks.purge_due"]
-        assert 0 < Run.objects.count() < 6
+        assert [bad.name in record.getMessage() for record in caplog.records] == [True, False]
 
 
-class TestOneMessageAtATime:
-    @pytest.fixture(autouse=True)
-    def _is_never_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tasks, "PATIENCE", 0.0)
-
-    def test_however_many_hours_it_takes_there_is_one(self) -> None:
-        tasks.purge_due()
-        for _ in range(3):
-            # One process takes them one after the other: that of the hour, and the one that was passed on.
-            assert tasks.purge_due() == "Retention is under way already."
-            (number,) = take_messages()
-            tasks.purge_due(number)
-        assert len(take_messages()) == 1
-
-    def test_a_message_that_comes_twice_counts_once(self) -> None:
-        tasks.purge_due()
-        (number,) = take_messages()
-        tasks.purge_due(number)
-        assert tasks.purge_due(number) == "Retention is under way already."
-        assert len(take_messages()) == 1
-
-    def test_one_that_got_lost_is_replaced_and_void_should_it_come_after_all(self) -> None:
-        tasks.purge_due()
-        (lost,) = take_messages()
-        Lock.objects.update(held_until=timezone.now() - timedelta(seconds=1))
-        tasks.purge_due()
-        assert tasks.purge_due(lost) == "Retention is under way already."
-        assert len(take_messages()) == 1
-
-    def test_one_that_took_so_long_that_another_has_begun_passes_nothing_on(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def begin_another() -> list[Leftover]:
-            Lock.objects.update(held_until=timezone.now() - timedelta(seconds=1))
-            assert acquire(RETENTION, tasks.LEASE)
-            return []
-
-        monkeypatch.setattr(tasks, "list_tasks", lambda now: [])
-        monkeypatch.setattr(tasks, "list_leftovers", begin_another)
-        tasks.purge_due()
-        assert take_messages() == []
-
-    def test_without_a_broker_the_next_hour_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object) -> None:
-            raise ConnectionError("away")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(tasks, "async_task", refuse)
-            tasks.purge_due()
-        tasks.purge_due()
-        assert len(take_messages()) == 1
-
-    def test_what_is_done_leaves_the_turn_to_the_next_hour(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tasks, "PATIENCE", 60.0)
-        for _ in range(2):
-            assert tasks.purge_due().startswith("Retention took away 0 runs")
-        assert take_messages() == []
+def delete_expired() -> dict[str, int]:
+    found = {name: delete_batch(expired) for name, expired in find_expired(timezone.now()).items()}
+    return {name: count for name, count in found.items() if count}
 
 
-def take_messages() -> list[Any]:
-    """The numbers that retention passed itself on by; the messages are gone then."""
-    messages = list(OrmQ.objects.all())
-    OrmQ.objects.all().delete()
-    assert {message.func() for message in messages} <= {"runs.retention.tasks.purge_due"}
-    return [number for message in messages for number in message.task["args"]]
+def make_sessions(*seconds: int) -> None:
+    """Sessions that expire in so many seconds."""
+    user = User.objects.create_user("ann")
+    for length in seconds:
+        store: SessionStore = import_string(f"{site_settings.SESSION_ENGINE}.SessionStore")()
+        store[SESSION_KEY] = str(user.pk)
+        store.set_expiry(length)
+        store.save()
 
 
-def make_session(*, seconds: int) -> None:
-    """Somebody whose sign-in expires in so many seconds."""
-    store: type[SessionStore] = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
-    session = store()
-    session[SESSION_KEY] = str(User.objects.create_user("olga").pk)
-    session.set_expiry(seconds)
-    session.save()
+class TestExpiredRows:
+    def test_deliveries_a_month_after_they_ended_and_never_while_they_wait(self) -> None:
+        run, now = make_run(), timezone.now()
+        for days, state in ((31, "delivered"), (31, "failed"), (29, "delivered"), (31, "waiting")):
+            ended_at = now - timedelta(days=days) if state != "waiting" else None
+            url = f"https://{days}-{state}.example/"
+            WebhookDelivery.objects.create(
+                run=run, event="run.succeeded", url=url, host="a", state=state, ended_at=ended_at
+            )
+        assert delete_expired() == {"webhook deliveries": 2}
+
+    def test_answers_to_idempotent_requests_after_a_day(self, django_user_model: Any) -> None:
+        user = django_user_model.objects.create(username="automator")
+        old, new = (IdempotentRequest.objects.create(user=user, key=key, fingerprint="x") for key in ("old", "new"))
+        make_older(old, "created_at", hours=25)
+        assert delete_expired() == {"answers kept for Idempotency-Keys": 1}
+        assert IdempotentRequest.objects.get() == new
+
+    def test_original_inputs_an_hour_after_their_runs_ended(self) -> None:
+        ends: list[datetime | None] = [timezone.now() - timedelta(minutes=minutes) for minutes in (61, 59)]
+        for end in [*ends, None]:
+            run = make_run(status="succeeded" if end else "queued", ended_at=end, is_input_redacted=True)
+            OriginalInput.objects.create(run=run, input={"name": "Ann"})
+        assert delete_expired() == {"inputs of ended runs as they were before redaction": 1}
+
+    def test_failures_to_sign_in_once_they_lock_out_nobody(self) -> None:
+        for hours in (23, 25):
+            attempt = AccessAttempt.objects.create(
+                username="ann", ip_address=f"192.0.2.{hours}", failures_since_start=9
+            )
+            make_older(attempt, "attempt_time", hours=hours)
+        assert delete_expired() == {"failures to sign in": 1}
+
+    def test_sessions_that_expired(self) -> None:
+        make_sessions(-60, 60)
+        assert delete_expired() == {"expired sign-ins": 1}
+
+
+def make_older(row: Any, column: str, *, hours: int) -> None:
+    type(row).objects.filter(pk=row.pk).update(**{column: timezone.now() - timedelta(hours=hours)})

@@ -13,8 +13,7 @@ from django.test import Client
 from runs.models import Run
 from runs.stored_history import make_run_id
 from runs.tokens import make_token
-from runs.tracing import starting_requests
-from runs.tracing.ids import make_span_id, make_trace_id
+from runs.tracing.spans import build_ids, get_request_provider
 from tests.runs.builders import make_version
 from tests.runs.tracing.test_tracing import Collector
 
@@ -24,12 +23,18 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
+def close_provider() -> None:
+    """Send what is left, and begin again with the next request."""
+    get_request_provider().shutdown()
+    get_request_provider.cache_clear()
+
+
 @pytest.fixture
 def collector(settings: Any) -> Iterator[Collector]:
     found = Collector()
     settings.TOOLFLOW_TRACES = found.address
     yield found
-    starting_requests.close_provider()
+    close_provider()
     found.stop()
 
 
@@ -47,13 +52,13 @@ def start(script: Client, parent: str | None, path: str = "runs", **body: Any) -
 
 
 def read_links(collector: Collector) -> list[tuple[int, int]]:
-    starting_requests.close_provider()
+    close_provider()
     return [(int(link.trace_id.hex(), 16), int(link.span_id.hex(), 16)) for s in collector.spans for link in s.links]
 
 
 def find_traces() -> list[tuple[int, int]]:
     names = [make_run_id(run) for run in Run.objects.order_by("pk")]
-    return [(make_trace_id(name), make_span_id(name)) for name in names]
+    return [build_ids(name) for name in names]
 
 
 def test_a_span_in_the_callers_trace_links_to_that_of_the_run(script: Client, collector: Collector) -> None:

@@ -1,4 +1,4 @@
-"""What commands are told: flows by their names, and days."""
+"""Arguments of commands: flows by name, and days."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from flows.models import Flow
 
 
-def find_flow(name: str | None) -> Flow | None:
+def fetch_flow(name: str | None) -> Flow | None:
     """The flow of that name; None if none is given. Raises ``CommandError`` if there is no such flow."""
     if name is None:
         return None
@@ -20,7 +20,7 @@ def find_flow(name: str | None) -> Flow | None:
     return flow
 
 
-def read_day(text: str) -> date:
+def parse_day(text: str) -> date:
     """A day as ``2026-11-21``."""
     try:
         return date.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""(c) The recorder's ceiling: attempts stored per second when nothing else is done.
+"""The recorder's ceiling: attempts stored per second when nothing else is done.
 
 What a real run of the colour-theme example stores is stored again and again, for 200 runs at a time, through the
 database thread of a drain with its group commit.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from benchmarks.figures import Figure, print_table
+from benchmarks.figures import Figure, Setting, print_table
 from benchmarks.installation import creating_postgres_database, start_installation
-from benchmarks.setting import Setting
 
 RUNS = 1_000
 

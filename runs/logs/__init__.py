@@ -1,1 +1,0 @@
-"""Log lines: what each of them tells besides its message, and how it is written."""
