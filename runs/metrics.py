@@ -24,7 +24,7 @@ from runs.models import DailyRuns, DailySteps, Run, WebhookDelivery
 from runs.models.webhook import DeliveryState
 from runs.observability import find_web_meter
 from runs.observability.worker_metrics import CHALLENGE, REFUSAL, is_allowed
-from runs.queue_figures import read_queue_figures
+from runs.statistics.queue_state import read_queue_figures
 
 logger = logging.getLogger(__name__)
 

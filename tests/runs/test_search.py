@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from io import StringIO
 
 import pytest
@@ -12,7 +11,7 @@ from django.db import transaction
 
 from runs.management.commands import rebuild_search
 from runs.models import Run, RunStatus
-from runs.retention.removal import delete_runs, remove_outputs
+from runs.retention.purging import remove_outputs
 from runs.rollup import count_ended_runs
 from runs.search import Hits, empty_index, index_runs, list_matching, read_query, select_matching
 from runs.search.index import fetch_indexed, find_strings
@@ -167,12 +166,11 @@ def test_whatever_is_typed_is_no_error_of_the_database(typed: str) -> None:
         find(typed)
 
 
-@pytest.mark.parametrize("take_away", [delete_runs, remove_outputs])
-def test_the_words_of_a_run_go_with_it(take_away: Callable[[list[int]], int]) -> None:
+def test_the_words_of_a_run_go_with_its_texts() -> None:
     gone, stays, *_ = ids = store("tea", "tea", "coffee")
     for _ in range(2):  # also if it is interrupted and repeated
         with transaction.atomic():
-            take_away([gone])
+            remove_outputs([gone])
         assert find("tea") == [stays]
         assert fetch_indexed(ids) == set(ids) - {gone}
 
