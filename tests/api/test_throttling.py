@@ -19,6 +19,7 @@ pytestmark = pytest.mark.django_db
 MINUTE = 1_800_000_000.0
 """When a minute begins."""
 REDIS = "django.core.cache.backends.redis.RedisCache"
+AWAY = {"BACKEND": REDIS, "LOCATION": "redis://127.0.0.1:1"}
 
 
 class Clock:
@@ -96,7 +97,7 @@ def test_a_cache_that_is_away_refuses_nobody_and_is_left_alone_for_a_while(
     viewer: Script, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = settings.CACHES
-    settings.CACHES = {**there, "throttling": {"BACKEND": REDIS, "LOCATION": "redis://127.0.0.1:1"}}
+    settings.CACHES = {**there, "throttling": AWAY}
     answers = [viewer.get("nowhere") for _ in range(5)]
     assert [(answer.status_code, "RateLimit" in answer) for answer in answers] == [(404, False)] * 5
     assert caplog.text.count("The cache that counts requests can't be reached") == 1

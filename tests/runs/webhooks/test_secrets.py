@@ -168,5 +168,4 @@ class TestTheSetting:
     def test_none_of_them_may_be_where_clouds_keep_secrets(self, tmp_path: Path, target: str) -> None:
         with pytest.raises(ImproperlyConfigured) as caught:
             read_settings(tmp_path, TOOLFLOW_WEBHOOK_ALLOW=f"localhost,{target}")
-        sentence = f"TOOLFLOW_WEBHOOK_ALLOW names “{target}”, where clouds keep secrets of a machine; take it out."
-        assert sentence in str(caught.value)
+        assert f"TOOLFLOW_WEBHOOK_ALLOW names “{target}”" in str(caught.value)
