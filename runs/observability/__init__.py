@@ -14,9 +14,6 @@ from django.conf import settings
 if TYPE_CHECKING:
     from runs.observability.meters import WebMeter, WorkerMeter
 
-MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Names the folder in which the processes of one web server count together; ``prometheus_client`` reads it too."""
-
 
 def find_web_meter() -> WebMeter | None:
     """The meter of this process's requests; None without a metrics token."""
@@ -38,7 +35,7 @@ def _create_web_meter() -> WebMeter:
 @cache
 def _create_worker_meter() -> WorkerMeter:
     # Each worker process has a port of its own, and counts for itself.
-    os.environ.pop(MULTIPROCESS_VARIABLE, None)
+    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     from runs.observability.meters import WorkerMeter
 
     return WorkerMeter()

@@ -11,8 +11,6 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from runs.observability import MULTIPROCESS_VARIABLE
-
 # When each series began: half as many lines again, which no chart uses.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # as it ships
 
@@ -65,7 +63,8 @@ def prepare_metrics_folder(port: int) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for file in folder.glob("*.db"):
         file.unlink(missing_ok=True)
-    os.environ.setdefault(MULTIPROCESS_VARIABLE, str(folder))
+    # The folder in which the processes of one web server count together.
+    os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", str(folder))
 
 
 class WorkerMeter:
