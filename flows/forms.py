@@ -16,7 +16,6 @@ from flows.engine.redaction import PATTERNS
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, MAX_SCHEMA_BYTES, ModelSettings
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 from flows.models import AuditRule, Flow, StepDefinition, validate_name
-from flows.webhook_address import find_obstacle
 
 if TYPE_CHECKING:
     _FlowForm = forms.ModelForm[Flow]
@@ -169,7 +168,6 @@ OPERATIONAL_FIELDS = (
     "total_token_budget",
     "total_cost_budget",
     "budget_period",
-    "webhook_url",
     "keep_days",
     "keep_outputs_days",
 )
@@ -216,7 +214,6 @@ class FlowForm(EditorForm, _FlowForm):
             "total_token_budget": "Budget of all runs (tokens)",
             "total_cost_budget": "Budget of all runs (USD)",
             "budget_period": "Budget of all runs, for each",
-            "webhook_url": "Webhook address",
             "keep_days": "Keep runs (days)",
             "keep_outputs_days": "Keep outputs (days)",
         }
@@ -236,7 +233,6 @@ class FlowForm(EditorForm, _FlowForm):
             "period.",
             "total_cost_budget": "The same for what all runs of the flow cost.",
             "budget_period": "Days and months are those of UTC.",
-            "webhook_url": "Gets a signed POST whenever a run of the flow ends. Empty: nobody is told.",
             "keep_days": "Then a run is deleted, counted from its end; statistics keep what it counted. 0: never. "
             "Empty: as this installation keeps runs.",
             "keep_outputs_days": "Then what was read and written goes, also of requests and issues; figures stay. "
@@ -246,16 +242,8 @@ class FlowForm(EditorForm, _FlowForm):
             "description": make_text_area(2),
             "cost_budget": _MONEY,
             "total_cost_budget": _MONEY,
-            "webhook_url": forms.URLInput,
         }
         field_classes = {"description": MultilineField, "cost_budget": CostField, "total_cost_budget": CostField}
-
-    def clean_webhook_url(self) -> str:
-        """An address that webhooks may reach as far as can be told now. One that is left as it was may stay."""
-        address: str = self.cleaned_data["webhook_url"]
-        if address and "webhook_url" in self.changed_data and (obstacle := find_obstacle(address)):
-            raise ValidationError(obstacle)
-        return address
 
     def clean(self) -> dict[str, Any] | None:
         """Outputs go with their runs, if not before."""

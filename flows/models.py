@@ -33,7 +33,6 @@ from flows.engine.spec import (
     ServiceTier,
 )
 from flows.json_field import OrderedJSONField
-from flows.webhook_address import validate_address
 
 
 def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
@@ -135,7 +134,6 @@ class Flow(ModelSettingsFields):
         validators=_between(MIN_COST_BUDGET, MAX_COST_BUDGET),
     )
     budget_period = models.CharField(max_length=5, choices=BudgetPeriod, default=BudgetPeriod.MONTH)
-    webhook_url = models.CharField(max_length=2_000, blank=True, default="", validators=[validate_address])
     # Days from the end of a run; empty where the installation's own hold.
     # 0 keeps for ever, whatever the installation does.
     keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))
@@ -289,18 +287,3 @@ class FlowVersion(models.Model):
     def flow_spec(self) -> FlowSpec:
         """The definition as the engine wants it."""
         return FlowSpec.from_document(self.spec)
-
-
-class WebhookSecretChange(models.Model):
-    """How often the secret of a webhook was changed. The secret itself follows from this, and is stored nowhere."""
-
-    signer = models.CharField(max_length=40, unique=True, help_text="A flow, by its key, or the installation.")
-    number = models.PositiveIntegerField(help_text="Of the last change, from 1.")
-    changed_at = models.DateTimeField()
-
-    class Meta:
-        # No page shows or changes it by itself.
-        default_permissions = ()
-
-    def __str__(self) -> str:
-        return f"{self.signer}, change {self.number}"

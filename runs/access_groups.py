@@ -33,6 +33,7 @@ _EDITOR = (
     _OPERATOR
     | {"flows.delete_flowversion"}
     | (_name_permissions("flows", _EVERY_ACTION, "flow", "stepdefinition", "auditrule"))
+    | _name_permissions("runs", _EVERY_ACTION, "webhookendpoint")
 )
 _ADMINISTRATOR = (
     _EDITOR

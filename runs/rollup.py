@@ -17,8 +17,8 @@ from runs.locks import STATISTICS, hold
 from runs.models import OriginalInput, Run
 from runs.search import index_runs
 from runs.statistics.counting import count_runs
-from runs.webhooks.making import make_deliveries
-from runs.webhooks.messages import DueWatch
+from runs.webhooks.deliveries import create_deliveries
+from runs.webhooks.tasks import wake_sender_if_due
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ MAX_TRIES = 3
 """Of a run that can't be counted, as in an outage, while others are; then it is left out."""
 RETRY_INTERVAL = 5.0
 """Seconds until the next try after the database was away."""
+WEBHOOK_INTERVAL = 3.0
+"""Seconds between checks for webhooks whose retry is due."""
 OUTAGE_ERRORS = (OperationalError, InterfaceError, InternalError)
 """Errors of a database that is away, full, locked or read-only, whichever run they meet."""
 
@@ -72,7 +74,7 @@ def _store(run_ids: Sequence[int]) -> None:
     if run_ids:
         count_runs(run_ids)
         index_runs(run_ids)
-        make_deliveries(run_ids)
+        create_deliveries(run_ids)
         _mark(run_ids)
 
 
@@ -86,7 +88,8 @@ class Rollup:
 
     def __init__(self, *, on_rolled_up: OnRolledUp | None = None) -> None:
         self._on_rolled_up = on_rolled_up
-        self._webhooks = DueWatch()
+        self._next_webhook_check = 0.0
+        """By the monotonic clock."""
         self._is_away = False
         self._limit = FIRST_RUNS
         self._tries: Counter[int] = Counter()
@@ -104,7 +107,7 @@ class Rollup:
             is_full = counted == self._limit
             if counted:
                 self._limit = max(1, min(MAX_RUNS, int(counted * MAX_SECONDS / seconds)))
-            self._webhooks.look()
+            self._check_webhooks(began_at)
         except OUTAGE_ERRORS as error:
             if not self._is_away:
                 logger.error("Runs that have ended can't be counted; retrying every 5 s.", exc_info=error)
@@ -119,6 +122,11 @@ class Rollup:
         if not is_full:
             return INTERVAL
         return BUSY_RATIO * seconds if is_busy else 0.0
+
+    def _check_webhooks(self, now: float) -> None:
+        if now >= self._next_webhook_check:
+            self._next_webhook_check = now + WEBHOOK_INTERVAL
+            wake_sender_if_due()
 
     def _count_batch(self) -> int:
         """How many runs were counted or left out."""
@@ -165,7 +173,7 @@ def _leave_out(run_id: int, error: Exception) -> None:
     _mark([run_id])
     try:
         with transaction.atomic():
-            make_deliveries([run_id])
+            create_deliveries([run_id])
     except OUTAGE_ERRORS:
         raise
     except Exception as error:  # the mark stays

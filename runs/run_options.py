@@ -13,8 +13,8 @@ from typing import Any
 from flows.engine.errors import Problem
 from flows.engine.json_values import clean_value, describe_type, dump_json
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
-from flows.webhook_address import find_obstacle
 from runs.models import Priority
+from runs.webhooks.addresses import find_obstacle
 
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")
 """A number in groups of three, as pages and sentences show it: it may be pasted."""

@@ -24,7 +24,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
 from flows.engine.providers import FINE_TUNED, Api, Provider
-from flows.webhook_address import Target
+from runs.webhooks.addresses import Target
 
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")

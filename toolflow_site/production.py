@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from flows.webhook_address import Target
+from runs.webhooks.addresses import Target
 
 MIN_KEY_LENGTH, MIN_KEY_CHARACTERS = 50, 5
 """Characters of a secret key, and different ones among them, as ``check --deploy`` asks for."""

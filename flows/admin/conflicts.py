@@ -15,7 +15,6 @@ from flows.engine.differences import Change, ChangeKind, Subject, compare_specs
 from flows.engine.spec import FlowSpec
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
-from flows.webhook_address import hide_path
 
 if TYPE_CHECKING:
     from flows.admin.draft import FlowDraft
@@ -105,9 +104,6 @@ def list_limit_changes(form: EditedFlowForm) -> list[LimitChange]:
         if name in form.changed_data and name in form.cleaned_data:
             field = form.fields[name]
             old, new = (_describe(field, value) for value in (form.initial.get(name), form.cleaned_data[name]))
-            if name == "webhook_url":
-                # Others read the log than may know where a webhook leads.
-                old, new = (hide_path(value) if value != "none" else value for value in (old, new))
             changes.append(LimitChange(str(field.label), old, new))
     return changes
 

@@ -31,7 +31,6 @@ from flows.models import Flow, FlowVersion, StepDefinition
 from flows.plugin_use import find_missing_names
 from flows.providers import build_providers, find_flow_warnings
 from flows.publishing import publish_flow, raise_revision
-from flows.webhook_secret import WebhookSigner
 
 VERSIONS_SHOWN = 10
 """The latest versions, on the page of their flow; a link leads to all of them."""
@@ -66,7 +65,6 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
             },
         ),
         ("Redaction", {"fields": ["redact"], "classes": ["collapse"]}),
-        ("Webhook", {"fields": ["webhook_url"], "classes": ["collapse"]}),
         ("How long runs are kept", {"fields": [("keep_days", "keep_outputs_days")], "classes": ["collapse"]}),
     ]
     list_display = ("title", "name", "live", "latest", "step_count", "saved", "state", "plugins")
@@ -121,13 +119,6 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
             except Flow.DoesNotExist:  # Whoever had the turn before deleted it.
                 return None
         return flow
-
-    def get_fieldsets(self, request: HttpRequest, obj: Flow | None = None) -> Any:
-        """The parts of the page; that of the webhook is for those who may start runs, as in the API."""
-        parts = super().get_fieldsets(request, obj)
-        # Whoever may give runs an address may know those that others gave; they may hold a key.
-        may_know = request.user.has_perm("runs.add_run")
-        return parts if may_know else [part for part in parts if "webhook_url" not in part[1]["fields"]]
 
     @admin.display(description="Live version", ordering="live_version__number")
     def live(self, flow: Flow) -> int | None:
@@ -268,8 +259,6 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
             context["versions_shown"] = VERSIONS_SHOWN
             context["can_see_versions"] = version_admin.has_view_permission(request)
             context["missing_plugins"] = find_missing_names(flow)
-            if self.has_change_permission(request, flow):
-                context["webhook_secrets"] = WebhookSigner.of_flow(flow.pk).read_secrets()
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:

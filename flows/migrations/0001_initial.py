@@ -8,7 +8,6 @@ from django.db import migrations, models
 
 import flows.json_field
 import flows.models
-import flows.webhook_address
 
 
 class Migration(migrations.Migration):
@@ -155,9 +154,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "webhook_url",
-                    models.CharField(
-                        blank=True, default="", max_length=2000, validators=[flows.webhook_address.validate_address]
-                    ),
+                    models.CharField(blank=True, default="", max_length=2000),
                 ),
                 (
                     "keep_days",

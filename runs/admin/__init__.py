@@ -7,19 +7,21 @@ from django_q.models import Failure, OrmQ, Schedule, Success
 from flows.models import Flow, FlowVersion
 from runs.admin.account_admin import AccountAdmin
 from runs.admin.attempt_admin import AttemptAdmin
+from runs.admin.endpoint_admin import WebhookEndpointAdmin
 from runs.admin.flow_admin import RunningFlowAdmin
 from runs.admin.issue_admin import IssueAdmin
 from runs.admin.limit_admin import RateLimitAdmin
 from runs.admin.run_admin import RunAdmin
 from runs.admin.token_admin import ApiTokenAdmin
 from runs.admin.version_admin import RunCountingVersionAdmin
-from runs.models import ApiToken, Attempt, Issue, RateLimit, Run
+from runs.models import ApiToken, Attempt, Issue, RateLimit, Run, WebhookEndpoint
 
 admin.site.register(Run, RunAdmin)
 admin.site.register(Attempt, AttemptAdmin)
 admin.site.register(Issue, IssueAdmin)
 admin.site.register(RateLimit, RateLimitAdmin)
 admin.site.register(ApiToken, ApiTokenAdmin)
+admin.site.register(WebhookEndpoint, WebhookEndpointAdmin)
 # Flows know nothing of runs; what runs know of them is added here.
 admin.site.unregister([Flow, FlowVersion])
 admin.site.register(Flow, RunningFlowAdmin)

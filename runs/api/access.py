@@ -60,6 +60,10 @@ ADD_FLOWS = Requirement("flows.add_flow", TokenScope.EDIT, ("flows.view_flow",))
 CHANGE_FLOWS = Requirement("flows.change_flow", TokenScope.EDIT, ("flows.view_flow",))
 # Its versions are deleted with a flow.
 DELETE_FLOWS = Requirement("flows.delete_flow", TokenScope.EDIT, ("flows.delete_flowversion", "flows.view_flow"))
+READ_ENDPOINTS = Requirement("runs.view_webhookendpoint", TokenScope.READ)
+ADD_ENDPOINTS = Requirement("runs.add_webhookendpoint", TokenScope.EDIT, ("runs.view_webhookendpoint",))
+CHANGE_ENDPOINTS = Requirement("runs.change_webhookendpoint", TokenScope.EDIT, ("runs.view_webhookendpoint",))
+DELETE_ENDPOINTS = Requirement("runs.delete_webhookendpoint", TokenScope.EDIT, ("runs.view_webhookendpoint",))
 DELETE_VERSIONS = Requirement("flows.delete_flowversion", TokenScope.EDIT, ("flows.view_flow",))
 
 

@@ -13,7 +13,6 @@ from rest_framework import serializers
 
 from flows.engine.json_values import describe_type
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MIN_COST_BUDGET
-from flows.webhook_address import MAX_ADDRESS_BYTES
 from runs.models import Priority
 from runs.run_options import (
     MAX_LABEL_LENGTH,
@@ -21,6 +20,7 @@ from runs.run_options import (
     PRIORITIES,
     check_webhook_url,
 )
+from runs.webhooks.addresses import MAX_ADDRESS_BYTES
 
 _SENTENCES: dict[str, Any] = {
     "required": "This is missing.",

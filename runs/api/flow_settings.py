@@ -19,7 +19,6 @@ from flows.engine.json_values import dump_json
 from flows.forms import OPERATIONAL_FIELDS, FlowForm
 from flows.models import Flow
 from flows.publishing import raise_revision
-from flows.webhook_address import hide_path
 from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
 from runs.api.flow_changes import Condition
 from runs.api.flow_reading import find_user
@@ -32,7 +31,6 @@ from runs.api.flow_settings_schema import (
 from runs.api.flows_schema import NAME, TAGS
 from runs.api.problems import InvalidBody
 from runs.api.reading import read_body
-from runs.api.run_links import RunLinks
 from runs.api.schema_parts import problem_responses
 from runs.api.view import ApiView
 from runs.documents.attempt_document import write_amount
@@ -61,7 +59,7 @@ class FlowSettingsView(ApiView):
         operation_id="getFlowSettings",
         tags=TAGS,
         summary="Read how a flow is run here",
-        description="Its webhook, the runs that may be in flight, budgets of all runs together, and how long runs are "
+        description="The runs that may be in flight, budgets of all runs together, and how long runs are "
         "kept. None of that is in the definition, and no flow file holds it.",
         parameters=[NAME, SETTINGS_ETAG],
         responses={200: OpenApiResponse(FlowSettingsSerializer, "The settings."), **problem_responses(404)},
@@ -71,7 +69,7 @@ class FlowSettingsView(ApiView):
         flow = Flow.objects.filter(name=name).first()
         if flow is None:
             raise Http404
-        return _answer(flow, request)
+        return _answer(flow)
 
     @extend_schema(
         operation_id="changeFlowSettings",
@@ -84,7 +82,7 @@ class FlowSettingsView(ApiView):
         examples=[
             OpenApiExample(
                 "Of an example flow",
-                value={"webhook_url": "https://example.com/hooks/toolflow", "max_runs_in_flight": 20},
+                value={"max_runs_in_flight": 20},
                 request_only=True,
             )
         ],
@@ -103,7 +101,7 @@ class FlowSettingsView(ApiView):
             _change(flow, values, find_user(request).pk)
             # As it will be read: an amount has as many places as its column.
             flow.refresh_from_db()
-        return _answer(flow, request)
+        return _answer(flow)
 
 
 def _change(flow: Flow, values: dict[str, Any], user_id: int) -> None:
@@ -132,29 +130,26 @@ def _change(flow: Flow, values: dict[str, Any], user_id: int) -> None:
 def _tell(name: str, value: Any) -> str:
     if value in (None, ""):
         return "none"
-    # Others read the log than may know where a webhook leads.
-    return hide_path(value) if name == "webhook_url" else str(value)
+    return str(value)
 
 
-def _answer(flow: Flow, request: Request) -> Response:
-    return Response(_describe(flow, request), headers={"ETag": _make_tag(flow)})
+def _answer(flow: Flow) -> Response:
+    return Response(_describe(flow), headers={"ETag": _make_tag(flow)})
 
 
 def _make_tag(flow: Flow) -> str:
-    """The ETag of the settings. It has a secret in it: not everybody who may read it may know where a webhook leads."""
+    """The ETag of the settings."""
     values = {name: getattr(flow, name) for name in OPERATIONAL_FIELDS}
     said = dump_json({**values, "flow": flow.pk, "total_cost_budget": write_amount(flow.total_cost_budget)})
     return quote_etag(salted_hmac("runs.api.flow_settings", said, algorithm="sha256").hexdigest())
 
 
-def _describe(flow: Flow, request: Request) -> dict[str, Any]:
+def _describe(flow: Flow) -> dict[str, Any]:
     policy = read_policy(flow)
-    address = flow.webhook_url if RunLinks(request).has_address else hide_path(flow.webhook_url)
     return {
         "flow": flow.name,
         **{name: getattr(flow, name) for name in OPERATIONAL_FIELDS},
         "total_cost_budget": write_amount(flow.total_cost_budget),
-        "webhook_url": address or None,
         "retention": {"keep_days": policy.keep_days, "keep_outputs_days": policy.keep_outputs_days},
         "updated_at": flow.updated_at,
     }

@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from flows.engine.spec import MAX_TOKEN_BUDGET
 from flows.models import MAX_KEEP_DAYS, BudgetPeriod
-from runs.api.body_fields import AmountField, WebhookField, WholeNumberField, WordField
+from runs.api.body_fields import AmountField, WholeNumberField, WordField
 from runs.api.reading import StrictSerializer
 from runs.api.schemas.base import AMOUNT_PATTERN as COST
 
@@ -37,9 +37,6 @@ _RUNS = "Most runs at work at one time; others wait in the queue. null: no limit
 _TOKENS = "Once all runs of the flow have used so many tokens, no more calls are made until the next period."
 _COST = "The same for what all runs of the flow cost, in USD."
 _PERIOD = "How long the two budgets last; days and months are those of UTC."
-_WEBHOOK = (
-    "Gets a POST whenever a run of the flow ends, signed with what `getFlowWebhookSecret` gives. null: nobody is told."
-)
 _DAYS = "Days from the end of a run until it is deleted. 0: never. null: as this installation keeps runs."
 _OUTPUT_DAYS = (
     "Days from the end of a run until what it read and wrote goes; its figures stay. At most `keep_days`. "
@@ -65,7 +62,6 @@ class ChangedSettingsSerializer(StrictSerializer):
     )
     total_cost_budget = AmountField(required=False, allow_null=True, help_text=_COST)
     budget_period = PeriodField(required=False, help_text=_PERIOD)
-    webhook_url = WebhookField(required=False, allow_null=True, help_text=_WEBHOOK)
     keep_days = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=MAX_KEEP_DAYS, help_text=_DAYS)
     keep_outputs_days = WholeNumberField(
         required=False, allow_null=True, min_value=0, max_value=MAX_KEEP_DAYS, help_text=_OUTPUT_DAYS
@@ -89,10 +85,6 @@ class FlowSettingsSerializer(serializers.Serializer[Any]):
     total_token_budget = serializers.IntegerField(allow_null=True, help_text=_TOKENS)
     total_cost_budget = serializers.RegexField(COST, allow_null=True, help_text=_COST)
     budget_period = serializers.ChoiceField(list(BudgetPeriod.values), help_text=_PERIOD)
-    webhook_url = serializers.CharField(
-        allow_null=True,
-        help_text=f"{_WEBHOOK} Without the permission to start runs, or the scope for it, only the host is shown.",
-    )
     keep_days = serializers.IntegerField(allow_null=True, help_text=_DAYS)
     keep_outputs_days = serializers.IntegerField(allow_null=True, help_text=_OUTPUT_DAYS)
     retention = RetentionSerializer(help_text="What holds in the end: these, or what the installation says.")

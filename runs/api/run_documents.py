@@ -8,7 +8,6 @@ from typing import Any
 
 from flows.engine.history import NO_USAGE, Outcome, Severity, sum_usage
 from flows.engine.spec import COST_PLACES
-from flows.webhook_address import hide_path
 from runs.api.run_links import RunLinks
 from runs.api.schemas.runs import Attempt, AttemptParts, Run, RunParts, RunSummary, Step
 from runs.documents.run_summary import find_input, load_run_rows
@@ -17,6 +16,7 @@ from runs.models import Attempt as AttemptRow
 from runs.models import Priority
 from runs.models import Run as RunRow
 from runs.stored_history import read_usage
+from runs.webhooks.addresses import hide_path
 
 _PRIORITY_NAMES = {priority.value: priority.name.lower() for priority in Priority}
 _OF_ATTEMPT = ("number", "input", "request", "plugins", "started_at")

@@ -12,7 +12,6 @@ from rest_framework.request import Request
 from flows.engine.errors import Problem
 from flows.engine.json_values import find_unstorable
 from flows.models import Flow, FlowVersion
-from flows.webhook_address import find_obstacle
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import read_body
 from runs.api.run_actions_schema import NewRunsSerializer, RunAgainSerializer
@@ -22,6 +21,7 @@ from runs.models.run import REMOVED_INPUT
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 from runs.run_options import MAX_METADATA_BYTES, PRIORITIES, find_label_problems, list_lasting_labels, measure_metadata
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs
+from runs.webhooks.addresses import find_obstacle
 
 _TERMS = ("priority", "token_budget", "cost_budget", "time_limit", "webhook_url")
 """What a body may say of runs besides their inputs, labels and metadata."""

@@ -33,6 +33,7 @@ PLACES = {
     "number": "The number of the attempt, from 1.",
     "name": "The name of the flow.",
     "delivery_id": "The number of the delivery.",
+    "endpoint_id": "The number of the endpoint.",
     "action_id": "The number of the bulk action.",
     "view_id": "The number of the view.",
 }

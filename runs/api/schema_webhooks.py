@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runs.models.webhook import WebhookEvent
+from runs.models.webhook import RUN_EVENTS
 
 TAG = "Webhooks"
 NAME = "runEnded"
@@ -18,7 +18,7 @@ _HEADERS = {
     "webhook-id": "Which message it is: the same with each try, so that a receiver knows what it has seen.",
     "webhook-timestamp": "When this try was made, in seconds since 1970. Libraries refuse old ones.",
     "webhook-signature": "Signatures such as `v1,K5oZ…=` with spaces between; one of them is made with your secret. "
-    "There are several while a secret key of before counts, and for an address that run and flow have in common.",
+    "There are several while a previous secret counts, and for an address that run and endpoint have in common.",
 }
 _ANSWERS = {
     "2XX": "It has arrived. Answer within 15 seconds, and do the work afterwards.",
@@ -37,7 +37,7 @@ def describe_webhooks(schema: dict[str, Any]) -> None:
         "properties": {
             "type": {
                 "type": "string",
-                "enum": list(WebhookEvent.values),
+                "enum": [event.value for event in RUN_EVENTS],
                 "description": "What has happened.",
             },
             "timestamp": {"type": "string", "format": "date-time", "description": "When the run ended."},
@@ -63,10 +63,10 @@ def _describe_message() -> dict[str, Any]:
         "operationId": NAME,
         "tags": [TAG],
         "summary": "A run has ended",
-        "description": "Sent to `webhook_url` of the run and to the address that its flow has in the editor. Signed by "
-        "the Standard Webhooks scheme: verify it with one of its libraries and the secret of the installation, which "
-        "an administrator knows; for the address of a flow with that of `getFlowWebhookSecret`. Messages may come "
-        "twice and in any order.",
+        "description": "Sent to the webhook endpoints of its flow and of the installation, and to `webhook_url` of the "
+        "run. Signed by the Standard Webhooks scheme: verify it with one of its libraries and the secret of the "
+        "endpoint; for `webhook_url` of a run with that of the installation, which an administrator knows. Messages "
+        "may come twice and in any order. A test has the type `webhook.test` and other `data`.",
         "parameters": [
             {"name": name, "in": "header", "required": True, "description": text, "schema": {"type": "string"}}
             for name, text in _HEADERS.items()

@@ -17,8 +17,7 @@ from runs.api import (
     saved_views,
     statistics,
     trail,
-    webhook_deliveries,
-    webhook_secret,
+    webhooks,
 )
 
 app_name = "api"
@@ -30,8 +29,7 @@ urlpatterns = [
     *run_export.urls,
     *saved_views.urls,
     *bulk_actions.urls,
-    *webhook_deliveries.urls,
-    *webhook_secret.urls,
+    *webhooks.urls,
     *flow_settings.urls,
     *flows.urls,
     *flow_tools.urls,

@@ -10,12 +10,12 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from flows.engine.errors import Problem
 from flows.models import FlowVersion
-from flows.webhook_address import find_obstacle
 from runs.models import BulkAction, Priority, Run, RunStatus
 from runs.models.run import REMOVED_INPUT
 from runs.run_options import list_lasting_labels
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs, store_runs
 from runs.trail.asking import told_already
+from runs.webhooks.addresses import find_obstacle
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ SETTING_COLUMNS: Columns = {
 }
 NO_SETTINGS = ("flow", "retention", "updated_at")
 """What an answer holds besides the settings."""
-TEXT_SETTINGS = ("total_cost_budget", "webhook_url", "budget_period")
+TEXT_SETTINGS = ("total_cost_budget", "budget_period")
 
 commands = typer.Typer(help="List flows, and keep them as files beside other code.", no_args_is_help=True)
 version_commands = typer.Typer(
@@ -165,7 +165,7 @@ def change_settings(
     ] = None,
     as_json: AS_JSON = False,
 ) -> int:
-    """Show or change the settings of a flow that no flow file holds: runs in flight, budgets, retention, webhook.
+    """Show or change the settings of a flow that no flow file holds: runs in flight, budgets, retention.
 
     A change that somebody else makes at the same time is not overwritten.
     """

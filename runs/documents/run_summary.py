@@ -10,10 +10,10 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db.models import F, QuerySet
 
-from flows.webhook_address import hide_path
 from runs.documents.attempt_document import measure_seconds, write_amount, write_time
 from runs.models import Priority, Run
 from runs.prepared_select import PreparedSelect
+from runs.webhooks.addresses import hide_path
 
 _PRIORITIES = {priority.value: priority.name.lower() for priority in Priority}
 _SUMMARY = (

@@ -26,7 +26,15 @@ from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
 from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
 from runs.models.trail_entry import TrailEntry, TrailIsKeptError
-from runs.models.webhook import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
+from runs.models.webhook import (
+    DeliveryState,
+    InstallationSecret,
+    SigningSecret,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookEvent,
+    WebhookTry,
+)
 from runs.models.worker import Worker
 
 __all__ = [
@@ -45,6 +53,7 @@ __all__ = [
     "FacetKind",
     "FlowSpending",
     "IdempotentRequest",
+    "InstallationSecret",
     "Issue",
     "LimitLedger",
     "Lock",
@@ -57,12 +66,14 @@ __all__ = [
     "RunFacet",
     "RunStatus",
     "SavedView",
+    "SigningSecret",
     "Step",
     "TokenScope",
     "TokenUsage",
     "TrailEntry",
     "TrailIsKeptError",
     "WebhookDelivery",
+    "WebhookEndpoint",
     "WebhookEvent",
     "WebhookTry",
     "WorkState",

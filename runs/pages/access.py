@@ -27,6 +27,7 @@ _WHAT = {
     "runs.change_run": "cancel runs",
     "runs.view_trailentry": "see the trail",
     "flows.change_flow": "change flows",
+    "runs.change_webhookendpoint": "change webhook endpoints",
 }
 
 

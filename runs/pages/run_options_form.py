@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from flows.engine.spec import FlowSpec
-from flows.webhook_address import find_obstacle
 from runs.models import Priority, Run
 from runs.pages.known_steps import read_spec
 from runs.run_options import (
@@ -20,6 +19,7 @@ from runs.run_options import (
     parse_options,
 )
 from runs.submission import find_own_limits
+from runs.webhooks.addresses import find_obstacle
 
 _LABELS = {
     "labels": (

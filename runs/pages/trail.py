@@ -39,6 +39,7 @@ _LINKS: Mapping[str, str] = {
     "group": "admin:auth_group_change",
     "bulkaction": "runs:bulk",
     "webhookdelivery": "runs:webhook",
+    "webhookendpoint": "admin:runs_webhookendpoint_change",
     "ratelimit": "admin:runs_ratelimit_change",
 }
 _HEAD = (

@@ -17,7 +17,6 @@ from runs.pages import (
     start,
     trail,
     views,
-    webhook_secrets,
     webhooks,
     workers,
 )
@@ -34,7 +33,6 @@ urlpatterns = [
     *attempt_output.urls,
     *api_tokens.urls,
     *webhooks.urls,
-    *webhook_secrets.urls,
     *trail.urls,
     *account.urls,
     path("runs/", views.show_runs, name="list"),

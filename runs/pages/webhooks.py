@@ -1,4 +1,4 @@
-"""What receivers of webhooks were told: the list of deliveries, each with its tries, and sending one again."""
+"""Webhook endpoints, and what was delivered: the lists, each delivery with its tries, and sending one again."""
 
 from __future__ import annotations
 
@@ -10,68 +10,42 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.db import transaction
-from django.db.models import F, Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from runs.filter_fields import parse_run_number, shorten
-from runs.models import DeliveryState, WebhookDelivery, WebhookTry
+from runs.models import DeliveryState, WebhookDelivery, WebhookEndpoint, WebhookEvent, WebhookTry
 from runs.pages.access import require_permission
 from runs.pages.json_lines import Listing, list_json, list_text
 from runs.pages.list_turns import ListTurns, turn_pages
-from runs.paging import Stream, check, scan
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
-from runs.webhooks import retries
-from runs.webhooks.messages import wake_sender
-from runs.webhooks.payload import build_body
-from runs.webhooks.signing import build_headers
+from runs.paging import Stream, scan
+from runs.webhooks.addresses import hide_path
+from runs.webhooks.deliveries import build_body, build_headers, create_test
+from runs.webhooks.deliveries import send_again as send_delivery_again
 
 PAGE_SIZE = 50
-MOST_TRIES = 50
-"""Of a delivery, the latest; it has eight unless somebody asks for more."""
+MAX_ENDPOINTS = 100
+MAX_TRIES = 50
+"""Of a delivery, the latest; it has eight unless it is sent again."""
 SOON = timedelta(seconds=8)
 """A page on which the next try is so near keeps itself up to date."""
-_COLUMNS = (
-    "pk", "event", "run_id", "host", "state", "try_count", "tries_before", "last_status", "next_try_at",
-    "sending_until", "created_at",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class StateChoice:
-    word: str
-    url: str
-    is_current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryRow:
-    """One delivery in the list; ``row`` has the columns that it shows."""
-
-    row: Any
-    event: str
-    state: str
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether it went nowhere, since its address leads where webhooks may not go: it is not tried again then."""
-        tries = self.row.try_count - self.row.tries_before
-        return self.state == DeliveryState.FAILED and self.row.last_status is None and tries < retries.MOST_TRIES
+_EVENTS = {event.value: event.label for event in WebhookEvent}
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryList:
     """One page of the list, the newest first."""
 
-    rows: tuple[DeliveryRow, ...]
-    problems: tuple[str, ...]
-    states: tuple[StateChoice, ...]
+    rows: Sequence[tuple[Any, str, str]]
+    """Each a row with its event and its state in words."""
+    problems: Sequence[str]
+    states: Sequence[tuple[str, str, bool]]
+    """Word, address and whether it is the current one."""
     run: int | None
     """The run whose deliveries are shown; None for all."""
     turns: ListTurns
@@ -82,22 +56,27 @@ class DeliveryList:
 @require_safe
 @require_permission("runs.view_run")
 def show_deliveries(request: HttpRequest) -> HttpResponse:
-    """The list of deliveries."""
-    return render(request, "runs/webhooks.html", {"page": load_delivery_list(request.GET, timezone.now())})
+    """The endpoints, for those who may see them, and the list of deliveries."""
+    page = load_delivery_list(request.GET, timezone.now())
+    endpoints: list[tuple[Any, str]] = []
+    if request.user.has_perm("runs.view_webhookendpoint") and not page.is_filtered:
+        rows = WebhookEndpoint.objects.with_last_delivery().select_related("flow")[:MAX_ENDPOINTS]
+        endpoints = [(row, hide_path(row.url)) for row in rows]
+    return render(request, "runs/webhooks.html", {"page": page, "endpoints": endpoints})
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
     """One delivery with its tries. Asked for with ``?seen=`` only what moves, or 204 if nothing has."""
-    delivery = _find_delivery(delivery_id)
+    delivery = _fetch_delivery(delivery_id)
     context = _describe(delivery, timezone.now())
     if request.headers.get("HX-Request") == "true":
         if request.GET.get("seen") == context["seen"]:
             return HttpResponse(status=204)
         return render(request, "runs/webhook_progress.html", {**context, "is_update": True})
-    body = delivery.body or build_body(delivery)
-    return render(request, "runs/webhook.html", {**context, "payload": _list_body(body)})
+    payload = list_json(json.loads(delivery.body or build_body(delivery)))
+    return render(request, "runs/webhook.html", {**context, "payload": payload})
 
 
 @require_POST
@@ -105,41 +84,39 @@ def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
 @require_permission("runs.change_run")
 def send_again(request: HttpRequest, delivery_id: int) -> HttpResponse:
     """Make a new try at once, with all retries before it. One that is under way is waited for instead."""
-    delivery = _find_delivery(delivery_id)
-    with transaction.atomic():
-        if is_asked := delivery.send_again():
-            leave_trail(action=TrailAction.WEBHOOK_SENT_AGAIN, about=delivery)
-    if is_asked:
-        wake_sender()
+    if send_delivery_again(_fetch_delivery(delivery_id)):
         messages.success(request, "It is being sent again.")
     else:
         messages.info(request, "It is being sent at this moment.")
     return redirect("runs:webhook", delivery_id=delivery_id)
 
 
+@require_POST
+@require_permission("runs.view_run")
+@require_permission("runs.change_webhookendpoint")
+def send_test(request: HttpRequest, endpoint_id: int) -> HttpResponse:
+    """Send a test to an endpoint, and show what comes of it."""
+    delivery = create_test(get_object_or_404(WebhookEndpoint, pk=endpoint_id))
+    return redirect("runs:webhook", delivery_id=delivery.pk)
+
+
 def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
     """Read the page that a query string asks for: ``state``, ``run``, and ``before`` or ``after`` a delivery's number.
 
-    A value that makes no sense gives a sentence in ``problems`` and is left out.
+    A value that is not valid gives a sentence in ``problems`` and is left out.
     """
     problems: list[str] = []
     state = query.get("state", "")
     if state and state not in DeliveryState.values:
         problems.append(f"There is no state “{shorten(state)}”: it is {', '.join(DeliveryState.values)}.")
         state = ""
-    run, before, after = (_read_number(query, name, problems) for name in ("run", "before", "after"))
+    run, before, after = (_parse_number(query, name, problems) for name in ("run", "before", "after"))
     if before is not None and after is not None:
         problems.append("“before” and “after” can’t be combined; the newest deliveries are shown.")
         before = after = None
     filters = {name: value for name, value in (("state", state), ("run", run)) if value}
-    # Of a run there are few: a database that was told of both might go through all in that state.
-    deliveries = WebhookDelivery.objects.filter(**({"run": run} if run else filters))
     found = scan(
-        [Stream(deliveries, time="")],
-        limit=PAGE_SIZE + 1,
-        before=before,
-        after=after,
-        matches=check(Q(state=state)) if run and state else None,
+        [Stream(WebhookDelivery.objects.filter(**filters), time="")], limit=PAGE_SIZE + 1, before=before, after=after
     )
     keys, turns = turn_pages(
         found,
@@ -148,13 +125,12 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
         after=after,
         build_url=partial(_build_url, filters),
     )
+    rows = WebhookDelivery.objects.filter(pk__in=keys).annotate(flow_title=F("flow__title")).order_by("-pk")
+    words = [("All", ""), *((str(one.label), one.value) for one in DeliveryState)]
     return DeliveryList(
-        rows=tuple(DeliveryRow(row, _EVENTS[row.event], find_state(row, now)) for row in _load_rows(keys)),
-        problems=tuple(problems),
-        states=tuple(
-            StateChoice(word, _build_url({**filters, "state": value}), state == value)
-            for word, value in (("All", ""), *((str(one.label), one.value) for one in DeliveryState))
-        ),
+        rows=[(row, _EVENTS[row.event], find_state(row, now)) for row in rows.defer("body")],
+        problems=problems,
+        states=[(word, _build_url({**filters, "state": value}), state == value) for word, value in words],
         run=run,
         turns=turns,
         is_filtered=bool(filters) or before is not None or after is not None,
@@ -162,54 +138,41 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
     )
 
 
-_EVENTS = dict(WebhookDelivery._meta.get_field("event").flatchoices)
-
-
-def _load_rows(keys: Sequence[int]) -> QuerySet[Any, Any]:
-    rows = WebhookDelivery.objects.filter(pk__in=keys).annotate(flow_title=F("run__flow__title"))
-    return rows.order_by("-pk").values_list(*_COLUMNS, "flow_title", named=True)
-
-
-def find_state(row: Any, now: datetime) -> str:
-    """How a delivery stands, as pages tell it: ``sending`` and ``retrying`` are told apart from ``waiting``."""
-    if row.state != DeliveryState.WAITING:
-        return str(row.state)
-    if row.sending_until is not None and row.sending_until > now:
+def find_state(delivery: WebhookDelivery, now: datetime) -> str:
+    """How a delivery stands, as pages show it: ``sending`` and ``retrying`` are told apart from ``waiting``."""
+    if delivery.state != DeliveryState.WAITING:
+        return str(delivery.state)
+    if delivery.sending_until is not None and delivery.sending_until > now:
         return "sending"
-    return "retrying" if row.try_count > row.tries_before else "waiting"
+    return "retrying" if delivery.round else "waiting"
 
 
-def _read_number(query: Mapping[str, str], name: str, problems: list[str]) -> int | None:
+def _parse_number(query: Mapping[str, str], name: str, problems: list[str]) -> int | None:
     text = query.get(name, "")
     number = None if text.startswith("#") else parse_run_number(text)
     if text and number is None:
-        problems.append(f"“{shorten(text)}” is no number; “{name}” is left out.")
+        problems.append(f"“{shorten(text)}” is no number of a {'run' if name == 'run' else 'delivery'}.")
     return number
 
 
-def _build_url(filters: Mapping[str, Any], **paging: int) -> str:
-    query = urlencode({name: value for name, value in {**filters, **paging}.items() if value != ""})
+def _build_url(filters: Mapping[str, Any], **place: Any) -> str:
+    query = urlencode({name: value for name, value in {**filters, **place}.items() if value})
     return reverse("runs:webhooks") + (f"?{query}" if query else "")
 
 
-def _find_delivery(delivery_id: int) -> WebhookDelivery:
-    # A number that no column can hold is one that there is not.
-    rows = WebhookDelivery.objects.select_related("run__flow").defer("run__input", "run__model_settings")
-    delivery = rows.filter(pk=delivery_id).first() if delivery_id < 2**63 else None
-    if delivery is None:
-        raise Http404
-    return delivery
+def _fetch_delivery(delivery_id: int) -> WebhookDelivery:
+    return get_object_or_404(WebhookDelivery.objects.select_related("run__flow", "endpoint"), pk=delivery_id)
 
 
 def _describe(delivery: WebhookDelivery, now: datetime) -> dict[str, Any]:
     """What the part of the page shows that keeps itself up to date."""
-    tries = list(delivery.tries.order_by("-number")[:MOST_TRIES])
+    tries = list(delivery.tries.order_by("-number")[:MAX_TRIES])
     state = find_state(delivery, now)
     is_soon = delivery.next_try_at is not None and delivery.next_try_at - now < SOON
     return {
         "delivery": delivery,
         "state": state,
-        "tries": [(one, _is_lost(one, delivery, state)) for one in tries],
+        "tries": [_describe_try(one, delivery, state) for one in tries],
         "hidden_tries": max(0, delivery.try_count - len(tries)),
         "headers": _list_headers(delivery, tries),
         "is_moving": state == "sending" or (delivery.is_waiting and is_soon),
@@ -218,10 +181,11 @@ def _describe(delivery: WebhookDelivery, now: datetime) -> dict[str, Any]:
     }
 
 
-def _is_lost(one: WebhookTry, delivery: WebhookDelivery, state: str) -> bool:
-    """Whether whoever made a try died before its answer was stored."""
+def _describe_try(one: WebhookTry, delivery: WebhookDelivery, state: str) -> tuple[WebhookTry, bool, float | None]:
+    """A try, whether its sender died before its answer was stored, and how many seconds it took."""
     is_under_way = state == "sending" and one.number == delivery.try_count
-    return one.ended_at is None and not is_under_way
+    duration = one.duration
+    return one, one.ended_at is None and not is_under_way, duration.total_seconds() if duration else None
 
 
 def _list_headers(delivery: WebhookDelivery, tries: Sequence[WebhookTry]) -> Listing | None:
@@ -234,12 +198,9 @@ def _list_headers(delivery: WebhookDelivery, tries: Sequence[WebhookTry]) -> Lis
     return None
 
 
-def _list_body(body: str) -> Listing:
-    return list_json(json.loads(body))
-
-
 urls: list[URLPattern] = [
     path("webhooks/", show_deliveries, name="webhooks"),
     path("webhooks/<int:delivery_id>/", show_delivery, name="webhook"),
     path("webhooks/<int:delivery_id>/send/", send_again, name="webhook-send"),
+    path("webhooks/endpoints/<int:endpoint_id>/test/", send_test, name="webhook-test"),
 ]

@@ -51,6 +51,10 @@ class TrailAction(models.TextChoices):
     DATA_DELETED = "data_deleted", "Deleted runs"
     BACKUP_MADE = "backup_made", "Backed up the database"
     BACKUP_RESTORED = "backup_restored", "Restored a backup of the database"
+    WEBHOOK_ENDPOINT_ADDED = "webhook_endpoint_added", "Added a webhook endpoint"
+    WEBHOOK_ENDPOINT_CHANGED = "webhook_endpoint_changed", "Changed a webhook endpoint"
+    WEBHOOK_ENDPOINT_DELETED = "webhook_endpoint_deleted", "Deleted a webhook endpoint"
+    WEBHOOK_TESTED = "webhook_tested", "Sent a test to a webhook endpoint"
     WEBHOOK_SECRET_CHANGED = "webhook_secret_changed", "Changed the secret of a webhook"
     WEBHOOK_SENT_AGAIN = "webhook_sent_again", "Sent a webhook again"
 

@@ -21,6 +21,7 @@ KINDS: Mapping[str, str] = {
     "apitoken": "API token",
     "bulkaction": "Bulk action",
     "webhookdelivery": "Webhook",
+    "webhookendpoint": "Webhook endpoint",
     "ratelimit": "Limit",
 }
 """What entries are about, by ``object_kind``."""

@@ -16,7 +16,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save, pre_sa
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
 from flows.portability import flows_exported
-from runs.models import ApiToken, RateLimit
+from runs.models import ApiToken, RateLimit, WebhookEndpoint
 from runs.trail.actions import TrailAction as Action
 from runs.trail.entries import leave_trail
 
@@ -24,6 +24,8 @@ MOST_NAMES = 20
 """Names of permissions or groups that an entry lists."""
 LIMIT_FIELDS = ("model", "calls_in_flight", "requests_per_minute", "tokens_per_minute")
 """What an entry tells of a limit."""
+ENDPOINT_FIELDS = ("url", "flow_id", "event_types", "is_enabled")
+"""What an entry names of an endpoint, without values: an address may hold a key."""
 TOLD_SETTINGS = frozenset({"keep_days", "keep_outputs_days"})
 """Settings of a flow with their values, as they delete data; those of others stay out: an address may hold a key."""
 USER_FIELDS = (
@@ -36,7 +38,12 @@ TOLD_USER_FIELDS = frozenset({"username", "email"})
 
 def connect() -> None:
     """Let rows leave their trail from now on."""
-    compared: dict[type[Model], Sequence[str]] = {Flow: OPERATIONAL_FIELDS, RateLimit: LIMIT_FIELDS, User: USER_FIELDS}
+    compared: dict[type[Model], Sequence[str]] = {
+        Flow: OPERATIONAL_FIELDS,
+        RateLimit: LIMIT_FIELDS,
+        User: USER_FIELDS,
+        WebhookEndpoint: ENDPOINT_FIELDS,
+    }
     for model, fields in compared.items():
         pre_save.connect(_note(fields), sender=model, weak=False, dispatch_uid=f"trail before {model.__name__}")
     watched: dict[type[Model], tuple[Callable[..., None], Action | None]] = {
@@ -46,6 +53,7 @@ def connect() -> None:
         Group: (_tell_of_group, Action.GROUP_DELETED),
         RateLimit: (_tell_of_limit, Action.LIMIT_DELETED),
         ApiToken: (_tell_of_token, None),
+        WebhookEndpoint: (_tell_of_endpoint, Action.WEBHOOK_ENDPOINT_DELETED),
     }
     for model, (saved, deleted) in watched.items():
         post_save.connect(_unless_raw(saved), sender=model, weak=False, dispatch_uid=f"trail saved {model.__name__}")
@@ -164,6 +172,15 @@ def _tell_of_limit(limit: RateLimit, created: bool, fields: frozenset[str]) -> N
         leave_trail(action=Action.LIMIT_ADDED, about=limit, details=details)
     else:
         leave_trail(action=Action.LIMIT_CHANGED, about=limit, details=_compare(limit))
+
+
+def _tell_of_endpoint(endpoint: WebhookEndpoint, created: bool, fields: frozenset[str]) -> None:
+    details: dict[str, Any] = {"flow": endpoint.flow.name if endpoint.flow else None}
+    if created:
+        leave_trail(action=Action.WEBHOOK_ENDPOINT_ADDED, about=endpoint, details=details)
+    elif changed := _compare(endpoint):
+        details["changed"] = [name.removesuffix("_id") for name in changed]
+        leave_trail(action=Action.WEBHOOK_ENDPOINT_CHANGED, about=endpoint, details=details)
 
 
 def _tell_of_token(token: ApiToken, created: bool, fields: frozenset[str]) -> None:

@@ -1,8 +1,6 @@
-"""Telling others that runs have ended: signed POSTs to the addresses of runs and flows.
+"""Notifying others that runs have ended: signed POSTs to webhook endpoints and to the addresses of runs.
 
-``making`` stores what is to be delivered, in the transaction that counts the run; ``messages`` wakes a sender.
-``sending`` takes what is due, sends it and stores what came of it; ``posting`` is one POST, ``targets`` says where it
-may go, ``signing`` by which headers receivers know it, ``retries`` what follows from an answer, ``payload`` what is
-told. ``secrets`` gives somebody another secret. ``tasks`` is what queue messages name; ``sender_lock`` keeps it to one
-sender on a host.
+``deliveries`` stores what is to be sent, in the transaction that counts a run. ``sending`` claims what is due, sends it
+and stores the answers; ``posting`` is one POST, ``addresses`` says where it may go, ``secrets`` what it is signed with.
+``tasks`` is what the queue calls.
 """

@@ -1,38 +1,37 @@
-"""One POST to somebody else's server."""
+"""One POST to another server, on a connection to an address that webhooks may reach."""
 
 from __future__ import annotations
 
 import asyncio
 import email.utils
-import io
+import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 
-import aiohttp
 import httpx2
-from aiohttp.abc import AbstractResolver, ResolveResult
 from django.utils import timezone
 from yarl import URL
 
 from flows import __version__
 from flows.engine.json_values import clean_value
-from flows.webhook_address import Allowance, IPAddress
-from runs.webhooks.targets import RefusedTargetError, find_addresses, make_guard
+from runs.webhooks.addresses import Allowance, IPAddress, find_problem
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 15.0
 """Seconds from the look-up of the name to the end of the answer."""
-BODY_PATIENCE = 3.0
-"""Seconds that the beginning of an answer's body is waited for: its status has come already."""
-MOST_KEPT = 1_024
-"""Bytes of an answer's body that are read and kept."""
+CONNECT_TIMEOUT = 5.0
+"""Seconds for the connection to one of the addresses of a name."""
+BODY_TIMEOUT = 3.0
+"""Seconds for the beginning of an answer's body: its status has come already."""
+MAX_KEPT_BYTES = 1_024
+"""Of an answer's body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,45 +50,78 @@ class Answer:
     """Whether it was never sent, and should not be tried again."""
 
 
+class RefusedTargetError(Exception):
+    """A webhook may not go there. ``str(error)`` is a sentence; ``addresses`` are what the name leads to."""
+
+    def __init__(self, sentence: str, addresses: list[IPAddress]) -> None:
+        super().__init__(sentence)
+        self.addresses = addresses
+
+
 async def post(url: str, *, body: str, headers: Mapping[str, str], allowance: Allowance) -> Answer:
     """Send JSON to ``url``. Raises nothing: whatever goes wrong is part of the answer.
 
-    Redirects are not followed, and proxies of the environment are not asked: both would connect to something else
-    than what was checked.
+    Redirects are not followed, and proxies of the environment are not used: both would connect to something else than
+    what was checked.
     """
     deadline = asyncio.get_running_loop().time() + TIMEOUT
     try:
+        if problem := find_problem(url):
+            raise RefusedTargetError(problem, [])
         async with asyncio.timeout_at(deadline):
-            target = URL(url)
-            addresses = await find_addresses(target, allowance)
-        # A connection of its own: none that was opened for somebody else is used again.
-        connector = aiohttp.TCPConnector(
-            resolver=_Found(addresses),
-            use_dns_cache=False,
-            force_close=True,
-            ssl=_make_ssl_context() if target.scheme == "https" else True,
-            socket_factory=make_guard(target, allowance),
-        )
-        async with aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None),
-        ) as session:
-            async with asyncio.timeout_at(deadline):
-                response = await session.post(
-                    target,
-                    data=io.BytesIO(body.encode()),
-                    headers={**_HEADERS, **headers},
-                    allow_redirects=False,
-                )
-            try:
-                return await _read_answer(response, deadline)
-            finally:
-                response.close()
+            # No connection that was opened for another delivery is used again.
+            async with httpx2.AsyncClient(
+                verify=_load_certificates(), trust_env=False, timeout=httpx2.Timeout(TIMEOUT, connect=CONNECT_TIMEOUT)
+            ) as client:
+                response = await _connect_and_send(client, URL(url), body, headers, allowance)
+                try:
+                    return await _parse_answer(response)
+                finally:
+                    await response.aclose()
+    except RefusedTargetError as error:
+        leads_to = ", ".join(map(str, error.addresses)) or "no address"
+        logger.warning("A webhook was not sent to %s (%s): %s", _format_host(url), leads_to, error)
+        return Answer(problem=str(error), is_refused=True)
     except Exception as error:  # whatever it is, others are to be sent  # noqa: BLE001
-        return _explain(url, error)
+        return Answer(problem=_explain(_format_host(url), error))
+
+
+async def resolve(host: str, port: int) -> list[IPAddress]:
+    """The addresses that a name leads to. Raises ``socket.gaierror``."""
+    with suppress(ValueError):
+        return [ipaddress.ip_address(host)]
+    rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [ipaddress.ip_address(text) for text in dict.fromkeys(str(row[4][0]) for row in rows)]
+
+
+def list_permitted(url: URL, addresses: list[IPAddress], allowance: Allowance) -> list[IPAddress]:
+    """Those of the addresses that may be connected to for ``url``. Raises ``RefusedTargetError`` if there are none."""
+    permitted = [address for address in addresses if allowance.permits(url, address)]
+    if not permitted:
+        raise RefusedTargetError(allowance.refuse(url, addresses), addresses)
+    return permitted
+
+
+async def _connect_and_send(
+    client: httpx2.AsyncClient, url: URL, body: str, headers: Mapping[str, str], allowance: Allowance
+) -> httpx2.Response:
+    """The beginning of the answer from the first permitted address that can be connected to."""
+    addresses = list_permitted(url, await resolve(url.raw_host or "", url.port or 0), allowance)
+    for address in addresses:
+        # The client gets the address itself: no name is looked up after it was judged.
+        request = client.build_request(
+            "POST",
+            str(url.with_host(str(address))),
+            content=body.encode(),
+            headers={**_HEADERS, **headers, "Host": url.raw_authority},
+            extensions={"sni_hostname": url.raw_host},
+        )
+        try:
+            return await client.send(request, stream=True)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            if address is addresses[-1]:
+                raise
+    raise AssertionError("The last address returns or raises.")
 
 
 _HEADERS = {
@@ -101,65 +133,32 @@ _HEADERS = {
 }
 
 
-class _Found(AbstractResolver):
-    """Gives the addresses that were found and checked already."""
-
-    def __init__(self, addresses: Sequence[IPAddress]) -> None:
-        self._addresses = addresses
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(address),
-                port=port,
-                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in self._addresses
-        ]
-
-    async def close(self) -> None:
-        """There is nothing to close."""
-
-
-async def _read_answer(response: aiohttp.ClientResponse, deadline: float) -> Answer:
-    status = response.status
-    body = await _read_beginning(response, deadline)
+async def _parse_answer(response: httpx2.Response) -> Answer:
+    status, body = response.status_code, await _read_beginning(response)
     if 200 <= status < 300:
         return Answer(status=status, body=body)
-    problem = f"The receiver answered {status}{_name_status(response)}."
+    reason = clean_value(response.reason_phrase.strip()[:60]).value
+    problem = f"The receiver answered {status}{f' {reason}' if reason else ''}."
     if 300 <= status < 400:
         problem = f"The receiver answered {status} and names another address; redirects are not followed."
-    return Answer(
-        status=status,
-        body=body,
-        problem=problem,
-        retry_after=read_retry_after(response.headers.get("Retry-After", ""), timezone.now()),
-    )
+    retry_after = parse_retry_after(response.headers.get("Retry-After", ""), timezone.now())
+    return Answer(status=status, body=body, problem=problem, retry_after=retry_after)
 
 
-async def _read_beginning(response: aiohttp.ClientResponse, deadline: float) -> str:
+async def _read_beginning(response: httpx2.Response) -> str:
     found = b""
-    patience = min(deadline, asyncio.get_running_loop().time() + BODY_PATIENCE)
-    with suppress(TimeoutError, aiohttp.ClientError):
-        async with asyncio.timeout_at(patience):
-            while len(found) < MOST_KEPT and (part := await response.content.read(MOST_KEPT - len(found))):
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for part in response.aiter_raw():
                 found += part
-    cleaned: str = clean_value(found.decode(errors="replace")).value
+                if len(found) >= MAX_KEPT_BYTES:
+                    break
+    cleaned: str = clean_value(found[:MAX_KEPT_BYTES].decode(errors="replace")).value
     return cleaned
 
 
-def _name_status(response: aiohttp.ClientResponse) -> str:
-    reason = clean_value((response.reason or "").strip()[:60]).value
-    return f" {reason}" if reason else ""
-
-
-def read_retry_after(text: str, now: datetime) -> float | None:
-    """The seconds that a header ``Retry-After`` asks for, a number or a date; None if it makes no sense."""
+def parse_retry_after(text: str, now: datetime) -> float | None:
+    """The seconds that a header ``Retry-After`` asks for, a number or a date; None if it is not valid."""
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 10:
         return float(text)
@@ -172,40 +171,46 @@ def read_retry_after(text: str, now: datetime) -> float | None:
     return max(0.0, (moment - now).total_seconds())
 
 
-def _explain(url: str, error: Exception) -> Answer:
+def _explain(host: str, error: Exception) -> str:
     """What went wrong, in a sentence."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(cause, RefusedTargetError):
-        logger.warning("A webhook was not sent to %s (%s): %s", _name_host(url), cause.address or "no address", cause)
-        return Answer(problem=str(cause), is_refused=True)
-    host = _name_host(url)
-    if isinstance(error, TimeoutError):
-        return Answer(problem=f"“{host}” did not answer within {TIMEOUT:g} seconds.")
-    if isinstance(cause, socket.gaierror | UnicodeError):
-        return Answer(problem=f"The name “{host}” can’t be resolved.")
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return Answer(problem=f"The certificate of “{host}” is not trusted: {cause.verify_message}.")
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return Answer(problem=f"The certificate of “{host}” is not trusted: {error.certificate_error}.")
-    if isinstance(error, aiohttp.ClientSSLError):
-        return Answer(problem=f"“{host}” and ToolFlow found no common way to encrypt the connection.")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return Answer(problem=f"No connection to “{host}”: {error.os_error.strerror or error.os_error}.")
-    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
-        return Answer(problem=f"“{host}” closed the connection without an answer.")
-    if isinstance(error, aiohttp.ClientError):
-        return Answer(problem=f"“{host}” answered with something that is not HTTP.")
+    causes = list(_list_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"The certificate of “{host}” is not trusted: {cause.verify_message}."
+        if isinstance(cause, ssl.SSLError):
+            return f"“{host}” and ToolFlow found no common way to encrypt the connection."
+        if isinstance(cause, socket.gaierror | UnicodeError):
+            return f"The name “{host}” can’t be resolved."
+    if isinstance(error, TimeoutError | httpx2.TimeoutException):
+        return f"“{host}” did not answer within {TIMEOUT:g} seconds."
+    if isinstance(error, httpx2.ConnectError):
+        cause = next((one for one in causes if isinstance(one, OSError)), error)
+        return f"No connection to “{host}”: {getattr(cause, 'strerror', None) or cause}."
+    if isinstance(error, httpx2.NetworkError) or "disconnected" in str(error):
+        return f"“{host}” closed the connection without an answer."
+    if isinstance(error, httpx2.HTTPError):
+        return f"“{host}” answered with something that is not HTTP."
     logger.error("A webhook could not be sent to %s.", host, exc_info=error)
-    return Answer(problem="ToolFlow failed to send it; the log says why.")
+    return "ToolFlow failed to send it; the log says why."
 
 
-def _name_host(url: str) -> str:
+def _list_causes(error: BaseException) -> list[BaseException]:
+    """The error and what it came from, the outermost first."""
+    found: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in found:
+        found.append(following)
+        following = following.__cause__ or following.__context__
+    return found
+
+
+def _format_host(url: str) -> str:
     with suppress(ValueError):
         return URL(url).host or "no host"
     return "no host"
 
 
 @cache
-def _make_ssl_context() -> ssl.SSLContext:
-    # Loading the certificates takes long. They are those that calls of models are checked by.
+def _load_certificates() -> ssl.SSLContext:
+    # Loading them takes long. They are those that calls of models are checked by.
     return httpx2.create_ssl_context()

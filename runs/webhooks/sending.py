@@ -1,214 +1,223 @@
-"""Sending what is due: taken from the database, sent side by side, and stored with what came back.
+"""Sending what is due: claimed in the database, sent side by side, and stored with what came back.
 
-The database is asked by the thread of the caller; connections are the business of an event loop in another one. What
-is taken is leased: a sender that dies between sending and storing leaves it to be sent again, under the same id.
+What is claimed is leased: a sender that dies between sending and storing leaves it to be sent again, under the same id.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
+import random
 import time
 from collections import Counter
-from collections.abc import Coroutine
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Self
 
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import F
 from django.utils import timezone
 
-from flows.webhook_address import Allowance, load_allowance
-from runs.models import DeliveryState, WebhookDelivery, WebhookTry
+from runs.models import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.run import in_future
 from runs.queue import draining, force_quit
-from runs.webhooks.payload import build_body
-from runs.webhooks.posting import TIMEOUT, Answer, post
-from runs.webhooks.retries import judge
-from runs.webhooks.signing import build_headers, find_signers, sign
+from runs.webhooks.addresses import load_allowance
+from runs.webhooks.deliveries import build_body, build_headers
+from runs.webhooks.posting import Answer, post
+from runs.webhooks.secrets import fetch_installation_secret, list_secrets, sign
 
 logger = logging.getLogger(__name__)
 
-MOST_AT_A_TIME = 20
-MOST_TO_A_HOST = 4
+MAX_AT_A_TIME = 20
+MAX_PER_HOST = 4
 """A receiver that hangs leaves room for others."""
 LEASE = timedelta(seconds=60)
-"""How long a sender that is not heard of keeps what it took: several times as long as a try may last."""
-LOOK = 0.2
-"""Seconds between looks for what else is due while answers are waited for."""
-PATIENCE = 20.0
-"""Seconds after which a sender takes nothing new: others want its process too."""
+"""How long a sender that died keeps what it claimed: several times as long as a try may last."""
+POLL_INTERVAL = 0.2
+"""Seconds between polls for what else is due while tries are under way."""
+MAX_SECONDS = 20.0
+"""After which a sender claims nothing new: other tasks want its process too."""
+
+RETRY_DELAYS = (5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
+"""Seconds before the second try, the third and so on; after the last one it has failed."""
+MAX_TRIES = len(RETRY_DELAYS) + 1
+JITTER = 0.2
+"""The part by which delays are longer or shorter, so that what failed together does not come back together."""
+MAX_RETRY_AFTER = 86_400.0
+"""Seconds that a receiver may ask for."""
+GONE = 410
+"""The status of a receiver that wants no more of this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """One try, ready to be sent."""
+class Try:
+    """One POST, ready to be sent."""
 
     delivery_id: int
     number: int
-    """Of the try."""
+    """Counted from 1 over all tries of the delivery: the fence for what is stored of it."""
     round: int
-    """The same, counted since the delivery was made or asked for anew."""
+    """The same, counted since the delivery was created or sent again."""
     url: str
     host: str
     message_id: str
-    body: str
     at: datetime
-    signature: str
+    body: str
+    signature: str = ""
 
 
-class Sender:
-    """Sends what is due, until nothing is or ``PATIENCE`` is over. One try of a delivery at a time.
+# ---------------------------------------------------------------------------------------------------------------------
+# Sending
 
-    Once the worker stops nothing new is begun: tries under way may end, and if it is to stop at once they are broken
+
+def send_all() -> int:
+    """Send until nothing is due or ``MAX_SECONDS`` are over; gives the number of tries.
+
+    Once the worker stops nothing new is claimed: tries under way may end. If it is to quit at once they are broken
     off, and made again when their leases are over.
     """
-
-    def __init__(self) -> None:
-        self._under_way: dict[Future[Answer], Parcel] = {}
-
-    def run(self) -> int:
-        """Send; gives how many tries were made."""
-        made = 0
-        end = time.monotonic() + PATIENCE
-        allowance = load_allowance()
-        with LoopThread() as loop:
-            while True:
-                if time.monotonic() < end and not draining.is_set():
-                    for parcel in self._take():
-                        self._under_way[loop.start(_send(parcel, allowance))] = parcel
-                        made += 1
-                if not self._under_way or force_quit.is_set():
-                    return made
-                done, _ = wait(self._under_way, timeout=LOOK, return_when=FIRST_COMPLETED)
-                for future in done:
-                    store_answer(self._under_way.pop(future), future.result())
-
-    def _take(self) -> list[Parcel]:
-        hosts = Counter(parcel.host for parcel in self._under_way.values())
-        return take_due(free=MOST_AT_A_TIME - len(self._under_way), hosts=hosts)
+    return async_to_sync(_send_all)()
 
 
-def take_due(*, free: int, hosts: Counter[str]) -> list[Parcel]:
-    """Lease up to ``free`` deliveries that are due, those that wait longest first, and begin a try of each.
+async def _send_all() -> int:
+    # Queries run in the thread of the caller.
+    claim, store = sync_to_async(claim_due), sync_to_async(store_answer)
+    under_way: dict[asyncio.Task[Answer], Try] = {}
+    count = 0
+    end = time.monotonic() + MAX_SECONDS
+    try:
+        while True:
+            if time.monotonic() < end and not draining.is_set():
+                hosts = Counter(one.host for one in under_way.values())
+                for one in await claim(free=MAX_AT_A_TIME - len(under_way), hosts=hosts):
+                    under_way[asyncio.create_task(_send(one))] = one
+                    count += 1
+            if not under_way or force_quit.is_set():
+                return count
+            done, _ = await asyncio.wait(under_way, timeout=POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await store(under_way.pop(task), task.result())
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
-    ``hosts`` says how many tries are under way to each host already; none gets more than ``MOST_TO_A_HOST``.
+
+async def _send(one: Try) -> Answer:
+    headers = build_headers(message_id=one.message_id, at=one.at, signature=one.signature)
+    return await post(one.url, body=one.body, headers=headers, allowance=load_allowance())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Claiming
+
+
+def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[Try]:
+    """Lease up to ``free`` deliveries that are due, the longest waiting first, and begin a try of each.
+
+    ``hosts`` counts the tries under way to each host; none gets more than ``MAX_PER_HOST``.
     """
-    hosts = Counter(hosts)
-    taken: list[WebhookDelivery] = []
-    # Looked at without a lock first: this is asked often, and mostly in vain.
-    if free <= 0 or not _find_due(hosts).exists():
+    counts = Counter(hosts)
+    full = [host for host, count in counts.items() if count >= MAX_PER_HOST]
+    due = WebhookDelivery.objects.due().exclude(host__in=full).order_by("next_try_at", "pk")
+    # Polled without a lock: mostly nothing is due.
+    if free <= 0 or not due.exists():
         return []
+    claimed: list[WebhookDelivery] = []
     with transaction.atomic():
-        while len(taken) < free:
-            candidates = _find_due(hosts).exclude(pk__in=[row.pk for row in taken])
-            rows = list(candidates.select_for_update(skip_locked=True, of=("self",))[: free - len(taken)])
-            chosen = []
-            for row in rows:
-                if hosts[row.host] < MOST_TO_A_HOST:
-                    hosts[row.host] += 1
-                    chosen.append(row)
-            taken += chosen
-            if not chosen:
-                break
-        WebhookDelivery.begin_tries(taken, lease=LEASE)
-    return [parcel for row in taken if (parcel := _pack(row)) is not None]
+        for row in due.select_for_update(skip_locked=True, of=("self",))[:free]:
+            if counts[row.host] < MAX_PER_HOST:
+                counts[row.host] += 1
+                row.try_count += 1
+                claimed.append(row)
+        keys = [row.pk for row in claimed]
+        WebhookDelivery.objects.filter(pk__in=keys).update(try_count=F("try_count") + 1, sending_until=in_future(LEASE))
+        WebhookTry.objects.bulk_create([WebhookTry(delivery=row, number=row.try_count) for row in claimed])
+    return [one for row in claimed if (one := _build_try(row)) is not None]
 
 
-def _find_due(hosts: Counter[str]) -> Any:
-    full = [host for host, count in hosts.items() if count >= MOST_TO_A_HOST]
-    due = WebhookDelivery.objects.due().order_by("next_try_at", "pk")
-    return due.exclude(host__in=full) if full else due
-
-
-def _pack(delivery: WebhookDelivery) -> Parcel | None:
+def _build_try(delivery: WebhookDelivery) -> Try | None:
     """The try that was begun; None if it can't be made, which is stored."""
-    at = timezone.now()
-    parcel = Parcel(
+    one = Try(
         delivery_id=delivery.pk,
         number=delivery.try_count,
         round=delivery.round,
         url=delivery.url,
         host=delivery.host,
         message_id=delivery.message_id,
+        at=timezone.now(),
         body=delivery.body,
-        at=at,
-        signature="",
     )
     try:
+        secrets = _load_secrets(delivery)
+        if not secrets:
+            store_answer(one, Answer(problem="Its endpoint was deleted or disabled.", is_refused=True))
+            return None
         body = delivery.body or build_body(delivery)
-        signature = sign(find_signers(delivery), message_id=delivery.message_id, at=at, body=body)
+        signature = sign(secrets, message_id=one.message_id, at=one.at, body=body)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        # Whatever it is would come again with every try, and others are to be sent.
+        # It would fail the same way with every try, and others are to be sent.
         logger.exception("The webhook of run %s can't be written.", delivery.run_id)
-        store_answer(parcel, Answer(problem="ToolFlow failed to write it; the log says why.", is_refused=True))
+        store_answer(one, Answer(problem="ToolFlow failed to write it; the log says why.", is_refused=True))
         return None
-    return replace(parcel, body=body, signature=signature)
+    return replace(one, body=body, signature=signature)
 
 
-async def _send(parcel: Parcel, allowance: Allowance) -> Answer:
-    headers = build_headers(message_id=parcel.message_id, at=parcel.at, signature=parcel.signature)
-    return await post(parcel.url, body=parcel.body, headers=headers, allowance=allowance)
+def _load_secrets(delivery: WebhookDelivery) -> list[str]:
+    """What a delivery is signed with: the secrets of its endpoint, and of the installation for the run's own address.
+
+    None if its endpoint was deleted or disabled since.
+    """
+    endpoint, run = delivery.endpoint, delivery.run
+    secrets: list[str] = []
+    if endpoint is not None and (endpoint.is_enabled or delivery.event == WebhookEvent.TEST):
+        secrets += list_secrets(endpoint)
+    if run is not None and run.webhook_url == delivery.url:
+        secrets += list_secrets(fetch_installation_secret())
+    return secrets
 
 
-def store_answer(parcel: Parcel, answer: Answer) -> bool:
-    """Store what came back, and what follows from it. False if somebody else has tried since: theirs counts."""
-    verdict = judge(answer, number=parcel.round)
+# ---------------------------------------------------------------------------------------------------------------------
+# Storing
+
+
+def choose_next(answer: Answer, *, number: int) -> tuple[DeliveryState, float | None]:
+    """How a delivery stands after its try ``number``, from 1, and the seconds until the next one."""
+    if not answer.problem:
+        return DeliveryState.DELIVERED, None
+    if answer.is_refused or answer.status == GONE or number >= MAX_TRIES:
+        return DeliveryState.FAILED, None
+    delay = RETRY_DELAYS[number - 1] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # spreads load only
+    return DeliveryState.WAITING, max(delay, min(answer.retry_after or 0.0, MAX_RETRY_AFTER))
+
+
+def store_answer(one: Try, answer: Answer) -> bool:
+    """Store what came back, and what follows from it. False if there was a later try since: that one counts."""
+    state, delay = choose_next(answer, number=one.round)
     now = timezone.now()
     with transaction.atomic():
-        held = WebhookDelivery.objects.held(delivery_id=parcel.delivery_id, number=parcel.number)
-        # Locked before the run is looked at: retention empties deliveries while it takes what the run read and wrote,
-        # and what was on its way meanwhile must not bring it back.
-        delivery = WebhookDelivery.objects.filter(pk=parcel.delivery_id)
+        delivery = WebhookDelivery.objects.filter(pk=one.delivery_id)
+        # Locked before the run is read: retention empties deliveries while it removes what the run read and wrote, and
+        # what was on its way meanwhile must not bring it back.
         list(delivery.select_for_update().values_list("pk"))
         has_texts = delivery.filter(run__outputs_removed_at=None).exists()
-        is_mine = held.update(
-            state=verdict.state,
-            body=parcel.body if has_texts else "",
+        is_latest = delivery.filter(try_count=one.number).update(
+            state=state,
+            body=one.body if has_texts else "",
             last_status=answer.status,
             sending_until=None,
-            next_try_at=None if verdict.delay is None else in_future(timedelta(seconds=verdict.delay)),
-            ended_at=None if verdict.state == DeliveryState.WAITING else now,
+            next_try_at=None if delay is None else in_future(timedelta(seconds=delay)),
+            ended_at=None if state == DeliveryState.WAITING else now,
         )
-        WebhookTry.objects.filter(delivery=parcel.delivery_id, number=parcel.number).update(
-            started_at=parcel.at,
+        WebhookTry.objects.filter(delivery=one.delivery_id, number=one.number).update(
+            started_at=one.at,
             ended_at=now,
-            signature=parcel.signature,
+            signature=one.signature,
             status=answer.status,
             problem=answer.problem,
             response=answer.body if has_texts else "",
         )
-    return bool(is_mine)
-
-
-class LoopThread:
-    """An event loop in a thread of its own. On leaving, what is still under way is broken off."""
-
-    def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
-        self._thread.start()
-        return self
-
-    def start(self, coroutine: Coroutine[Any, Any, Answer]) -> Future[Answer]:
-        """Begin to carry out a coroutine."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._break_off(), self._loop).result(TIMEOUT)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(TIMEOUT)
-        self._loop.close()
-
-    async def _break_off(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return bool(is_latest)

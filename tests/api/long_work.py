@@ -16,7 +16,7 @@ ADDRESS = "https://hooks.example.com/T0/secret"
 def make_delivery(run: Run, *, url: str = ADDRESS, **fields: Any) -> WebhookDelivery:
     """A delivery to ``url`` that waits for its first try."""
     values = {"event": f"run.{run.status}", "host": urlsplit(url).hostname or "", **fields}
-    return WebhookDelivery.objects.create(run=run, url=url, **values)
+    return WebhookDelivery.objects.create(run=run, flow_id=run.flow_id, url=url, **values)
 
 
 def make_bulk_action(**fields: Any) -> BulkAction:

@@ -26,6 +26,7 @@ from tests.api.asking import V1, make_token, make_user, read_problem
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
+from tests.runs.webhooks.deliveries import make_endpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +45,7 @@ ASKING_FOR_ANYTHING = ("anonymous", "user", "edit token")
 """Who tries methods that an address doesn’t have: which those are depends on nobody."""
 
 SIGNED_IN, SEE, RUN, EDIT = "whoever is signed in", "see", "start and cancel runs", "change flows"
+SEE_ENDPOINTS = "see webhook endpoints"
 START = "start runs with inputs of one’s own"
 KEEP, ADMINISTER = "keep views", "administer"
 LET_IN: Mapping[str, frozenset[str]] = {
@@ -52,6 +54,7 @@ LET_IN: Mapping[str, frozenset[str]] = {
     START: frozenset({"Operator", "Editor", "Administrator", "run token", "edit token", "only add_run"}),
     RUN: frozenset({"Operator", "Editor", "Administrator", "run token", "edit token"}),
     EDIT: frozenset({"Editor", "Administrator", "edit token"}),
+    SEE_ENDPOINTS: frozenset({"Editor", "Administrator", "read token", "run token", "edit token"}),
     KEEP: frozenset(ACTORS) - BLIND - {"read token"},
     ADMINISTER: frozenset({"Administrator"}),
 }
@@ -99,6 +102,7 @@ ONE_RUN = "?first=<run_id>&last=<run_id>"
 MANY = {"flow": "colour-theme", "runs": [{"input": {}}]}
 VIEW = {"name": "Failed", "filters": {"status": ["failed"]}}
 CANCEL_ALL = {"kind": "cancel", "filters": {"flow": "colour-theme"}}
+ENDPOINT = {"webhook_url": "https://hooks.example.com/new"}
 TRIAL = {"document": FLOW, "step": 1, "input": {"topic": "tea"}}
 
 # By address, as `list_addresses` writes it. Methods that are not named have none: 405.
@@ -126,6 +130,11 @@ TABLE: dict[str, dict[str, Ask]] = {
     "bulk-actions/<action_id>/stop":                 post(RUN, 200, {}),
     "saved-views":                                   get() | post(KEEP, 201, VIEW),
     "saved-views/<view_id>":                         get() | delete(KEEP, 404),  # it is somebody else’s
+    "webhook-endpoints":                             get(least=SEE_ENDPOINTS) | post(EDIT, 201, ENDPOINT),
+    "webhook-endpoints/<endpoint_id>":               get(least=SEE_ENDPOINTS)
+                                                     | patch(EDIT, 200, {"is_enabled": False}) | delete(EDIT, 204),
+    "webhook-endpoints/<endpoint_id>/test":          post(EDIT, 202, {}),
+    "webhook-endpoints/<endpoint_id>/rotate-secret": post(EDIT, 200, {"again": True}),
     "webhook-deliveries":                            get(),
     "webhook-deliveries/<delivery_id>":              get(),
     "webhook-deliveries/<delivery_id>/send-again":   post(RUN, 202, {}),
@@ -136,8 +145,6 @@ TABLE: dict[str, dict[str, Ask]] = {
     "flows/preview":                                 post(EDIT, 200, TRIAL),
     "flows/try-audits":                              post(EDIT, 200, {**TRIAL, "output": {"text": "Tea."}}),
     "flows/<name>/settings":                         get() | patch(EDIT, 200, {"keep_days": 30}),
-    "flows/<name>/webhook-secret":                   get(least=EDIT),
-    "flows/<name>/webhook-secret/change":            post(EDIT, 200, {}),
     "flows/<name>/archive":                          post(EDIT, 200),
     "flows/<name>/take-out":                         post(EDIT, 200),
     "flows/<name>/versions":                         get(),
@@ -184,6 +191,7 @@ class World:
         version: FlowVersion = run.version
         self._values = {
             "<delivery_id>": make_delivery(run).pk,
+            "<endpoint_id>": make_endpoint("https://hooks.example.com/").pk,
             "<view_id>": make_view(make_user("vera"), is_shared=True).pk,
             "<action_id>": make_bulk_action().pk,
             "<run_id>/cancel": f"{make_run(version).pk}/cancel",

@@ -23,6 +23,7 @@ from runs.api.documentation import build_schema
 from tests.api.asking import make_token, make_user
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.pages.history_builders import make_retried_run
+from tests.runs.webhooks.deliveries import make_endpoint
 from toolflow_site.wsgi import application
 
 pytestmark = pytest.mark.django_db
@@ -92,6 +93,7 @@ def find_known() -> Mapping[str, Any]:
         "flow": run.flow.name,
         "name": run.flow.name,
         "delivery_id": make_delivery(run).pk,
+        "endpoint_id": make_endpoint("https://hooks.example.com/").pk,
         "action_id": make_bulk_action().pk,
         "view_id": make_view(make_user("vera"), is_shared=True).pk,
     }

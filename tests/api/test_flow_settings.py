@@ -9,8 +9,8 @@ from django.contrib.admin.models import LogEntry
 from pytest_django import DjangoAssertNumQueries
 
 from flows.models import Flow, FlowVersion
-from runs.models import TokenScope, TrailEntry
-from tests.api.asking import Script, make_token, make_user, read_problem
+from runs.models import TrailEntry
+from tests.api.asking import Script, read_problem
 from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_version
@@ -18,14 +18,12 @@ from tests.runs.builders import make_version
 pytestmark = pytest.mark.django_db
 
 PATH = "flows/example/settings"
-ADDRESS = "https://hooks.example.com/T0/secret"
 UNSET = {
     "flow": "example",
     "max_runs_in_flight": None,
     "total_token_budget": None,
     "total_cost_budget": None,
     "budget_period": "month",
-    "webhook_url": None,
     "keep_days": None,
     "keep_outputs_days": None,
     "retention": {"keep_days": None, "keep_outputs_days": None},
@@ -60,19 +58,18 @@ def test_a_flow_has_none_at_first(viewer: Script, django_assert_num_queries: Dja
 
 
 def test_what_is_named_is_set_and_the_rest_stays(editor: Script) -> None:
-    first = change(editor, webhook_url=ADDRESS, total_cost_budget="12.5", keep_days=90)
-    assert (first["webhook_url"], first["total_cost_budget"], first["keep_days"]) == (ADDRESS, "12.50000000", 90)
+    first = change(editor, total_cost_budget="12.5", keep_days=90)
+    assert (first["total_cost_budget"], first["keep_days"]) == ("12.50000000", 90)
     second = change(editor, keep_outputs_days=30, max_runs_in_flight=20, budget_period="day", total_token_budget=10**6)
     assert second == read(editor, PATH)
-    assert (second["webhook_url"], second["keep_days"], second["keep_outputs_days"]) == (ADDRESS, 90, 30)
+    assert (second["keep_days"], second["keep_outputs_days"]) == (90, 30)
     assert (second["max_runs_in_flight"], second["budget_period"]) == (20, "day")
 
 
 def test_null_takes_it_away(editor: Script) -> None:
-    change(editor, webhook_url=ADDRESS, keep_days=90, max_runs_in_flight=1)
-    assert change(editor, webhook_url=None, keep_days=None)["max_runs_in_flight"] == 1
-    flow = Flow.objects.get()
-    assert (flow.webhook_url, flow.keep_days) == ("", None)
+    change(editor, keep_days=90, max_runs_in_flight=1)
+    assert change(editor, keep_days=None)["max_runs_in_flight"] == 1
+    assert Flow.objects.get().keep_days is None
 
 
 def test_it_tells_what_holds_in_the_end(editor: Script, settings: Any) -> None:
@@ -102,24 +99,6 @@ def test_history_and_trail_tell_of_a_change(editor: Script) -> None:
     )
 
 
-def test_the_trail_names_the_webhook_without_its_address(editor: Script) -> None:
-    change(editor, webhook_url=ADDRESS)
-    assert TrailEntry.objects.get(action="flow_changed").details == {"settings": ["webhook_url"]}
-
-
-def test_the_log_of_changes_tells_whose_webhook_it_is_and_no_more(editor: Script) -> None:
-    """Everybody of the staff who may see flows reads it, also who may not see where a webhook leads."""
-    change(editor, webhook_url=ADDRESS)
-    change(editor, webhook_url="https://example.com/key/2")
-    change(editor, webhook_url=None)
-    told = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
-    assert list(told) == [
-        "Changed through the API: webhook_url none → https://hooks.example.com/….",
-        "Changed through the API: webhook_url https://hooks.example.com/… → https://example.com/….",
-        "Changed through the API: webhook_url https://example.com/… → none.",
-    ]
-
-
 def test_what_changes_nothing_leaves_no_trace(editor: Script) -> None:
     change(editor, max_runs_in_flight=3)
     revision = Flow.objects.get().revision
@@ -138,8 +117,6 @@ def test_what_changes_nothing_leaves_no_trace(editor: Script) -> None:
         ({"total_cost_budget": "0"}, "/total_cost_budget", "USD"),
         ({"budget_period": "week"}, "/budget_period", "day, month"),
         ({"budget_period": None}, "/budget_period", "null"),
-        ({"webhook_url": "javascript:alert(1)"}, "/webhook_url", "https://"),
-        ({"webhook_url": "https://ada:secret@example.com/"}, "/webhook_url", "password"),
         ({"keep_days": 36_501}, "/keep_days", "at most"),
         ({"keep_days": 30, "keep_outputs_days": 31}, "/keep_outputs_days", "longer than their runs"),
         ({"priority": "high"}, "/priority", "no field of this name"),
@@ -158,18 +135,11 @@ def test_what_is_stored_counts_where_settings_must_fit_together(editor: Script) 
     assert change(editor, keep_outputs_days=31, keep_days=60)["keep_outputs_days"] == 31
 
 
-@pytest.mark.parametrize(("group", "shown"), [("Viewer", "https://hooks.example.com/…"), ("Operator", ADDRESS)])
-def test_whoever_may_not_start_runs_is_shown_the_host_of_the_webhook_only(groups: None, group: str, shown: str) -> None:
-    Flow.objects.update(webhook_url=ADDRESS)
-    script = Script(make_token(make_user("ada", group), TokenScope.RUN))
-    assert read(script, PATH)["webhook_url"] == shown
-
-
 class TestCondition:
     def test_settings_that_somebody_has_changed_meanwhile_are_left_alone(self, editor: Script) -> None:
         read_tag = editor.get(PATH)["ETag"]
         mine = editor.ask("PATCH", PATH, {"keep_days": 30}, If_Match=read_tag)
-        late = editor.ask("PATCH", PATH, {"keep_days": 60, "webhook_url": ADDRESS}, If_Match=read_tag)
+        late = editor.ask("PATCH", PATH, {"keep_days": 60}, If_Match=read_tag)
         problem = read_problem(late)
         assert (mine.status_code, problem["status"], problem["type"]) == (
             200,
@@ -177,7 +147,7 @@ class TestCondition:
             "urn:toolflow:problem:settings-changed",
         )
         assert late["ETag"] == mine["ETag"] == editor.get(PATH)["ETag"] != read_tag
-        assert (Flow.objects.get().keep_days, Flow.objects.get().webhook_url) == (30, "")
+        assert Flow.objects.get().keep_days == 30
         assert editor.ask("PATCH", PATH, {"keep_days": 60}, If_Match=late["ETag"]).status_code == 200
 
     @pytest.mark.parametrize(
@@ -197,13 +167,6 @@ class TestCondition:
         # Whether an amount was typed with places or not makes no difference.
         tags = {editor.ask("PATCH", PATH, {"total_cost_budget": text})["ETag"] for text in ("12", "12.00", 12)}
         assert len(tags) == 1 and before not in tags
-
-    def test_the_tag_does_not_give_the_webhook_away(self, viewer: Script, settings: Any) -> None:
-        """Whoever sees its host only could try out what the rest may be."""
-        Flow.objects.update(webhook_url=ADDRESS)
-        before = viewer.get(PATH)["ETag"]
-        settings.SECRET_KEY = "another-secret-key-of-the-installation"
-        assert viewer.get(PATH)["ETag"] != before
 
 
 def test_there_are_none_of_a_flow_that_there_is_not(editor: Script) -> None:

@@ -86,7 +86,7 @@ def test_settings_are_shown_changed_and_unset(site: Terminal, first: FlowVersion
     Flow.objects.update(keep_days=30, max_runs_in_flight=5)
     shown = site.run("flows", "settings", "colour-theme")
     rows = dict(line.split() for line in shown.out.splitlines()[1:])
-    assert (shown.status, rows["keep_days"], rows["webhook_url"]) == (0, "30", "—")
+    assert (shown.status, rows["keep_days"], rows["keep_outputs_days"]) == (0, "30", "—")
     assert "30 days" in shown.err
     done = site.run(
         "flows", "settings", "colour-theme", "keep_days=9", "total_cost_budget=12", "max_runs_in_flight=none"

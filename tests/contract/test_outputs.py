@@ -70,10 +70,10 @@ def test_receivers_get_the_same_message_and_can_check_it(receiver: tuple[str, li
     url, received = receiver
     api = Api()
     api.fetch("PUT", "flows/count", LOCAL_FLOW)
-    api.fetch("PATCH", "flows/count/settings", {"webhook_url": url})
+    endpoint = api.fetch("POST", "webhook-endpoints", {"webhook_url": url, "flow": "count"})
     run_local_flow(api, "ab")
     ((headers, body),) = received
-    Webhook(api.fetch("GET", "flows/count/webhook-secret")["secret"]).verify(body, dict(headers))
+    Webhook(endpoint["secret"]).verify(body, dict(headers))
     message = json.loads(body)
     names = sorted(name.lower() for name in headers if name.lower().startswith(("webhook-", "content-type")))
     shown = {"headers": names, "type": message["type"], "keys": _list_keys(message)}

@@ -22,17 +22,18 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
-from flows.webhook_secret import WebhookSigner
 from runs import backup
 from runs.access_groups import create_groups
-from runs.models import Run, WebhookDelivery
-from runs.webhooks.sending import Sender
+from runs.models import Run, WebhookDelivery, WebhookEndpoint
+from runs.webhooks.secrets import derive_secret, fetch_installation_secret
+from runs.webhooks.sending import send_all
 from tests.api.test_access_matrix import find_addresses
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain
 from tests.runs.tracing.test_tracing import Collector, collector, tell_of_ended_runs
+from tests.runs.webhooks.deliveries import make_endpoint
 from tests.runs.webhooks.receiver import Receiver, receiver
 from tests.security.echoing import ANSWERS, USABLE, EchoingProvider
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, run_provider
@@ -107,9 +108,9 @@ def find_secrets(place: str, text: str) -> list[str]:
 
 
 def find_webhook_secrets(texts: Iterable[tuple[str, str]], run: Run) -> set[str]:
-    """Where the secrets stand by which receivers know messages, whoever signs them."""
-    signers = (WebhookSigner.of_flow(run.flow_id), WebhookSigner.of_installation())
-    keys = [signer.secret.removeprefix("whsec_") for signer in signers]
+    """Where the secrets stand that sign messages."""
+    signers = (WebhookEndpoint.objects.get(flow=run.flow_id), fetch_installation_secret())
+    keys = [derive_secret(signer).removeprefix("whsec_") for signer in signers]
     return {place for place, text in texts if any(key in text or html.escape(key) in text for key in keys)}
 
 
@@ -143,7 +144,7 @@ def read_pages(client: Client, run: Run) -> Iterator[tuple[str, str]]:
     values = {
         "<run_id>": run.pk, "<step>": 1, "<number>": 1, "<flow_name>": run.flow.name, "<name>": run.flow.name,
         "<format>": "jsonl", "<part>": "request", "<delivery_id>": delivery, "<flow_id>": run.flow_id, "<index>": 1,
-        "<app_label>": "runs", "<object_id>": 1, "<id>": 1, "<content_type_id>": 1, "<url>": "x/",
+        "<app_label>": "runs", "<endpoint_id>": 1, "<object_id>": 1, "<id>": 1, "<content_type_id>": 1, "<url>": "x/",
     }  # fmt: skip
     addresses = {f"/{address}" for address in list_addresses() if "logout" not in address}
     addresses |= {f"/api/v1/{address}" for address in find_addresses()}
@@ -209,12 +210,13 @@ def test_a_planted_secret_is_nowhere(
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     model_server.app = provider = EchoingProvider()
     version = make_version(make_flow(make_step(max_retries=0, retry_window=0)))
+    make_endpoint(receiver.url("/endpoint"), version)
     for way in range(ANSWERS):
         provider.way = way
         make_run(version, webhook_url=receiver.url())
         drain()
     tell_of_ended_runs()
-    assert Sender().run() == len(receiver.received) == ANSWERS
+    assert send_all() == len(receiver.received) == 2 * ANSWERS
     fail_to_sign_in(settings)
     client = Client(raise_request_exception=False)
     root = User.objects.create_superuser("root")
@@ -232,11 +234,8 @@ def test_a_planted_secret_is_nowhere(
     ]
     found = {secret for place, text in texts for secret in find_secrets(place, text)}
     assert not found, "\n".join(sorted(found))
-    # These are stored nowhere, and shown to those who may change the flow.
-    assert find_webhook_secrets(texts, runs[-1]) == {
-        f"/api/v1/flows/{version.flow.name}/webhook-secret",
-        f"/admin/flows/flow/{version.flow_id}/change/",
-    }
+    # These are stored nowhere, and shown once, when they are created.
+    assert find_webhook_secrets(texts, runs[-1]) == set()
     # The places were really looked at, and hold what the provider said.
     assert [run.status for run in runs].count("succeeded") == USABLE
     for place in ("rows of Attempt", "a trace", "/api/v1/runs/"):

@@ -123,8 +123,9 @@ def test_no_row_holds_an_address_but_those_of_webhooks() -> None:
     }
     # The last one is the name of a machine that runs came to.
     assert found == {
-        "flow.webhook_url",
         "run.webhook_url",
+        "webhookdelivery.endpoint",
+        "webhookendpoint.url",
         "webhookdelivery.url",
         "webhookdelivery.host",
         "worker.host",

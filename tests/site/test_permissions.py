@@ -17,7 +17,7 @@ from django.urls import URLPattern, get_resolver
 from flows.models import Flow
 from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.health import Readiness
-from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, WebhookDelivery
+from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, WebhookDelivery, WebhookEndpoint
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
@@ -37,6 +37,7 @@ MODELS = {
     "runs/run":          (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/attempt":      (VIEWER, NOBODY, NOBODY, NOBODY),
     "runs/issue":        (VIEWER, NOBODY, NOBODY, NOBODY),
+    "runs/webhookendpoint": (EDITOR, EDITOR, EDITOR, EDITOR),
     "runs/ratelimit":    (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
     "runs/apitoken":     (ADMINISTRATOR, NOBODY, ADMINISTRATOR, ADMINISTRATOR),  # as users
     "auth/user":         (ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR, ADMINISTRATOR),
@@ -82,6 +83,7 @@ ADDRESSES = {
     "webhooks/":                                        (VIEWER, NO_METHOD),
     "webhooks/<delivery_id>/":                          (VIEWER, NO_METHOD),
     "webhooks/<delivery_id>/send/":                     (NO_METHOD, OPERATOR),
+    "webhooks/endpoints/<endpoint_id>/test/":           (NO_METHOD, EDITOR),
     "tokens/":                                          (USER, USER),  # one's own
     "tokens/<key>/revoke/":                             (NOBODY, NOBODY),  # there is none of one's own
 
@@ -89,7 +91,6 @@ ADDRESSES = {
     "trail/export.csv":                                 (ADMINISTRATOR, NO_METHOD),
     "account/":                                         (USER, USER),  # one's own
     "account/sessions/end/":                            (NO_METHOD, USER),
-    "flows/<flow_name>/webhook-secret/":                (EDITOR, EDITOR),
 
     "admin/":                                           (STAFF, STAFF),  # shows what one may see
     "admin/login/":                                     (ANYONE, ANYONE),
@@ -162,6 +163,7 @@ class World:
         idle = make_version(make_page_flow(name="idle"))
         make_version(make_page_flow(name="idle"))
         limit = RateLimit.objects.create(calls_in_flight=1)
+        endpoint = WebhookEndpoint.objects.create(url="https://hooks.example.com/")
         attempt = Attempt.objects.filter(issues__isnull=False).earliest("pk")
         self.users: dict[str, User | None] = {ANYONE: None, USER: User.objects.create_user("user")}
         self.users[STAFF] = User.objects.create_user("staff", is_staff=True)
@@ -187,6 +189,7 @@ class World:
             "<delivery_id>": WebhookDelivery.objects.create(
                 run=run, event="run.failed", url="https://hooks.example.com/", host="hooks.example.com"
             ).pk,
+            "<endpoint_id>": endpoint.pk,
             "<view_id>": 1,
             "<key>": "tf_000000000000",
             "<content_type_id>": 1,
@@ -202,6 +205,7 @@ class World:
             "runs/attempt": attempt.pk,
             "runs/issue": Issue.objects.earliest("pk").pk,
             "runs/ratelimit": limit.pk,
+            "runs/webhookendpoint": endpoint.pk,
             "runs/apitoken": ApiToken.objects.create(user=self.users[EDITOR], name="CI", expiry=None)[0].pk,
             "auth/user": self.users[USER].pk,  # type: ignore[union-attr]
             "auth/group": Group.objects.get(name="Viewer").pk,

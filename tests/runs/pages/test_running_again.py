@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.test import Client
@@ -83,19 +82,6 @@ class TestKeeping:
                 send(operator, 200, **{"from": run.pk, "take": "1"}, **kept),
             ):
                 assert f'<input type="checkbox" name="keep"{drawn}>' in page
-
-    def test_whoever_repeats_a_run_of_somebody_else_is_told_whose_secret_signs(
-        self, operator: Client, flow: Flow
-    ) -> None:
-        ada, grace = User.objects.get(username="ada"), User.objects.create_user("grace")
-        sentence = "Messages to the webhook are signed with your secret"
-        for user, given, is_told in (
-            (grace, {"webhook_url": HOOK}, True),
-            (ada, {"webhook_url": HOOK}, False),
-            (grace, {"metadata": {"order": 4711}}, False),
-        ):
-            run = make_ended(flow, started_by=user, **given)
-            assert (sentence in read_words(get_page(operator, f"{ADDRESS}?from={run.pk}"))) == is_told
 
     def test_nothing_is_asked_where_there_is_nothing_to_keep(self, operator: Client, flow: Flow) -> None:
         run = make_ended(flow)

@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 from django.db import connection, transaction
 
-from runs.models import Run, WebhookDelivery
+from runs.models import Run, WebhookDelivery, WebhookTry
 from runs.retention.policy import Part, PurgeTask
 from runs.retention.purging import Purged, purge
 from runs.webhooks.posting import Answer
-from runs.webhooks.sending import store_answer, take_due
+from runs.webhooks.sending import claim_due, store_answer
 from runs.webhooks.tasks import send_due
 from tests.runs.webhooks.deliveries import come_due, make_delivery
 from tests.runs.webhooks.receiver import Receiver, receiver
@@ -61,7 +61,7 @@ class TestOutputs:
 
     def test_one_that_is_on_its_way_does_not_bring_them_back(self) -> None:
         delivery = make_private_delivery("https://hooks.example.com/")
-        (parcel,) = take_due(free=1, hosts=Counter())
+        (parcel,) = claim_due(free=1, hosts=Counter())
         assert PRIVATE in parcel.body
         take_away(delivery.run, Part.OUTPUTS)
         assert store_answer(parcel, Answer(status=500, body=f"I don’t like {PRIVATE}.", problem="It answered 500."))
@@ -71,7 +71,7 @@ class TestOutputs:
 
     def test_what_the_receiver_answered_goes_too(self) -> None:
         delivery = make_private_delivery("https://hooks.example.com/")
-        (parcel,) = take_due(free=1, hosts=Counter())
+        (parcel,) = claim_due(free=1, hosts=Counter())
         store_answer(parcel, Answer(status=500, body=f"I don’t like {PRIVATE}.", problem="It answered 500."))
         assert PRIVATE in delivery.tries.get().response
         take_away(delivery.run, Part.OUTPUTS)
@@ -79,7 +79,7 @@ class TestOutputs:
 
     def test_others_keep_theirs(self) -> None:
         delivery, other = (make_private_delivery("https://hooks.example.com/") for _ in range(2))
-        for parcel in take_due(free=2, hosts=Counter()):
+        for parcel in claim_due(free=2, hosts=Counter()):
             store_answer(parcel, Answer(status=500, body="No.", problem="It answered 500."))
         take_away(delivery.run, Part.OUTPUTS)
         other.refresh_from_db()
@@ -114,7 +114,7 @@ def test_a_run_goes_also_if_a_try_begins_just_then() -> None:
         thread = threading.Thread(target=purge_meanwhile)
         thread.start()
         wait_until(is_waiting, within=60, what="the purge waits for the delivery")
-        WebhookDelivery.begin_tries([delivery], lease=timedelta(seconds=60))
+        WebhookTry.objects.create(delivery=delivery, number=1)
     thread.join()
     assert [(purged.runs, purged.failed) for purged in results] == [(1, [])]
     assert not Run.objects.exists() and not WebhookDelivery.objects.exists()

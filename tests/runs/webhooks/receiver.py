@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from flows.webhook_secret import WebhookSigner
+from runs.webhooks.secrets import derive_secret, fetch_installation_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Received:
 
     def verify(self, secret: str | None = None) -> Any:
         """The message in it, if it is signed as the library wants it; in nobody's name unless there is a ``secret``."""
-        return Webhook(secret or WebhookSigner.of_installation().secret).verify(self.body, self.headers)
+        return Webhook(secret or derive_secret(fetch_installation_secret())).verify(self.body, self.headers)
 
     def is_signed_with(self, secret: str) -> bool:
         """Whether somebody who knows that secret believes it."""
@@ -45,6 +45,11 @@ class Reply:
     before: Callable[[], Any] | None = None
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
 class Receiver:
     """Answers each request with the next of ``replies``, and with the last one from then on."""
 
@@ -54,8 +59,7 @@ class Receiver:
         self.most_at_a_time = 0
         self._at_a_time = 0
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._make_handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.port: int = self._server.server_address[1]
 

@@ -1,4 +1,4 @@
-"""Those who send deliveries: they crash, stop, and share the work, and nothing is lost or sent by two."""
+"""Senders crash, stop and share the work, and nothing is lost or sent by two."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from runs.models import WebhookDelivery, WebhookTry
 from runs.queue import draining, force_quit
 from runs.webhooks import posting, sending
 from runs.webhooks.posting import Answer
-from runs.webhooks.sender_lock import SenderLock
-from runs.webhooks.sending import MOST_AT_A_TIME, MOST_TO_A_HOST, store_answer, take_due
-from runs.webhooks.tasks import send_due
+from runs.webhooks.sending import MAX_AT_A_TIME, MAX_PER_HOST, claim_due, store_answer
+from runs.webhooks.tasks import hold_sender, send_due
 from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_version
 from tests.runs.webhooks.deliveries import come_due, make_delivery
@@ -55,19 +54,19 @@ class TestCrashes:
 
     def test_the_lease_ends_by_itself(self, receiver: Receiver) -> None:
         delivery = make_delivery(receiver.url())
-        (parcel,) = take_due(free=5, hosts=Counter())
+        (first,) = claim_due(free=5, hosts=Counter())
         delivery.refresh_from_db()
         assert delivery.sending_until is not None and delivery.is_being_sent
         assert timedelta(seconds=50) < delivery.sending_until - timezone.now() < timedelta(seconds=70)
         WebhookDelivery.objects.update(sending_until=timezone.now() - timedelta(seconds=1))
-        (second,) = take_due(free=5, hosts=Counter())
-        assert (parcel.number, second.number) == (1, 2)
+        (second,) = claim_due(free=5, hosts=Counter())
+        assert (first.number, second.number) == (1, 2)
 
     def test_an_answer_that_comes_after_the_lease_changes_nothing_of_a_later_try(self, receiver: Receiver) -> None:
         delivery = make_delivery(receiver.url())
-        (late,) = take_due(free=1, hosts=Counter())
+        (late,) = claim_due(free=1, hosts=Counter())
         come_due(delivery)
-        (_,) = take_due(free=1, hosts=Counter())
+        (_,) = claim_due(free=1, hosts=Counter())
         assert store_answer(late, Answer(status=500, problem="The receiver answered 500.")) is False
         delivery.refresh_from_db()
         assert (delivery.state, delivery.last_status) == ("waiting", None) and delivery.is_being_sent
@@ -83,7 +82,8 @@ class TestCrashes:
         monkeypatch.setattr(sending, "build_body", fail)
         with pytest.raises(OperationalError):
             send_due()
-        assert not SenderLock.is_taken()
+        with hold_sender() as is_held:
+            assert is_held
 
 
 class TestWhenTheWorkerStops:
@@ -107,10 +107,10 @@ class TestWhenTheWorkerStops:
     def test_what_is_under_way_may_end_and_what_else_is_due_waits(self, receiver: Receiver) -> None:
         version = make_version()
         receiver.reply(Reply(before=draining.set))
-        for _ in range(MOST_TO_A_HOST + 2):
+        for _ in range(MAX_PER_HOST + 2):
             make_delivery(receiver.url(), version)
         send_due()
-        assert WebhookDelivery.objects.filter(state="delivered").count() == MOST_TO_A_HOST
+        assert WebhookDelivery.objects.filter(state="delivered").count() == MAX_PER_HOST
         assert WebhookDelivery.objects.due().count() == 2
 
     def test_a_second_signal_breaks_off_what_hangs_which_is_made_again_later(self, receiver: Receiver) -> None:
@@ -138,13 +138,13 @@ class TestWhenTheWorkerStops:
 class TestTogether:
     def test_a_host_gets_few_at_a_time_and_all_in_the_end(self, receiver: Receiver) -> None:
         version = make_version()
-        gate = threading.Barrier(MOST_TO_A_HOST)
+        gate = threading.Barrier(MAX_PER_HOST)
         receiver.reply(Reply(before=lambda: gate.wait(20)))
-        count = MOST_TO_A_HOST * 3
+        count = MAX_PER_HOST * 3
         for _ in range(count):
             make_delivery(receiver.url(), version)
         send_due()
-        assert receiver.most_at_a_time == MOST_TO_A_HOST
+        assert receiver.most_at_a_time == MAX_PER_HOST
         assert WebhookDelivery.objects.filter(state="delivered").count() == count
 
     def test_one_that_hangs_keeps_no_other_host_waiting(self, receiver: Receiver, settings: Any) -> None:
@@ -152,36 +152,34 @@ class TestTogether:
         version = make_version()
         is_over = threading.Event()
         hanging = Reply(before=lambda: is_over.wait(20))
-        for _ in range(MOST_TO_A_HOST * 2):
+        for _ in range(MAX_PER_HOST * 2):
             make_delivery(receiver.url(), version)
         make_delivery(receiver.url(host="localhost"), version)
-        receiver.reply(*[hanging] * MOST_TO_A_HOST, Reply(before=is_over.set))
+        receiver.reply(*[hanging] * MAX_PER_HOST, Reply(before=is_over.set))
         send_due()
         hosts = [one.headers["host"].partition(":")[0] for one in receiver.received]
         # The fifth that arrives lets the others go on; without room for another host nothing ever would.
-        assert "localhost" in hosts[: MOST_TO_A_HOST + 1]
+        assert "localhost" in hosts[: MAX_PER_HOST + 1]
 
     def test_the_queue_of_a_full_host_is_passed_over(self) -> None:
         version = make_version()
-        for _ in range(MOST_AT_A_TIME + 5):
-            make_delivery("https://full.example.com/", version)
-        make_delivery("https://free.example.com/", version)
-        taken = take_due(free=MOST_AT_A_TIME, hosts=Counter({"full.example.com": 3}))
-        assert sorted(parcel.host for parcel in taken) == ["free.example.com", "full.example.com"]
+        for host in ["full.example.com"] * 3 + ["free.example.com"]:
+            make_delivery(f"https://{host}/", version)
+        claimed = claim_due(free=MAX_AT_A_TIME, hosts=Counter({"full.example.com": 3}))
+        assert sorted(one.host for one in claimed) == ["free.example.com", "full.example.com"]
+        assert claim_due(free=MAX_AT_A_TIME, hosts=Counter({"full.example.com": 4})) == []
 
     def test_a_second_sender_on_the_host_leaves_it_to_the_first(self, receiver: Receiver) -> None:
         make_delivery(receiver.url())
-        lock = SenderLock.take()
-        assert lock is not None
-        assert send_due() == "Somebody sends already."
-        lock.release()
+        with hold_sender():
+            assert send_due() == "Another process sends already."
         send_due()
         assert len(receiver.received) == 1
 
     def test_what_came_while_the_last_answer_was_waited_for_gets_a_message(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
     ) -> None:
-        monkeypatch.setattr(sending, "PATIENCE", 0)
+        monkeypatch.setattr(sending, "MAX_SECONDS", 0)
         make_delivery(receiver.url())
         with django_capture_on_commit_callbacks(execute=True):
             assert send_due() == "Tried to deliver 0 webhooks."
@@ -191,7 +189,7 @@ class TestTogether:
 @pytest.mark.django_db(transaction=True)
 def test_two_senders_at_once_share_the_work(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """On two hosts, since one has a lock."""
-    monkeypatch.setattr(sending, "MOST_TO_A_HOST", 20)
+    monkeypatch.setattr(sending, "MAX_PER_HOST", 20)
     version = make_version(make_flow(make_step()))
     count = 40
     for _ in range(count):
@@ -201,7 +199,7 @@ def test_two_senders_at_once_share_the_work(receiver: Receiver, monkeypatch: pyt
     def send() -> int:
         try:
             begin.wait(20)
-            return sending.Sender().run()
+            return sending.send_all()
         finally:
             connections.close_all()
 
@@ -215,4 +213,4 @@ def test_two_senders_at_once_share_the_work(receiver: Receiver, monkeypatch: pyt
 
 
 def test_a_try_may_take_no_longer_than_its_lease() -> None:
-    assert sending.LEASE.total_seconds() >= 2 * (posting.TIMEOUT + posting.BODY_PATIENCE)
+    assert sending.LEASE.total_seconds() >= 2 * (posting.TIMEOUT + posting.BODY_TIMEOUT)

@@ -13,13 +13,12 @@ from standardwebhooks import WebhookVerificationError
 
 from runs.models import Run, WebhookDelivery
 from runs.rollup import count_ended_runs
-from runs.webhooks import sending
-from runs.webhooks.posting import Answer, read_retry_after
-from runs.webhooks.retries import DELAYS, MOST_TRIES, judge
-from runs.webhooks.sending import take_due
+from runs.webhooks import deliveries, sending
+from runs.webhooks.posting import Answer, parse_retry_after
+from runs.webhooks.sending import MAX_TRIES, RETRY_DELAYS, choose_next, claim_due
 from runs.webhooks.tasks import send_due
 from tests.runs.builders import make_version
-from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_run, set_flow_address
+from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_run, make_endpoint
 from tests.runs.webhooks.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +31,7 @@ def read_tries(delivery: WebhookDelivery) -> list[tuple[int | None, str]]:
 
 def fail_all_tries(delivery: WebhookDelivery) -> list[float]:
     """Try until it is given up; gives the seconds between the tries."""
-    waits = []
+    waits: list[float] = []
     while True:
         send_due()
         delivery.refresh_from_db()
@@ -73,7 +72,7 @@ class TestWhatArrives:
 
     def test_no_receiver_learns_the_address_of_another(self, receiver: Receiver) -> None:
         version = make_version()
-        set_flow_address(version, receiver.url("/of-flow?key=1"))
+        make_endpoint(receiver.url("/of-flow?key=1"), version)
         make_ended_run(version, webhook_url=receiver.url("/of-run?key=2"))
         count_ended_runs()
         send_due()
@@ -91,7 +90,7 @@ class TestWhatArrives:
         one = delivery.tries.get()
         assert (one.status, one.problem, one.response) == (202, "", "queued")
         assert one.signature == receiver.received[0].headers["webhook-signature"]
-        assert one.seconds is not None and one.seconds >= 0
+        assert one.duration is not None
 
     def test_what_somebody_changed_on_the_way_is_not_trusted(self, receiver: Receiver) -> None:
         make_delivery(receiver.url())
@@ -132,9 +131,9 @@ class TestRetries:
         receiver.reply(503)
         delivery = make_delivery(receiver.url())
         waits = fail_all_tries(delivery)
-        assert len(receiver.received) == MOST_TRIES == 8
+        assert len(receiver.received) == MAX_TRIES == 8
         assert (delivery.state, delivery.next_try_at) == ("failed", None)
-        for wait, delay in zip(waits, DELAYS, strict=True):
+        for wait, delay in zip(waits, RETRY_DELAYS, strict=True):
             assert 0.8 * delay - 5 <= wait <= 1.2 * delay + 5
 
     def test_a_receiver_that_is_gone_is_left_alone(self, receiver: Receiver) -> None:
@@ -158,23 +157,22 @@ class TestRetries:
 
     def test_how_retry_after_is_read(self) -> None:
         now = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-        assert read_retry_after("120", now) == 120
-        assert read_retry_after("Sat, 21 Nov 2026 12:05:00 GMT", now) == 300
-        assert read_retry_after("Sat, 21 Nov 2026 11:00:00 GMT", now) == 0
+        assert parse_retry_after("120", now) == 120
+        assert parse_retry_after("Sat, 21 Nov 2026 12:05:00 GMT", now) == 300
+        assert parse_retry_after("Sat, 21 Nov 2026 11:00:00 GMT", now) == 0
         for text in ("", "soon", "-5", "1e9", "9" * 30, "²", "Sat, 99 Nov 2026 12:05:00 GMT"):
-            assert read_retry_after(text, now) is None
+            assert parse_retry_after(text, now) is None
 
-    def test_nobody_is_waited_for_longer_than_a_day(self) -> None:
-        answer = Answer(status=503, problem="no", retry_after=10_000_000)
-        assert judge(answer, number=1).delay == 86_400
-        assert judge(Answer(status=503, problem="no", retry_after=0), number=3).delay >= 96  # type: ignore[operator]
+    def test_no_receiver_is_waited_for_longer_than_a_day(self) -> None:
+        assert choose_next(Answer(status=503, problem="no", retry_after=10_000_000), number=1) == ("waiting", 86_400)
+        assert (choose_next(Answer(status=503, problem="no", retry_after=0), number=3)[1] or 0) >= 96
 
     def test_what_can_not_be_written_keeps_nobody_up(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         version = make_version()
         bad, good = (make_delivery(receiver.url(), version) for _ in range(2))
-        build = sending.build_body
+        build = deliveries.build_body
 
         def build_or_fail(delivery: WebhookDelivery) -> str:
             if delivery.pk == bad.pk:
@@ -198,7 +196,7 @@ class TestSendingAgain:
         assert delivery.send_again()
         receiver.reply(500, 200)
         assert len(fail_all_tries(delivery)) == 1
-        assert (delivery.state, delivery.try_count) == ("delivered", MOST_TRIES + 2)
+        assert (delivery.state, delivery.try_count) == ("delivered", MAX_TRIES + 2)
 
     def test_one_that_was_delivered_is_sent_under_the_same_id(self, receiver: Receiver) -> None:
         delivery = make_delivery(receiver.url())
@@ -212,7 +210,7 @@ class TestSendingAgain:
     def test_one_that_is_under_way_is_not(self, receiver: Receiver) -> None:
         asked: list[bool] = []
         delivery = make_delivery(receiver.url())
-        take_due(free=1, hosts=Counter())
+        claim_due(free=1, hosts=Counter())
         asked.append(delivery.send_again())
         assert asked == [False]
         assert send_due() == "No webhook is due."

@@ -17,7 +17,6 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from yarl import URL
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -65,7 +64,7 @@ def find_problem(address: str) -> str:
     if len(address.encode()) > MAX_ADDRESS_BYTES:
         return f"The address is longer than {MAX_ADDRESS_BYTES:,} bytes."
     try:
-        # Parsed as by the client which connects: two parsers could mean two hosts.
+        # Parsed as where it is sent: two parsers could mean two hosts.
         url = URL(address)
         host, port = url.host, url.port
     except ValueError as error:
@@ -95,12 +94,6 @@ def find_obstacle(address: str) -> str:
     if written:
         return "" if any(allowance.permits(url, one) for one in written) else allowance.refuse(url, written)
     return "" if allowance.may_permit(url) else allowance.refuse(url, ())
-
-
-def validate_address(address: str) -> None:
-    """Raise ``ValidationError`` with the sentence of ``find_problem`` if there is one."""
-    if problem := find_problem(address):
-        raise ValidationError(problem)
 
 
 def hide_path(address: str) -> str:

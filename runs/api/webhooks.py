@@ -1,0 +1,384 @@
+"""Webhook endpoints, and what was delivered to them and to addresses given with runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, QuerySet
+from django.http import Http404
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from flows.engine.errors import Problem
+from flows.models import Flow
+from runs.api.access import (
+    ADD_ENDPOINTS,
+    CHANGE_ENDPOINTS,
+    CHANGE_RUNS,
+    DELETE_ENDPOINTS,
+    READ_ENDPOINTS,
+    READ_RUNS,
+)
+from runs.api.base import ApiView, build_page, operation
+from runs.api.idempotency import idempotent
+from runs.api.paging import NUMBERS, Page, Paging, read_page
+from runs.api.problems import Conflict, InvalidBody, InvalidQuery
+from runs.api.run_actions_schema import REPLAYED, RETRY_AFTER
+from runs.api.run_links import RunLinks
+from runs.api.schema_parts import IDEMPOTENCY_KEY
+from runs.api.schemas.base import Nothing
+from runs.api.schemas.webhooks import (
+    ChangedEndpoint,
+    Delivery,
+    DeliveryPage,
+    DeliveryQuery,
+    EndpointQuery,
+    NewEndpoint,
+    NewWebhookEndpoint,
+    RotatedSecret,
+    Rotation,
+    WebhookEndpoint,
+    WebhookEndpointPage,
+    WholeDelivery,
+)
+from runs.models import WebhookDelivery
+from runs.models import WebhookEndpoint as EndpointRow
+from runs.webhooks.addresses import hide_path
+from runs.webhooks.deliveries import build_body, create_test, send_again
+from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, find_overlap_end, rotate_secret
+
+MAX_TRIES = 50
+"""Of a delivery, the latest; it has eight unless it is sent again."""
+TAG = "Webhooks"
+_LOCATION = OpenApiParameter(
+    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="Where it is read.", response=[201]
+)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Endpoints
+
+
+class EndpointList(ApiView):
+    """``/webhook-endpoints``"""
+
+    @operation(
+        "listWebhookEndpoints",
+        "List webhook endpoints",
+        tag=TAG,
+        requires=READ_ENDPOINTS,
+        query=EndpointQuery,
+        answers={200: WebhookEndpointPage},
+    )
+    def get(self, request: Request, query: EndpointQuery) -> Response:
+        """The endpoints of all flows and of single ones, each with its last delivery."""
+        rows = EndpointRow.objects.with_last_delivery().select_related("flow")
+        page = _read_page(rows, query, is_descending=False)
+        links = RunLinks(request)
+        items = [WebhookEndpoint.model_validate(_describe_endpoint(row, request, links)) for row in page.rows]
+        return build_page(WebhookEndpointPage, request, items, next=page.next, previous=page.previous)
+
+    @operation(
+        "createWebhookEndpoint",
+        "Create a webhook endpoint",
+        tag=TAG,
+        requires=ADD_ENDPOINTS,
+        parameters=[_LOCATION],
+        body=NewEndpoint,
+        answers={201: OpenApiResponse(NewWebhookEndpoint, "The endpoint, with its secret.")},
+        problems=[409],
+    )
+    def post(self, request: Request, body: NewEndpoint) -> Response:
+        """Sends the ends of the runs of a flow, or of all flows, to an address from now on.
+
+        The answer has the secret that receivers verify messages with; it is not shown again. An address that the flow
+        has already is refused with 409, so that a request that is sent twice creates one endpoint.
+        """
+        flow = Flow.objects.filter(name=body.flow).first() if body.flow else None
+        if body.flow and flow is None:
+            raise InvalidBody([Problem("/flow", "There is no flow of this name.")])
+        row = EndpointRow(
+            url=body.webhook_url,
+            flow=flow,
+            event_types=sorted(set(body.event_types or ())),
+            is_enabled=body.is_enabled is not False,
+        )
+        _save(row)
+        row = _fetch_endpoint(row.pk)
+        document = {**_describe_endpoint(row, request, RunLinks(request)), "secret": derive_secret(row)}
+        answer = NewWebhookEndpoint.model_validate(document)
+        return Response(answer, HTTPStatus.CREATED, headers={"Location": answer.url})
+
+
+class EndpointDetail(ApiView):
+    """``/webhook-endpoints/<endpoint_id>``"""
+
+    @operation(
+        "getWebhookEndpoint",
+        "Read a webhook endpoint",
+        tag=TAG,
+        requires=READ_ENDPOINTS,
+        answers={200: WebhookEndpoint},
+        problems=[404],
+    )
+    def get(self, request: Request, endpoint_id: int) -> WebhookEndpoint:
+        """With its last delivery, without its secret."""
+        return _read_endpoint(request, endpoint_id)
+
+    @operation(
+        "changeWebhookEndpoint",
+        "Change a webhook endpoint",
+        tag=TAG,
+        requires=CHANGE_ENDPOINTS,
+        body=ChangedEndpoint,
+        answers={200: WebhookEndpoint},
+        problems=[404, 409],
+    )
+    def patch(self, request: Request, endpoint_id: int, body: ChangedEndpoint) -> WebhookEndpoint:
+        """What is waiting for a retry still goes to the address that it was made for; none if it is disabled."""
+        row = _fetch_endpoint(endpoint_id)
+        if body.webhook_url is not None:
+            row.url = body.webhook_url
+        if body.event_types is not None:
+            row.event_types = sorted(set(body.event_types))
+        if body.is_enabled is not None:
+            row.is_enabled = body.is_enabled
+        _save(row)
+        return _read_endpoint(request, endpoint_id)
+
+    @operation(
+        "deleteWebhookEndpoint",
+        "Delete a webhook endpoint",
+        tag=TAG,
+        requires=DELETE_ENDPOINTS,
+        answers={204: OpenApiResponse(description="It is deleted.")},
+        problems=[404],
+    )
+    def delete(self, request: Request, endpoint_id: int) -> Response:
+        """Its deliveries stay listed; those that wait are not sent any more."""
+        _fetch_endpoint(endpoint_id).delete()
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+
+class EndpointTest(ApiView):
+    """``/webhook-endpoints/<endpoint_id>/test``"""
+
+    @operation(
+        "testWebhookEndpoint",
+        "Send a test to a webhook endpoint",
+        tag=TAG,
+        requires=CHANGE_ENDPOINTS,
+        parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
+        body=Nothing,
+        answers={202: OpenApiResponse(WholeDelivery, "It is about to be sent.")},
+        problems=[404, 409],
+    )
+    @idempotent
+    def post(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
+        """Sends a signed message of the type `webhook.test`, also to an endpoint that is disabled."""
+        return _answer_sent(request, create_test(_fetch_endpoint(endpoint_id)).pk)
+
+
+class EndpointRotation(ApiView):
+    """``/webhook-endpoints/<endpoint_id>/rotate-secret``"""
+
+    @operation(
+        "rotateWebhookSecret",
+        "Rotate the secret of a webhook endpoint",
+        tag=TAG,
+        requires=CHANGE_ENDPOINTS,
+        body=Rotation,
+        answers={200: RotatedSecret},
+        problems=[404, 409],
+    )
+    def post(self, request: Request, endpoint_id: int, body: Rotation) -> RotatedSecret:
+        """Messages are signed with the new secret at once, and for seven days with the previous one, too.
+
+        While a previous one counts, another rotation would end it at once: that is refused with 409 unless `again` is
+        true.
+        """
+        row = _fetch_endpoint(endpoint_id)
+        try:
+            rotate_secret(row, ends_previous=body.again)
+        except RotatedRecentlyError as error:
+            raise Conflict("secret-changed-lately", f"{error} Say “again” if that is meant.") from error
+        return RotatedSecret.model_validate({"secret": derive_secret(row), "previous_until": find_overlap_end(row)})
+
+
+def _save(row: EndpointRow) -> None:
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError:
+        raise Conflict("endpoint-exists", "There is an endpoint with this address and flow already.") from None
+
+
+def _fetch_endpoint(endpoint_id: int) -> Any:
+    row = EndpointRow.objects.with_last_delivery().select_related("flow").filter(pk=endpoint_id).first()
+    if row is None:
+        raise Http404
+    return row
+
+
+def _read_endpoint(request: Request, endpoint_id: int) -> WebhookEndpoint:
+    row = _fetch_endpoint(endpoint_id)
+    return WebhookEndpoint.model_validate(_describe_endpoint(row, request, RunLinks(request)))
+
+
+def _describe_endpoint(row: Any, request: Request, links: RunLinks) -> dict[str, Any]:
+    return {
+        **vars(row),
+        "webhook_url": row.url if links.has_address else hide_path(row.url),
+        "flow": row.flow.name if row.flow else None,
+        "last_delivery": vars(row) if row.last_delivery_id else None,
+        "url": request.build_absolute_uri(reverse("api:webhook-endpoint", args=[row.pk])),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Deliveries
+
+
+class DeliveryList(ApiView):
+    """``/webhook-deliveries``"""
+
+    @operation(
+        "listWebhookDeliveries",
+        "List webhook deliveries",
+        tag=TAG,
+        requires=READ_RUNS,
+        query=DeliveryQuery,
+        answers={200: DeliveryPage},
+    )
+    def get(self, request: Request, query: DeliveryQuery) -> Response:
+        """One delivery for each run that has ended and each address that it is sent to, and for each test."""
+        rows = _select_deliveries().defer("body")
+        if query.run is not None:
+            rows = rows.filter(run=query.run)
+        if query.endpoint is not None:
+            rows = rows.filter(endpoint=query.endpoint)
+        if 0 < len(set(query.status)) < len(WebhookDelivery._meta.get_field("state").flatchoices):
+            rows = rows.filter(state__in=query.status)
+        if query.flow is not None:
+            flow_id = Flow.objects.filter(name=query.flow).values_list("pk", flat=True).first()
+            if flow_id is None:
+                raise InvalidQuery([Problem("flow", "There is no flow of this name.")])
+            rows = rows.filter(flow=flow_id)
+        page = _read_page(rows, query, is_descending=True)
+        describe = _describe_deliveries(request)
+        items = [Delivery.model_validate(describe(row)) for row in page.rows]
+        return build_page(DeliveryPage, request, items, next=page.next, previous=page.previous)
+
+
+class DeliveryDetail(ApiView):
+    """``/webhook-deliveries/<delivery_id>``"""
+
+    @operation(
+        "getWebhookDelivery",
+        "Read a delivery with its tries",
+        tag=TAG,
+        requires=READ_RUNS,
+        answers={200: WholeDelivery},
+        problems=[404],
+    )
+    def get(self, request: Request, delivery_id: int) -> WholeDelivery:
+        """What was sent, and of each try the status and the beginning of the answer, or why there is none."""
+        return _read_delivery(request, delivery_id)
+
+
+class DeliveryAgain(ApiView):
+    """``/webhook-deliveries/<delivery_id>/send-again``"""
+
+    @operation(
+        "sendWebhookAgain",
+        "Send a webhook again",
+        tag=TAG,
+        requires=CHANGE_RUNS,
+        parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
+        body=Nothing,
+        answers={202: OpenApiResponse(WholeDelivery, "It is about to be sent.")},
+        problems=[404, 409],
+    )
+    @idempotent
+    def post(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
+        """Makes a new try at once, under the same `message_id` and with all retries before it.
+
+        Refused with 409 while a try is under way.
+        """
+        if not send_again(_fetch_delivery(delivery_id)):
+            raise Conflict("being-sent", f"Delivery {delivery_id} is being sent at this moment; see what comes of it.")
+        return _answer_sent(request, delivery_id)
+
+
+def _select_deliveries() -> QuerySet[Any, Any]:
+    rows: QuerySet[Any, Any] = WebhookDelivery.objects.annotate(flow_name=F("flow__name"))
+    return rows
+
+
+def _read_page(rows: QuerySet[Any, Any], query: Any, *, is_descending: bool) -> Page[Any]:
+    if query.before is not None and query.after is not None:
+        raise InvalidQuery([Problem("after", "“before” and “after” can’t be combined.")])
+    paging = Paging(NUMBERS, query.limit, query.before, query.after)
+    return read_page(rows, paging, column="pk", key_of=lambda row: row.pk, is_descending=is_descending)
+
+
+def _fetch_delivery(delivery_id: int) -> Any:
+    delivery = _select_deliveries().filter(pk=delivery_id).first()
+    if delivery is None:
+        raise Http404
+    return delivery
+
+
+def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
+    """A delivery with its latest tries. Two queries, and two more before the first try."""
+    delivery = _fetch_delivery(delivery_id)
+    tries = [{**vars(one), "duration": one.duration} for one in delivery.tries.order_by("-number")[:MAX_TRIES]]
+    payload = json.loads(delivery.body or build_body(delivery))
+    document = {**_describe_deliveries(request)(delivery), "payload": payload, "tries": tries[::-1]}
+    return WholeDelivery.model_validate(document)
+
+
+def _answer_sent(request: Request, delivery_id: int) -> Response:
+    return Response(_read_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})
+
+
+def _describe_deliveries(request: Request) -> Callable[[Any], dict[str, Any]]:
+    """What makes rows into values, with addresses as the caller may see them."""
+    links, now = RunLinks(request), timezone.now()
+    url = request.build_absolute_uri(reverse("api:webhook-delivery-list"))
+    pages = request.build_absolute_uri(reverse("runs:webhooks"))
+
+    def describe(row: Any) -> dict[str, Any]:
+        return {
+            **vars(row),
+            "webhook_url": row.url if links.has_address else hide_path(row.url),
+            "is_being_sent": row.sending_until is not None and row.sending_until > now,
+            "url": f"{url}/{row.pk}",
+            "page_url": f"{pages}{row.pk}/",
+            "run_url": links.link_run(row.run_id) if row.run_id else None,
+        }
+
+    return describe
+
+
+urls: list[URLPattern] = [
+    path("webhook-endpoints", EndpointList.as_view(), name="webhook-endpoint-list"),
+    path("webhook-endpoints/<int:endpoint_id>", EndpointDetail.as_view(), name="webhook-endpoint"),
+    path("webhook-endpoints/<int:endpoint_id>/test", EndpointTest.as_view(), name="webhook-endpoint-test"),
+    path(
+        "webhook-endpoints/<int:endpoint_id>/rotate-secret",
+        EndpointRotation.as_view(),
+        name="webhook-endpoint-rotate-secret",
+    ),
+    path("webhook-deliveries", DeliveryList.as_view(), name="webhook-delivery-list"),
+    path("webhook-deliveries/<int:delivery_id>", DeliveryDetail.as_view(), name="webhook-delivery"),
+    path("webhook-deliveries/<int:delivery_id>/send-again", DeliveryAgain.as_view(), name="webhook-delivery-again"),
+]

@@ -1,0 +1,110 @@
+"""What is to be sent: of runs that have ended, of a test, and once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from yarl import URL
+
+from runs.documents import RunDocuments
+from runs.models import Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
+from runs.models.run import in_future
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
+from runs.webhooks.tasks import wake_sender
+
+MAX_AGE = timedelta(days=3)
+"""No webhook is sent for a run that ended longer ago: counting may lag, and there may be an endpoint since."""
+_MAX_HOST_LENGTH: int = WebhookDelivery._meta.get_field("host").max_length or 0
+
+
+def create_deliveries(run_ids: Collection[int]) -> int:
+    """Store the deliveries of these runs, which have ended; gives their number.
+
+    The caller marks the runs in the same transaction, so that each is sent once. One query where none is to be sent.
+    An endpoint of the flow goes before one of the installation, and both before the run, where they share a URL.
+    """
+    enabled = WebhookEndpoint.objects.filter(is_enabled=True)
+    has_endpoint = Exists(enabled.filter(Q(flow=None) | Q(flow=OuterRef("flow"))))
+    ended = Run.objects.filter(pk__in=run_ids, ended_at__gte=in_future(-MAX_AGE))
+    runs = list(
+        ended.filter(~Q(webhook_url="") | has_endpoint)
+        .order_by("pk")
+        .values_list("pk", "status", "webhook_url", "flow_id")
+    )
+    if not runs:
+        return 0
+    of_flows = Q(flow__in={flow_id for *_, flow_id in runs})
+    endpoints = sorted(enabled.filter(Q(flow=None) | of_flows), key=lambda one: one.flow_id is not None)
+    deliveries = []
+    for run_id, status, own_url, flow_id in runs:
+        event = WebhookEvent(f"run.{status}")
+        targets: dict[str, WebhookEndpoint | None] = {own_url: None} if own_url else {}
+        targets |= {one.url: one for one in endpoints if one.flow_id in (None, flow_id) and one.wants(event)}
+        deliveries += [
+            WebhookDelivery(
+                run_id=run_id, flow_id=flow_id, endpoint=endpoint, event=event, url=url, host=find_host(url)
+            )
+            for url, endpoint in targets.items()
+        ]
+    if deliveries:
+        WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
+        wake_sender()
+    return len(deliveries)
+
+
+def create_test(endpoint: WebhookEndpoint) -> WebhookDelivery:
+    """Send a message of the type ``webhook.test`` to an endpoint, also to one that is disabled."""
+    url = endpoint.url
+    with transaction.atomic():
+        delivery = WebhookDelivery.objects.create(
+            endpoint=endpoint, flow_id=endpoint.flow_id, event=WebhookEvent.TEST, url=url, host=find_host(url)
+        )
+        leave_trail(action=TrailAction.WEBHOOK_TESTED, about=endpoint)
+        wake_sender()
+    # The database sets when it was created.
+    delivery.refresh_from_db()
+    return delivery
+
+
+def send_again(delivery: WebhookDelivery) -> bool:
+    """Let it be tried now, with all its retries before it. False while a try is under way."""
+    with transaction.atomic():
+        if not delivery.send_again():
+            return False
+        leave_trail(action=TrailAction.WEBHOOK_SENT_AGAIN, about=delivery)
+        wake_sender()
+    return True
+
+
+def build_body(delivery: WebhookDelivery) -> str:
+    """The message as JSON: its type, when it happened, and the run without its attempts."""
+    if delivery.run_id is None:
+        data: dict[str, Any] = {"endpoint": delivery.endpoint_id}
+        message = {"type": delivery.event, "timestamp": delivery.created_at, "data": data}
+    else:
+        (data,) = RunDocuments(has_attempts=False).read([delivery.run_id])
+        # One receiver is not to learn the address of another, which may hold a key.
+        del data["webhook_url"]
+        message = {"type": delivery.event, "timestamp": data["ended_at"], "data": data}
+    return json.dumps(message, cls=DjangoJSONEncoder, ensure_ascii=False, separators=(",", ":"))
+
+
+def build_headers(*, message_id: str, at: Any, signature: str) -> dict[str, str]:
+    """The headers of a message that was signed at that moment."""
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": signature,
+    }
+
+
+def find_host(url: str) -> str:
+    """The host of an address that was checked, as deliveries hold it."""
+    return (URL(url).host or "")[:_MAX_HOST_LENGTH]

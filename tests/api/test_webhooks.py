@@ -1,0 +1,280 @@
+"""Webhook endpoints and deliveries over the API, and which addresses a run may name."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from runs.api.documentation import build_schema
+from runs.models import Run, TokenScope, TrailEntry, WebhookDelivery, WebhookEndpoint, WebhookTry
+from runs.webhooks.secrets import derive_secret
+from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.api.long_work import ADDRESS, make_delivery
+from tests.engine.builders import make_flow
+from tests.runs.builders import make_run, make_version
+from tests.runs.pages.history_builders import make_page_flow
+from tests.runs.webhooks.deliveries import make_ended_run, make_endpoint
+
+pytestmark = pytest.mark.django_db
+
+SHOWN = "https://hooks.example.com/…"
+
+
+def list_pointers(answer: Any) -> list[str]:
+    """What the problems of an answer point at."""
+    return [error.get("pointer", error.get("parameter")) for error in read_problem(answer)["errors"]]
+
+
+class TestEndpoints:
+    def test_one_is_created_with_a_secret_that_is_shown_once(self, editor: Script) -> None:
+        make_version(make_flow())
+        answer = editor.post("webhook-endpoints", {"webhook_url": ADDRESS, "flow": "example"})
+        created = json.loads(answer.content)
+        row = WebhookEndpoint.objects.get()
+        assert (answer.status_code, answer["Location"]) == (201, created["url"])
+        assert created.pop("secret") == derive_secret(row)
+        expected = {
+            "id": row.pk, "webhook_url": ADDRESS, "flow": "example", "event_types": [], "is_enabled": True,
+            "last_delivery": None, "created_at": created["created_at"],
+            "url": f"http://testserver/api/v1/webhook-endpoints/{row.pk}",
+        }  # fmt: skip
+        assert created == expected == read(editor, f"webhook-endpoints/{row.pk}")
+        assert read(editor, "webhook-endpoints")["items"] == [expected]
+
+    @pytest.mark.parametrize(
+        ("body", "pointers"),
+        [
+            ({}, ["/webhook_url"]),
+            ({"webhook_url": "https://127.0.0.1/"}, ["/webhook_url"]),
+            ({"webhook_url": "http://hooks.example.com/"}, ["/webhook_url"]),
+            ({"webhook_url": ADDRESS, "flow": "nowhere"}, ["/flow"]),
+            ({"webhook_url": ADDRESS, "event_types": ["run.begun"], "secret": "x"}, ["/event_types/0", "/secret"]),
+        ],
+    )
+    def test_a_bad_body_is_pointed_at(self, editor: Script, body: Any, pointers: list[str]) -> None:
+        answer = editor.post("webhook-endpoints", body)
+        assert (answer.status_code, list_pointers(answer)) == (422, pointers)
+
+    def test_the_same_address_is_refused_for_the_same_flow_only(self, editor: Script) -> None:
+        make_version(make_flow())
+        for flow in ("example", None):
+            body = {"webhook_url": ADDRESS, "flow": flow}
+            answers = [editor.post("webhook-endpoints", body) for _ in range(2)]
+            assert [answer.status_code for answer in answers] == [201, 409]
+            assert read_problem(answers[1])["type"].endswith(":endpoint-exists")
+
+    def test_it_is_changed_and_deleted_and_that_is_logged(self, editor: Script) -> None:
+        endpoint = make_endpoint(ADDRESS)
+        delivery = WebhookDelivery.objects.create(endpoint=endpoint, event="webhook.test", url=ADDRESS)
+        changed = {"is_enabled": False, "event_types": ["run.failed"]}
+        answer = json.loads(editor.ask("PATCH", f"webhook-endpoints/{endpoint.pk}", changed).content)
+        assert answer | changed == answer and answer["webhook_url"] == ADDRESS
+        assert answer["last_delivery"]["id"] == delivery.pk
+        assert editor.ask("DELETE", f"webhook-endpoints/{endpoint.pk}").status_code == 204
+        delivery.refresh_from_db()
+        assert delivery.endpoint is None
+        entries = TrailEntry.objects.filter(object_kind="webhookendpoint").order_by("pk")
+        actions = [f"webhook_endpoint_{what}" for what in ("added", "changed", "deleted")]
+        assert list(entries.values_list("action", flat=True)) == actions
+        assert ADDRESS not in str(list(entries.values()))
+
+    def test_a_test_is_a_delivery_without_a_run(self, editor: Script) -> None:
+        endpoint = make_endpoint(ADDRESS, is_enabled=False)
+        answer = editor.post(f"webhook-endpoints/{endpoint.pk}/test")
+        document = json.loads(answer.content)
+        assert (answer.status_code, document["endpoint"], document["run"]) == (202, endpoint.pk, None)
+        assert document["event"] == document["payload"]["type"] == "webhook.test"
+        assert [item["id"] for item in read(editor, f"webhook-deliveries?endpoint={endpoint.pk}")["items"]] == [
+            document["id"]
+        ]
+
+    def test_a_secret_is_rotated_twice_only_if_that_is_meant(self, editor: Script) -> None:
+        endpoint = make_endpoint(ADDRESS)
+        path = f"webhook-endpoints/{endpoint.pk}/rotate-secret"
+        answers = [editor.post(path, body) for body in ({}, {}, {"again": True})]
+        assert [answer.status_code for answer in answers] == [200, 409, 200]
+        assert read_problem(answers[1])["type"].endswith(":secret-changed-lately")
+        endpoint.refresh_from_db()
+        assert json.loads(answers[2].content)["secret"] == derive_secret(endpoint)
+
+    def test_a_token_that_starts_no_runs_is_shown_the_host_only(self, groups: None) -> None:
+        make_endpoint(ADDRESS)
+        editor = make_user("ada", "Editor")
+        scopes = {TokenScope.READ: SHOWN, TokenScope.RUN: ADDRESS, TokenScope.EDIT: ADDRESS}
+        for scope, address in scopes.items():
+            (item,) = read(Script(make_token(editor, scope)), "webhook-endpoints")["items"]
+            assert item["webhook_url"] == address
+
+    def test_a_list_takes_the_same_queries_with_many(
+        self, editor: Script, django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
+        for number in range(20):
+            make_endpoint(f"{ADDRESS}/{number}")
+        settle(editor)
+        with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+            page = read(editor, "webhook-endpoints?limit=15")
+        assert len(page["items"]) == 15 and len(read(editor, page["next"])["items"]) == 5
+
+
+class TestDeliveries:
+    def test_the_whole_document(self, operator: Script) -> None:
+        run = make_ended_run()
+        delivery = make_delivery(run, try_count=2, last_status=503)
+        now = timezone.now()
+        started = now - timedelta(seconds=2)
+        WebhookTry.objects.create(delivery=delivery, number=1, started_at=started)
+        WebhookTry.objects.create(
+            delivery=delivery, number=2, started_at=started, ended_at=now, status=503, problem="No.", response="full"
+        )
+        document = read(operator, f"webhook-deliveries/{delivery.pk}")
+        payload, tries = document.pop("payload"), document.pop("tries")
+        assert read(operator, "webhook-deliveries")["items"] == [document]
+        del document["created_at"], document["next_try_at"]
+        assert document == {
+            "id": delivery.pk, "message_id": delivery.message_id, "run": run.pk, "flow": run.flow.name,
+            "endpoint": None, "event": "run.failed", "webhook_url": ADDRESS, "status": "waiting",
+            "is_being_sent": False, "try_count": 2, "last_http_status": 503, "ended_at": None,
+            "url": f"http://testserver/api/v1/webhook-deliveries/{delivery.pk}",
+            "page_url": f"http://testserver/webhooks/{delivery.pk}/",
+            "run_url": f"http://testserver/api/v1/runs/{run.pk}",
+        }  # fmt: skip
+        assert (payload["type"], payload["data"]["id"]) == ("run.failed", run.pk)
+        shown = [[one[name] for name in ("number", "duration", "http_status", "problem", "response")] for one in tries]
+        assert shown == [[1, None, None, None, ""], [2, 2.0, 503, "No.", "full"]]
+
+    def test_filters_and_pages(self, viewer: Script, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+        one, two = (make_version(make_page_flow(name=name)) for name in ("one", "two"))
+        states = ("waiting", "delivered", "failed")
+        rows = [make_delivery(make_ended_run(version), state=state) for version in (one, two) for state in states]
+        ids = [row.pk for row in rows]
+        cases = {
+            "": ids[::-1],
+            "?status=failed": [ids[5], ids[2]],
+            "?status=failed,waiting&flow=two": [ids[5], ids[3]],
+            "?status=failed&status=waiting&status=delivered&flow=one": ids[2::-1],
+            f"?run={rows[0].run_id}": [ids[0]],
+            f"?before={ids[2]}": [ids[1], ids[0]],
+        }
+        for query, expected in cases.items():
+            assert [item["id"] for item in read(viewer, f"webhook-deliveries{query}")["items"]] == expected, query
+        first = read(viewer, "webhook-deliveries?limit=4")
+        second = read(viewer, first["next"])
+        assert [item["id"] for item in second["items"]] == [ids[1], ids[0]] and second["next"] is None
+        assert read(viewer, second["previous"])["items"] == first["items"]
+        settle(viewer)
+        with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+            read(viewer, "webhook-deliveries")
+
+    @pytest.mark.parametrize(
+        ("query", "names"),
+        [
+            ("status=lost", ["status"]),
+            ("run=tea&limit=0", ["run", "limit"]),
+            ("flow=nowhere", ["flow"]),
+            ("before=3&after=1", ["after"]),
+            ("state=failed", ["state"]),
+        ],
+    )
+    def test_a_bad_query_is_named(self, viewer: Script, query: str, names: list[str]) -> None:
+        answer = viewer.get(f"webhook-deliveries?{query}")
+        assert (answer.status_code, list_pointers(answer)) == (400, names)
+
+    def test_one_is_sent_again_but_for_one_that_is_being_sent(self, operator: Script) -> None:
+        delivery = make_delivery(make_ended_run(), state="failed", try_count=8, ended_at=timezone.now())
+        path = f"webhook-deliveries/{delivery.pk}/send-again"
+        answer = operator.post(path)
+        assert (answer.status_code, answer["Retry-After"]) == (202, "1")
+        assert json.loads(answer.content)["status"] == "waiting"
+        assert TrailEntry.objects.get(action="webhook_sent_again").object_id == str(delivery.pk)
+        WebhookDelivery.objects.update(sending_until=timezone.now() + timedelta(seconds=30))
+        assert read_problem(operator.post(path))["type"].endswith(":being-sent")
+
+    def test_to_send_again_takes_the_permission_to_read_what_is_answered(self, groups: None) -> None:
+        user = make_user("ada")
+        user.user_permissions.add(Permission.objects.get(codename="change_run"))
+        delivery = make_delivery(make_ended_run())
+        assert Script(make_token(user)).post(f"webhook-deliveries/{delivery.pk}/send-again").status_code == 403
+
+
+def start(script: Script, address: str) -> list[str]:
+    """What is wrong with starting a run with an address."""
+    answer = script.post("runs", {"flow": "example", "input": {"topic": "tea"}, "webhook_url": address})
+    return [] if answer.status_code == 202 else list_pointers(answer)
+
+
+def matches_document(address: str) -> bool:
+    """Whether an address is one by the OpenAPI document."""
+    field = build_schema()["components"]["schemas"]["NewRun"]["properties"]["webhook_url"]
+    (pattern,) = (one["pattern"] for one in field.get("oneOf", field.get("anyOf", [field])) if "pattern" in one)
+    return re.search(pattern, address) is not None
+
+
+class TestAddressesOfRuns:
+    @pytest.mark.parametrize(
+        ("group", "scope", "address"),
+        [
+            ("Viewer", TokenScope.EDIT, SHOWN),
+            ("Operator", TokenScope.READ, SHOWN),
+            ("Operator", TokenScope.RUN, ADDRESS),
+            ("Editor", TokenScope.EDIT, ADDRESS),
+        ],
+    )
+    def test_a_caller_who_starts_no_runs_is_shown_the_host_only(
+        self, groups: None, group: str, scope: TokenScope, address: str
+    ) -> None:
+        run = make_ended_run(webhook_url=ADDRESS)
+        make_delivery(run)
+        script = Script(make_token(make_user("ada", group), scope))
+        shown = [read(script, path) for path in (f"runs/{run.pk}", f"runs/{run.pk}?attempts=none")]
+        shown += [read(script, path)["items"][0] for path in ("runs", "webhook-deliveries")]
+        assert {one["webhook_url"] for one in shown} == {address}
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "https://example.com",
+            "http://127.0.0.1:41234/hook",
+            "https://[2001:db8::1]:8443/hook",
+            "http://my_receiver:8080/a/b?c=d&e=%C3%BC#f",
+            "https://xn--mnchen-3ya.de/",
+        ],
+    )
+    def test_an_address_is_one_by_the_document_too(self, operator: Script, settings: Any, address: str) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1:41234", "[2001:db8::1]:8443", "my_receiver:8080"]
+        make_version(make_flow())
+        assert (start(operator, address), matches_document(address)) == ([], True)
+
+    @pytest.mark.parametrize(
+        ("address", "is_known"),
+        [
+            ("http://[E:]/", None), ("https://[1.2.3.4]", None), ("https://[::1::]:8080/hook", None),
+            ("http://example.com", None), ("https://127.0.0.1", None), ("https://169.254.169.254/latest/", None),
+            ("https://localhost:8443/", None), ("https://0x7f.1/", None), ("http://receiver:8080/", None),
+            ("https://example.com/?)dl:QH{xP0", False), ("https://example.com/50%", False),
+            ("https://münchen.de/", False), ("https://example.com/[a]", False),
+        ],
+    )  # fmt: skip
+    def test_what_webhooks_can_never_be_sent_to_is_refused(
+        self, operator: Script, settings: Any, address: str, is_known: bool | None
+    ) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["receiver:9000"]
+        make_version(make_flow())
+        assert start(operator, address) == ["/webhook_url"]
+        assert not Run.objects.exists()
+        assert is_known is None or matches_document(address) == is_known
+
+    def test_a_run_is_not_repeated_with_an_address_that_is_ruled_out_by_now(self, operator: Script) -> None:
+        run = make_ended_run(webhook_url="http://receiver:9000/")
+        assert list_pointers(operator.post(f"runs/{run.pk}/run-again")) == ["/webhook_url"]
+        assert operator.post(f"runs/{run.pk}/run-again", {"webhook_url": None}).status_code == 202
+
+    def test_a_run_without_one_has_none(self, viewer: Script) -> None:
+        assert read(viewer, f"runs/{make_run().pk}")["webhook_url"] is None
