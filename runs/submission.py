@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from django.db import transaction
+from django.db.models import F
 
 from flows.engine.errors import InputError, Problem, ProblemsError
 from flows.engine.model_calls import check_model_calls, resolve_spec
@@ -26,7 +27,13 @@ from runs.facets import add_facets
 from runs.models import FacetKind, OriginalInput, Priority, Run
 from runs.observability.log_events import log_event
 from runs.queue import wake_worker
-from runs.run_options import check_labels, check_metadata, check_webhook_url, find_label_problems
+from runs.run_options import (
+    check_labels,
+    check_metadata,
+    check_webhook_url,
+    find_label_problems,
+    list_lasting_labels,
+)
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
@@ -180,6 +187,39 @@ def cancel_run(*, run: Run) -> bool:
         if is_cancelled and not was_asked:
             leave_trail(action=TrailAction.RUN_CANCELLED, about=run)
     return is_cancelled
+
+
+def change_run(*, run_id: int, changes: Mapping[str, Any]) -> None:
+    """Replace the ``labels`` or the ``metadata`` of a run, or both; None removes them.
+
+    Labels of bulk actions stay with the run, also where a client sends back the labels that it read.
+    Raises ``ProblemsError`` with JSON pointers for what is not valid, and ``Run.DoesNotExist``.
+    """
+    with transaction.atomic():
+        run = Run.objects.select_for_update(of=("self",)).get(pk=run_id)
+        values: dict[str, Any] = {}
+        if "labels" in changes:
+            labels = changes["labels"] or []
+            lasting = list_lasting_labels(run.labels)
+            of_bulk_actions = [label for label in run.labels if label not in lasting]
+            given = ["-" if label in of_bulk_actions else label for label in labels]
+            if problems := [Problem(f"/labels{one.path}", one.message) for one in find_label_problems(given)]:
+                raise ProblemsError(problems)
+            values["labels"] = sorted({*labels, *of_bulk_actions})
+        if "metadata" in changes:
+            values["metadata"] = dict(changes["metadata"] or {})
+            try:
+                check_metadata(values["metadata"])
+            except ValueError as error:
+                raise ProblemsError([Problem("/metadata", str(error))]) from None
+        changed = sorted(name for name, value in values.items() if value != getattr(run, name))
+        if not changed:
+            return
+        Run.objects.filter(pk=run_id).update(**values, revision=F("revision") + 1)
+        if "labels" in changed:
+            run.facets.filter(kind=FacetKind.LABEL).exclude(value__in=values["labels"]).delete()
+            add_facets((run_id, (FacetKind.LABEL, label)) for label in values["labels"])
+        leave_trail(action=TrailAction.RUN_CHANGED, about=run, details={"changed": changed})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """The REST API: everything that the pages can do, for scripts. ``docs/api.md`` is its guide.
 
-``view`` is what all endpoints share: who may ask, what may be sent, one shape of errors. Documents are built by
-``runs.documents``; what endpoints do is done by the modules that the pages call.
+``base`` is what all endpoints share: who may ask, what may be sent, one shape of errors. Bodies and answers are the
+models of ``schemas``; ``run_documents`` reads runs from the database as these models.
 """

@@ -24,7 +24,7 @@ from rest_framework.authentication import get_authorization_header
 from rest_framework.permissions import BasePermission
 from rest_framework.throttling import BaseThrottle
 
-from runs.models import ApiToken, TokenScope
+from runs.models import ApiToken, BrowserSession, TokenScope
 from runs.observability.log_events import Outage
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 from runs.trail.asking import find_place
@@ -102,6 +102,23 @@ def has_access(request: Request, requirement: Requirement) -> bool:
     if isinstance(token, ApiToken) and not token.allows(requirement.scope):
         return False
     return all(request.user.has_perm(permission) for permission in (requirement.permission, *requirement.more))
+
+
+def still_has_access(request: Request, requirement: Requirement) -> bool:
+    """Whether the caller of a request that was let in before would be let in now, for answers that take minutes.
+
+    The account, its permissions and the token are read again; of a session also whether the password is still the same.
+    """
+    caller: Any = request.user
+    user = User.objects.filter(pk=caller.pk, is_active=True).first()
+    if user is None or not user.has_perm(requirement.permission):
+        return False
+    now = timezone.now()
+    if isinstance(request.auth, ApiToken):
+        return bool(ApiToken.objects.active(now).filter(pk=request.auth.pk).exists())
+    key = request.session.session_key
+    is_signed_in = BrowserSession.objects.filter(session_key=key, user=user, expire_date__gt=now).exists()
+    return is_signed_in and user.password == caller.password
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -118,6 +118,8 @@ def describe_query(query: type[Query]) -> Iterator[OpenApiParameter]:
         choices = [one for one in field.get("anyOf", ()) if one != {"type": "null"}]
         shape = {**field, **(choices[0] if len(choices) == 1 else {})}
         shape |= shared.get(shape.get("$ref", "").rpartition("/")[2], {})
+        if "items" in shape:
+            shape["items"] = shared.get(shape["items"].get("$ref", "").rpartition("/")[2], shape["items"])
         for key in ("title", "description", "$ref", *(["anyOf"] if len(choices) == 1 else [])):
             shape.pop(key, None)
         if shape.get("default", ...) is None:

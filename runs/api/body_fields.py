@@ -13,11 +13,7 @@ from rest_framework import serializers
 
 from flows.engine.json_values import describe_type
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MIN_COST_BUDGET
-from runs.models import Priority
 from runs.run_options import (
-    MAX_LABEL_LENGTH,
-    MAX_LABELS,
-    PRIORITIES,
     check_webhook_url,
 )
 from runs.webhooks.addresses import MAX_ADDRESS_BYTES
@@ -94,24 +90,6 @@ class WholeNumberField(serializers.IntegerField):
         return int(data)
 
 
-@extend_schema_field({"oneOf": [{"type": "string", "enum": ["same", "live"]}, {"type": "integer", "minimum": 1}]})
-class VersionField(serializers.Field[str | int, Any, Any, Any]):
-    """The version of a run that is run again: ``same``, ``live`` or a number."""
-
-    default_error_messages = _SENTENCES
-
-    def to_internal_value(self, data: Any) -> str | int:
-        """The word or the number. Raises ``ValidationError`` for everything else."""
-        is_number = isinstance(data, int | float) and not isinstance(data, bool) and data == int(data) and data >= 1
-        if data not in ("same", "live") and not is_number:
-            raise serializers.ValidationError(f"This must be “same”, “live” or a number, got {format_value(data)}.")
-        return data if isinstance(data, str) else int(data)
-
-    def to_representation(self, value: Any) -> Any:
-        """The same."""
-        return value
-
-
 @extend_schema_field(
     {
         "oneOf": [
@@ -143,23 +121,6 @@ class AmountField(serializers.Field[Decimal, Any, Any, Any]):
 
 
 # One of one: what may be null besides is added to the choices.
-@extend_schema_field({"oneOf": [{"type": "string", "enum": list(PRIORITIES)}]})
-class PriorityField(serializers.Field[Priority, Any, Any, Any]):
-    """The name of a priority."""
-
-    default_error_messages = _SENTENCES
-
-    def to_internal_value(self, data: Any) -> Priority:
-        """The priority. Raises ``ValidationError`` for everything else."""
-        if not isinstance(data, str) or data not in PRIORITIES:
-            raise serializers.ValidationError(f"This must be one of {', '.join(PRIORITIES)}, got {format_value(data)}.")
-        return PRIORITIES[data]
-
-    def to_representation(self, value: Any) -> Any:
-        """What answers hold: the name."""
-        return value
-
-
 class WordField(serializers.Field[str, Any, Any, Any]):
     """One of some words."""
 
@@ -175,56 +136,6 @@ class WordField(serializers.Field[str, Any, Any, Any]):
     def to_representation(self, value: Any) -> Any:
         """The same."""
         return value
-
-
-@extend_schema_field({"type": "object", "additionalProperties": True})
-class ObjectField(serializers.Field[dict[str, Any], Any, Any, Any]):
-    """A JSON object with anything in it."""
-
-    default_error_messages = _SENTENCES
-
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        """The object. Raises ``ValidationError`` for everything else."""
-        if not isinstance(data, dict):
-            raise serializers.ValidationError(f"This must be a JSON object, got {describe_type(data)}.")
-        return data
-
-    def to_representation(self, value: Any) -> Any:
-        """The same object."""
-        return value
-
-
-@extend_schema_field(
-    {
-        "type": "array",
-        "items": {"type": "string", "minLength": 1, "maxLength": MAX_LABEL_LENGTH},
-        "maxItems": MAX_LABELS,
-    }
-)
-class LabelsField(serializers.Field[tuple[str, ...], Any, Any, Any]):
-    """A list of texts. Whether they are labels is asked where runs are started."""
-
-    default_error_messages = _SENTENCES
-
-    def to_internal_value(self, data: Any) -> tuple[str, ...]:
-        """The texts. Raises ``ValidationError`` for everything else."""
-        if not isinstance(data, list):
-            raise serializers.ValidationError(f"This must be a list of labels, got {describe_type(data)}.")
-        if len(data) > MAX_LABELS:
-            raise serializers.ValidationError(f"A run has at most {MAX_LABELS} labels; these are {len(data)}.")
-        wrong: dict[Any, Any] = {
-            index: [f"A label must be text, got {describe_type(label)}."]
-            for index, label in enumerate(data)
-            if not isinstance(label, str)
-        }
-        if wrong:
-            raise serializers.ValidationError(wrong)
-        # Several spaces look like one, and whoever filters by a label writes one.
-        return tuple(re.sub(" +", " ", label).strip(" ") for label in data)
-
-    def to_representation(self, value: Any) -> Any:
-        """The same list."""
-        return list(value)
 
 
 @extend_schema_field(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -19,6 +18,7 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from runs.api.access import ACT_ON_RUNS, CHANGE_AND_SEE_RUNS, SEE_RUNS, Need, require_permission
+from runs.api.base import parse_body
 from runs.api.bulk_actions_schema import (
     ACTION_PAGING,
     LOCATION,
@@ -31,16 +31,15 @@ from runs.api.bulk_actions_schema import (
     WholeBulkActionSerializer,
 )
 from runs.api.filter_fields import write_filters
-from runs.api.idempotency import answer_once, idempotent
+from runs.api.idempotency import idempotent
 from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.reading import StrictSerializer, read_body
-from runs.api.run_actions_schema import REPLAYED, NothingSerializer
-from runs.api.schema_parts import IDEMPOTENCY_KEY, problem_responses
+from runs.api.schema_parts import IDEMPOTENCY_KEY, REPLAYED, problem_responses
+from runs.api.schemas.base import Nothing, format_amount
 from runs.api.view import ApiView
 from runs.bulk_actions.preview import preview_chosen, preview_matching
 from runs.bulk_actions.requesting import request_bulk_action
-from runs.documents.attempt_document import write_amount
 from runs.filters import find_newest_run
 from runs.models import BulkAction, BulkKind
 from runs.prepared_select import LARGEST_NUMBER
@@ -89,9 +88,10 @@ class BulkActionList(ApiView):
         ],
         responses={202: OpenApiResponse(WholeBulkActionSerializer, "It has begun."), **problem_responses(409)},
     )
+    @idempotent
     def post(self, request: Request) -> HttpResponseBase:
         """Begin it."""
-        return answer_once(request, lambda: partial(_begin, request, _read_order(request, NewBulkActionSerializer)))
+        return _begin(request, _read_order(request, NewBulkActionSerializer))
 
 
 class BulkPreviewView(ApiView):
@@ -124,7 +124,7 @@ class BulkPreviewView(ApiView):
                 "is_exact": preview.is_exact,
                 "left_out": preview.left_out,
                 "newest": newest,
-                "cost": write_amount(preview.cost),
+                "cost": None if preview.cost is None else format_amount(preview.cost),
                 "unpriced": preview.unpriced,
                 "simulated": preview.simulated,
                 "examples": [run.pk for run in preview.examples],
@@ -162,13 +162,13 @@ class BulkActionStop(ApiView):
         summary="Stop a bulk action",
         description="It ends where it stands. What it has done stays done.",
         parameters=[IDEMPOTENCY_KEY, REPLAYED],
-        request=NothingSerializer,
+        request=Nothing,
         responses={200: OpenApiResponse(WholeBulkActionSerializer, "It is stopped."), **problem_responses(404, 409)},
     )
     @idempotent
     def post(self, request: Request, action_id: int) -> HttpResponseBase:
         """End it; 409 if it has ended."""
-        read_body(NothingSerializer, request)
+        parse_body(Nothing, request)
         action = _find_action(action_id)
         with transaction.atomic():
             if not action.stop():

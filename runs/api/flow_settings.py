@@ -32,8 +32,8 @@ from runs.api.flows_schema import NAME, TAGS
 from runs.api.problems import InvalidBody
 from runs.api.reading import read_body
 from runs.api.schema_parts import problem_responses
+from runs.api.schemas.base import format_amount
 from runs.api.view import ApiView
-from runs.documents.attempt_document import write_amount
 from runs.retention.policy import read_policy
 
 _CHANGED = "The settings have changed since you read them. Read them again."
@@ -140,7 +140,7 @@ def _answer(flow: Flow) -> Response:
 def _make_tag(flow: Flow) -> str:
     """The ETag of the settings."""
     values = {name: getattr(flow, name) for name in OPERATIONAL_FIELDS}
-    said = dump_json({**values, "flow": flow.pk, "total_cost_budget": write_amount(flow.total_cost_budget)})
+    said = dump_json({**values, "flow": flow.pk, "total_cost_budget": _format_budget(flow)})
     return quote_etag(salted_hmac("runs.api.flow_settings", said, algorithm="sha256").hexdigest())
 
 
@@ -149,10 +149,14 @@ def _describe(flow: Flow) -> dict[str, Any]:
     return {
         "flow": flow.name,
         **{name: getattr(flow, name) for name in OPERATIONAL_FIELDS},
-        "total_cost_budget": write_amount(flow.total_cost_budget),
+        "total_cost_budget": _format_budget(flow),
         "retention": {"keep_days": policy.keep_days, "keep_outputs_days": policy.keep_outputs_days},
         "updated_at": flow.updated_at,
     }
+
+
+def _format_budget(flow: Flow) -> str | None:
+    return None if flow.total_cost_budget is None else format_amount(flow.total_cost_budget)
 
 
 urls: list[URLPattern] = [path("flows/<slug:name>/settings", FlowSettingsView.as_view(), name="flow-settings")]

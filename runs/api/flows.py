@@ -57,8 +57,7 @@ from runs.api.flows_schema import (
 from runs.api.idempotency import idempotent
 from runs.api.paging import NAMES, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import InvalidBody
-from runs.api.run_actions_schema import REPLAYED
-from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, problem_responses
+from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, REPLAYED, problem_responses
 from runs.api.view import ApiView
 
 _ARCHIVED: dict[str, dict[str, bool]] = {

@@ -1,26 +1,22 @@
 """Requests that may be sent again: ``Idempotency-Key``.
 
-What a request makes and the answer to it are stored in one transaction: whoever asks again, because the answer never
-came, gets that answer, and nothing is made twice. Requests with the same key take turns: the second one waits in the
-database until the first has ended, and finds its answer, or, if that made nothing, does what is asked for.
-
-The answer is written once, at the end, and only one answer fits under a key. Whoever made something in vain, since
-another one came first after all, takes it back and gives the other's answer.
+The answer is stored in the transaction of its effect. Requests with the same key wait for each other in the database:
+the second one finds the answer of the first, or, if that made nothing, does what is asked for.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from functools import partial, wraps
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.conf import settings
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -32,241 +28,156 @@ from runs.api.base import ApiView
 from runs.api.problems import ApiProblem, Conflict
 from runs.models import IdempotentRequest
 from runs.models.run import in_future
-from runs.prepared_select import PreparedSelect
 
 KEPT_FOR = timedelta(hours=24)
-FORGET_EVERY = 10
+DELETE_EVERY = 10
 """New answers of one process after which old ones are deleted."""
-BATCH = 200
-"""Old answers that are deleted at a time."""
-LONGEST_KEY = 255
-"""Characters."""
-PATIENCE = "5s"
+DELETE_BATCH_SIZE = 200
+MAX_KEY_LENGTH = 255
+LOCK_TIMEOUT = "5s"
 """How long a request waits for another one of the same key, on PostgreSQL. SQLite lets all writers wait alike."""
 
 _LOCK_NOT_AVAILABLE = "55P03"
-_TRIES = 3
-_turns = itertools.count()
-
-Make = Callable[[], HttpResponseBase]
+_stored_count = itertools.count(1)
 
 _View = TypeVar("_View", bound=ApiView)
 _Args = ParamSpec("_Args")
+_Method = Callable[Concatenate[_View, Request, _Args], HttpResponseBase]
 
 
-def idempotent(
-    method: Callable[Concatenate[_View, Request, _Args], HttpResponseBase],
-) -> Callable[Concatenate[_View, Request, _Args], HttpResponseBase]:
+def idempotent(method: _Method[_View, _Args]) -> _Method[_View, _Args]:
     """A method of a view that gives a request with a known ``Idempotency-Key`` the answer that it got before.
 
-    With a key the whole method runs in one transaction, and what it makes is only kept if it answers 2xx or 3xx.
+    See ``answer_once``.
     """
 
     @wraps(method)
     def answer(view: _View, request: Request, /, *args: _Args.args, **kwargs: _Args.kwargs) -> HttpResponseBase:
-        return answer_once(request, lambda: partial(method, view, request, *args, **kwargs))
+        return answer_once(request, partial(method, view, request, *args, **kwargs))
 
     return answer
 
 
-def answer_once(request: Request, prepare: Callable[[], Make]) -> HttpResponseBase:
-    """The answer to a request that makes something, or the one that it got before.
+def answer_once(request: Request, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """What ``make`` answers, or what it answered to an earlier request with the same key.
 
-    ``prepare`` checks what is asked for, without writing, and gives what makes it and answers: that runs in one
-    transaction with the note of the answer. Whatever either raises is raised, and nothing is kept of it.
-
-    Raises ``ApiProblem`` (400) for a key that is none, ``Conflict`` (409) if the key was used for something else or the
-    first request with it is still under way.
+    With a key ``make`` runs in one transaction, and what it writes is kept only if it answers 2xx or 3xx.
+    Raises ``ApiProblem`` (400) for a key that is not valid, ``Conflict`` (409) if the key was used for something else,
+    ``ApiProblem`` (409) if the first request with it is still under way.
     """
-    key = _read_key(request)
+    key = _parse_key(request)
     if key is None:
-        return prepare()()
-    note = _Note(request, key)
-    stored = note.find()
-    return note.answer(prepare) if stored is None else _replay(stored)
-
-
-class _Answer(NamedTuple):
-    """What was answered to a request, as it is stored."""
-
-    id: int
-    fingerprint: str
-    status: int
-    headers: dict[str, str]
-    body: str
-    created_at: datetime
-
-
-_STORED = PreparedSelect(
-    lambda who: IdempotentRequest.objects.filter(user=who[0], key=who[1]).order_by().values_list(*_Answer._fields),
-    kinds=(int, str),
-)
-
-
-class _NothingMadeError(Exception):
-    """The answer says that nothing was made: whatever was written goes, and the answer is given."""
-
-    def __init__(self, response: HttpResponseBase) -> None:
-        self.response = response
-
-
-class _CameSecondError(Exception):
-    """Another request with the key has been answered: whatever was written goes."""
-
-
-class _Note:
-    """The note of what is answered to one request."""
-
-    def __init__(self, request: Request, key: str) -> None:
-        self._request = request
-        self._user: Any = request.user
-        self._key = key
-        self._said = _read_request(request)
-        self._outdated: int | None = None
-        """The number of an answer that is too old, which is in the way of a new one."""
-
-    def find(self) -> _Answer | None:
-        """The answer that the request got before. Raises ``Conflict`` if another one has its key."""
-        answer = next((_Answer(*row) for row in _STORED.fetch([self._user.pk, self._key])), None)
-        self._outdated = None
-        if answer is not None and answer.created_at < timezone.now() - KEPT_FOR:
-            self._outdated = answer.id
-            return None
-        if answer is not None and answer.fingerprint not in _take_fingerprints(self._said):
-            raise Conflict(
-                "idempotency-key-reused",
-                f"The Idempotency-Key “{self._key[:40]}” was sent with another request in the last 24 hours; "
-                "take a new key for each thing to be made.",
-            )
-        return answer
-
-    def answer(self, prepare: Callable[[], Make]) -> HttpResponseBase:
-        """What is made answers; or what somebody else was answered who came first after all."""
-        for _ in range(_TRIES):
-            try:
-                return self._make(prepare())
-            except _NothingMadeError as nothing:
-                return nothing.response
-            except _CameSecondError:
-                pass
-            except Exception:
-                # What the first one made may be what is in the way, such as a flow of that name.
-                if (answer := self.find()) is None:
-                    raise
-                return _replay(answer)
-            if (answer := self.find()) is not None:
-                return _replay(answer)
-        raise _in_use()
-
-    def _make(self, make: Make) -> HttpResponseBase:
-        with transaction.atomic():
-            if _had_to_wait(f"{self._user.pk} {self._key}") and self.find() is not None:
-                raise _CameSecondError
-            response = self._render(make())
-            if response.status_code >= HTTPStatus.BAD_REQUEST:
-                raise _NothingMadeError(response)
-            if self._outdated is not None:
-                IdempotentRequest.objects.filter(pk=self._outdated).delete()
-            self._store(response)
-            if next(_turns) % FORGET_EVERY == 0:
-                _forget_old()
+        return make()
+    with transaction.atomic():
+        _lock(request, key)
+        user: Any = request.user
+        stored = IdempotentRequest.objects.filter(user=user, key=key).first()
+        if stored is not None and stored.created_at >= timezone.now() - KEPT_FOR:
+            return _replay(stored, request)
+        response = _render(make(), request)
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            transaction.set_rollback(True)
             return response
-
-    def _store(self, response: HttpResponse) -> None:
-        answer = IdempotentRequest(
-            user=self._user,
-            key=self._key,
-            fingerprint=next(_take_fingerprints(self._said)),
-            status=response.status_code,
-            headers=dict(response.items()),
-            body=response.content.decode(),
-        )
-        try:
-            answer.save(force_insert=True)
-        except IntegrityError as error:
-            raise _CameSecondError from error
-
-    def _render(self, response: HttpResponseBase) -> HttpResponse:
-        """The answer as it is sent, so that the same bytes are sent again."""
-        if isinstance(response, Response):
-            renderer: Any = self._request.accepted_renderer
-            body = renderer.render(response.data, self._request.accepted_media_type, {})
-            headers = {name: value for name, value in response.items() if name != "Content-Type"}
-            media_type = response.content_type or renderer.media_type
-            return HttpResponse(body, status=response.status_code, headers=headers, content_type=media_type)
-        if not isinstance(response, HttpResponse):
-            raise TypeError("A stream can't be answered twice.")
+        if stored is not None:
+            stored.delete()
+        _store(request, key, response)
         return response
 
 
-def _replay(answer: _Answer) -> HttpResponse:
-    headers = {**answer.headers, "Idempotency-Replayed": "true"}
-    return HttpResponse(answer.body, status=answer.status, headers=headers)
-
-
-def _had_to_wait(name: str) -> bool:
-    """Let requests of that name take turns until the transaction ends; tells whether this one had to wait for another.
-
-    SQLite lets all that write take turns anyhow. Raises ``ApiProblem`` after ``PATIENCE``.
-    """
-    if connection.vendor != "postgresql":
-        return False
-    number = int.from_bytes(blake2b(f"idempotency {name}".encode(), digest_size=8).digest(), "big", signed=True)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
-        if cursor.fetchone()[0]:
-            return False
-        try:
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
-            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
-        except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
-                raise _in_use() from error
-            raise
-    return True
-
-
-def _forget_old() -> None:
-    """Delete some of the rows that are too old. Those that another request is about to delete are left to it."""
-    old = IdempotentRequest.objects.filter(created_at__lt=in_future(-KEPT_FOR)).order_by("created_at")
-    ids = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:BATCH])
-    if ids:
-        IdempotentRequest.objects.filter(pk__in=ids).delete()
-
-
-def _read_key(request: Request) -> str | None:
+def _parse_key(request: Request) -> str | None:
     key: str | None = request.headers.get("Idempotency-Key")
     if key is None:
         return None
-    if not key.strip() or not key.isprintable() or len(key) > LONGEST_KEY:
+    if not key.strip() or not key.isprintable() or len(key) > MAX_KEY_LENGTH:
         raise ApiProblem(
             HTTPStatus.BAD_REQUEST,
             "invalid-idempotency-key",
-            f"The Idempotency-Key must have 1 to {LONGEST_KEY} printable characters; a UUID is a good one.",
+            f"The Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters; a UUID is a good one.",
         )
     return key
 
 
-def _read_request(request: Request) -> bytes:
-    """What tells the request from another one with the same key: its method, its address and what its body says."""
-    body = json.dumps(request.data, separators=(",", ":"), default=str)
-    return f"{request.method} {request.get_full_path()}\n{body}".encode(errors="surrogatepass")
+def _lock(request: Request, key: str) -> None:
+    """Let requests of that key wait for each other until the transaction ends.
 
-
-def _take_fingerprints(said: bytes) -> Iterator[str]:
-    """What is stored of a request; then what was with secret keys of before.
-
-    Without the key nobody can try out what a body held, which may be redacted in the run that it made.
+    Transactions of SQLite do so by themselves: they begin with the lock that writing takes.
     """
-    for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
-        yield salted_hmac("runs.api.idempotency", said, secret=secret, algorithm="sha256").hexdigest()
+    if connection.vendor != "postgresql":
+        return
+    name = f"idempotency {request.user.pk} {key}".encode()
+    number = int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
+        if cursor.fetchone()[0]:
+            return
+        try:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
+                raise build_in_use_problem() from error
+            raise
 
 
-def _in_use() -> ApiProblem:
+def build_in_use_problem() -> ApiProblem:
+    """The answer to a request whose key another one holds that takes too long."""
     return ApiProblem(
         HTTPStatus.CONFLICT,
         "idempotency-key-in-use",
         "The first request with this Idempotency-Key is still under way; ask again in a moment.",
         headers={"Retry-After": "1"},
     )
+
+
+def _replay(stored: IdempotentRequest, request: Request) -> HttpResponse:
+    if stored.fingerprint not in _list_fingerprints(request):
+        raise Conflict(
+            "idempotency-key-reused",
+            f"The Idempotency-Key “{stored.key[:40]}” was sent with another request in the last 24 hours; "
+            "take a new key for each thing to be made.",
+        )
+    headers = {**stored.headers, "Idempotency-Replayed": "true"}
+    return HttpResponse(stored.body, status=stored.status, headers=headers)
+
+
+def _list_fingerprints(request: Request) -> list[str]:
+    """What is stored of method, address and body; then the same with previous secret keys.
+
+    Without the secret key nobody can try out what a body held, which may be redacted in the run that it made.
+    """
+    body = json.dumps(request.data, separators=(",", ":"), default=str)
+    text = f"{request.method} {request.get_full_path()}\n{body}".encode(errors="surrogatepass")
+    return [
+        salted_hmac("runs.api.idempotency", text, secret=secret, algorithm="sha256").hexdigest()
+        for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    ]
+
+
+def _render(response: HttpResponseBase, request: Request) -> HttpResponse:
+    """The answer as bytes, which are sent again to a request with the same key."""
+    if isinstance(response, Response):
+        renderer: Any = request.accepted_renderer
+        response.accepted_renderer = renderer
+        response.accepted_media_type = str(request.accepted_media_type)
+        vars(response)["renderer_context"] = {}
+        response.render()
+    assert isinstance(response, HttpResponse), "A stream can't be answered twice."
+    return response
+
+
+def _store(request: Request, key: str, response: HttpResponse) -> None:
+    user: Any = request.user
+    IdempotentRequest.objects.create(
+        user=user,
+        key=key,
+        fingerprint=_list_fingerprints(request)[0],
+        status=response.status_code,
+        headers=dict(response.items()),
+        body=response.content.decode(),
+    )
+    if next(_stored_count) % DELETE_EVERY == 0:
+        old = IdempotentRequest.objects.filter(created_at__lt=in_future(-KEPT_FOR)).order_by("created_at")
+        # Those that another request is about to delete are left to it.
+        ids = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:DELETE_BATCH_SIZE])
+        IdempotentRequest.objects.filter(pk__in=ids).delete()

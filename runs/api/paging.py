@@ -29,7 +29,6 @@ DEFAULT_LIMIT = 50
 MOST_ITEMS = 200
 PAGING = ("limit", "before", "after")
 """Names of the query parameters: they belong into ``ApiView.parameters`` of every list."""
-LARGEST_PLACE = 2**31 - 1
 _LONGEST_TEXT = 200
 _SHOWN = 40
 
@@ -93,22 +92,6 @@ NUMBERS = KeyForm(_read_number)
 """Numbers from 1 on, such as those of runs and versions."""
 NAMES = KeyForm(_read_name)
 """Names, such as those of flows."""
-
-
-def make_places(*names: str) -> KeyForm[tuple[int, ...]]:
-    """Keys of several whole numbers from the greatest unit down, written with dots between them: ``2.1``.
-
-    ``names`` say what they are, for the sentence about a key that is none.
-    """
-
-    def read(text: str) -> tuple[int, ...]:
-        parts = text.split(".")
-        if len(parts) != len(names) or not all(re.fullmatch(r"[0-9]{1,10}", part, re.ASCII) for part in parts):
-            example = ".".join(str(number) for number in range(2, 2 + len(names)))
-            raise ValueError(f"“{shorten(text)}” is not a place such as {example}: {', '.join(names)}.")
-        return tuple(min(int(part), LARGEST_PLACE) for part in parts)
-
-    return KeyForm(read, lambda key: ".".join(map(str, key)))
 
 
 def shorten(text: str) -> str:

@@ -1,8 +1,6 @@
-"""Addresses in the documents of runs: where each is read by scripts, and the page that shows it."""
+"""Addresses of runs and their parts: where each is read by scripts, and the page that shows it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.urls import reverse
 from rest_framework.request import Request
@@ -11,9 +9,9 @@ from runs.api.access import START_RUNS, has_access
 
 
 class RunLinks:
-    """Adds ``url`` and ``page_url`` to documents, as absolute addresses of the host that was asked.
+    """Absolute addresses of the host that was asked.
 
-    ``has_address`` is whether whoever asks is shown the addresses of webhooks.
+    ``has_address`` is whether the caller is shown the addresses of webhooks.
     """
 
     def __init__(self, request: Request) -> None:
@@ -21,7 +19,7 @@ class RunLinks:
         self._runs = request.build_absolute_uri(reverse("api:run-list"))
         page = request.build_absolute_uri(reverse("runs:page", args=[0]))
         self._before, _, self._behind = page.rpartition("0")
-        # Whoever may give runs an address may know those that others gave; they may hold a key.
+        # A user who may give runs an address may know those of others; they may hold a key.
         self.has_address = has_access(request, START_RUNS)
 
     def link_run(self, run_id: int | str) -> str:
@@ -43,26 +41,3 @@ class RunLinks:
     def link_attempt_page(self, run_id: int, step: int, number: int) -> str:
         """Where people see an attempt; step 0 stands at the top of the page."""
         return self.link_page(run_id) + (f"#s{step}a{number}" if step else "")
-
-    def complete_run(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document of a run with its addresses, also those of its steps and attempts."""
-        run_id = document["id"]
-        document["url"] = self.link_run(run_id)
-        document["page_url"] = self.link_page(run_id)
-        for step in document.get("steps", ()):
-            self.complete_step(run_id, step)
-        return document
-
-    def complete_step(self, run_id: int, document: dict[str, Any]) -> dict[str, Any]:
-        """The document of a step with its addresses, also those of its attempts."""
-        document["url"] = self.link_step(run_id, document["index"])
-        for attempt in document.get("attempts", ()):
-            self.complete_attempt(run_id, attempt)
-        return document
-
-    def complete_attempt(self, run_id: int, document: dict[str, Any]) -> dict[str, Any]:
-        """The document of an attempt with its addresses."""
-        step, number = document["step"], document["number"]
-        document["url"] = self.link_attempt(run_id, step, number)
-        document["page_url"] = self.link_attempt_page(run_id, step, number)
-        return document

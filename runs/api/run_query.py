@@ -1,36 +1,19 @@
-"""Query parameters of runs: the filters of lists, and which part of a run's history is to be shown."""
+"""Query parameters: the filters of lists of runs, and the kinds of parameters of other lists."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from django.http import QueryDict
 
 from flows.engine.errors import Problem
 from flows.engine.history import Severity
 from runs.api.paging import NUMBERS, shorten
-from runs.api.problems import InvalidQuery
-from runs.documents import Shown
 from runs.filters import PARAMETERS, RunFilters
 
-READING = ("attempts", "usage", "min_severity")
-"""Names of the parameters that say which part of a run’s history is shown."""
-
-ATTEMPTS = ("all", "final", "none")
-FLAGS = ("true", "false")
 SEVERITIES = tuple(severity.value for severity in Severity)
 LONGEST_TEXT = 200
 """Characters of a code or an audit’s name, as issues hold them."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunReading:
-    """What of a run is asked for."""
-
-    has_attempts: bool
-    shown: Shown
 
 
 def find_filters(query: QueryDict) -> tuple[RunFilters, list[Problem]]:
@@ -43,24 +26,6 @@ def find_filters(query: QueryDict) -> tuple[RunFilters, list[Problem]]:
     filters = RunFilters(query)
     wrong = [Problem(problem.parameter, problem.message) for problem in filters.problems]
     return filters, [*map(_describe_empty, empty), *wrong]
-
-
-def read_reading(query: QueryDict) -> RunReading:
-    """What a query asks for by ``READING``; all of it by default. Raises ``InvalidQuery``."""
-    problems: list[Problem] = []
-    reading = find_reading(query, problems)
-    if problems:
-        raise InvalidQuery(problems)
-    return reading
-
-
-def find_reading(query: QueryDict, problems: list[Problem]) -> RunReading:
-    """Like ``read_reading``; what is wrong is added to ``problems``."""
-    attempts = find_choice(query, "attempts", ATTEMPTS, "all", problems)
-    usage = find_choice(query, "usage", FLAGS, "true", problems)
-    severity = find_choice(query, "min_severity", SEVERITIES, Severity.LOW.value, problems)
-    shown = Shown(minimum=Severity(severity), only_final=attempts == "final", has_usage=usage == "true")
-    return RunReading(attempts != "none", shown)
 
 
 def find_choice(query: QueryDict, name: str, choices: Collection[str], default: str, problems: list[Problem]) -> str:
@@ -92,17 +57,6 @@ def find_text(query: QueryDict, name: str, problems: list[Problem]) -> str:
         problems.append(Problem(name, f"“{name}” takes a text of up to {LONGEST_TEXT} characters that can be stored."))
         return ""
     return text
-
-
-def find_number(query: QueryDict, name: str, problems: list[Problem]) -> int | None:
-    """The whole number from 1 on that a parameter has; None if it isn’t given."""
-    text = query.get(name)
-    if text is None:
-        return None
-    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text, re.ASCII):
-        problems.append(Problem(name, f"“{shorten(text)}” is not a whole number from 1 to 999999999."))
-        return None
-    return int(text)
 
 
 def find_row(query: QueryDict, name: str, problems: list[Problem]) -> int | None:

@@ -6,15 +6,13 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter
 
-from runs.api.run_query import ATTEMPTS, LONGEST_TEXT, SEVERITIES
-from runs.api.schema_parts import LIMIT
-from runs.api.schemas.runs import OUTCOMES, STATUSES
+from runs.api.run_query import LONGEST_TEXT, SEVERITIES
+from runs.api.schemas.runs import STATUSES
 from runs.models import EndReason
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _MOMENT = {"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
-_STEP = OpenApiParameter("step", _NUMBER, description="Only those of this step, counted from 1.")
 
 
 def _one_of(values: Any, **more: Any) -> dict[str, Any]:
@@ -71,47 +69,3 @@ FILTERS = [
     ),
     OpenApiParameter("by", _TEXT, description="Only runs that the user of this name started."),
 ]
-
-MIN_SEVERITY = OpenApiParameter(
-    "min_severity", _one_of(SEVERITIES, default="low"), description="Leave out issues of lower severity."
-)
-USAGE = OpenApiParameter(
-    "usage", {"type": "boolean", "default": True}, description="`false` leaves out tokens and cost."
-)
-DETAIL_PARAMETERS = [USAGE, MIN_SEVERITY]
-READING_PARAMETERS = [
-    OpenApiParameter(
-        "attempts",
-        _one_of(ATTEMPTS, default="all"),
-        description="`final`: of each step only the attempt that decides, which is its last one that was not "
-        "interrupted. `none`: no attempts.",
-    ),
-    *DETAIL_PARAMETERS,
-]
-
-ATTEMPT_FILTERS = [
-    _STEP,
-    _some_of("outcome", OUTCOMES, "Only attempts that ended with one of these outcomes."),
-]
-ISSUE_FILTERS = [
-    MIN_SEVERITY,
-    OpenApiParameter("code", _TEXT, description="Only issues of this code."),
-    OpenApiParameter("audit", _TEXT, description="Only issues of the audit of this name."),
-    _STEP,
-]
-
-
-def _page_by_places(pattern: str, example: str, what: str) -> list[OpenApiParameter]:
-    place = {"type": "string", "pattern": pattern}
-    make = f"{what}, such as `{example}`. Follow `next` and `previous` rather than make it."
-    return [
-        LIMIT,
-        OpenApiParameter("before", place, description=f"Only what comes before the place of {make}"),
-        OpenApiParameter("after", place, description=f"Only what comes after the place of {make}"),
-    ]
-
-
-PLACE_PARAMETERS = _page_by_places(r"^[0-9]{1,10}\.[0-9]{1,10}$", "2.1", "an attempt: step and number")
-ISSUE_PLACE_PARAMETERS = _page_by_places(
-    r"^[0-9]{1,10}\.[0-9]{1,10}\.[0-9]{1,10}$", "2.1.0", "an issue: step, attempt and position"
-)

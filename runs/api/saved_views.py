@@ -26,8 +26,7 @@ from runs.api.idempotency import idempotent
 from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
 from runs.api.problems import Conflict
 from runs.api.reading import StrictSerializer, read_body
-from runs.api.run_actions_schema import REPLAYED
-from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, PageSerializer, problem_responses
+from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, REPLAYED, PageSerializer, problem_responses
 from runs.api.view import ApiView
 from runs.filters import RunFilters
 from runs.models import SavedView

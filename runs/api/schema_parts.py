@@ -55,3 +55,21 @@ AFTER = OpenApiParameter(
 )
 PAGE_PARAMETERS = [LIMIT, BEFORE, AFTER]
 """The parameters of a list that is paged by run numbers."""
+
+
+def _answer_header(name: str, kind: Any, description: str, *statuses: int) -> OpenApiParameter:
+    return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=description, response=list(statuses))
+
+
+LOCATION = _answer_header("Location", OpenApiTypes.URI, "Where the run is read.", 200, 202)
+LOCATION_OF_MANY = _answer_header("Location", OpenApiTypes.URI, "Where the runs are listed.", 202)
+RETRY_AFTER = _answer_header("Retry-After", OpenApiTypes.INT, "Seconds after which it may be read again.", 202)
+APPLIED = _answer_header("Preference-Applied", OpenApiTypes.STR, "How long the request may have waited.", 200, 202)
+REPLAYED = _answer_header(
+    "Idempotency-Replayed",
+    {"type": "string", "enum": ["true"]},
+    "The answer is that to an earlier request with the same key.",
+    200,
+    201,
+    202,
+)

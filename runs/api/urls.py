@@ -3,16 +3,17 @@
 from django.urls import re_path
 
 from runs.api import (
+    account,
     bulk_actions,
     documentation,
+    events,
     fallback,
     flow_settings,
     flow_tools,
     flows,
     installation,
-    run_actions,
-    run_events,
     run_export,
+    run_parts,
     runs,
     saved_views,
     statistics,
@@ -24,8 +25,9 @@ app_name = "api"
 
 urlpatterns = [
     *runs.urls,
-    *run_actions.urls,
-    *run_events.urls,
+    *run_parts.urls,
+    *events.urls,
+    *account.urls,
     *run_export.urls,
     *saved_views.urls,
     *bulk_actions.urls,

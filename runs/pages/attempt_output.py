@@ -10,7 +10,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
-from runs.documents.run_summary import find_input
 from runs.models import Issue, Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt, is_on_page_of
@@ -76,7 +75,8 @@ def _read_page(text: str) -> int:
 def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
     """The output as it is stored, or what came back instead of one. That of step 0 is the input of the run."""
     if (step, number) == (0, 1):
-        output = find_input(get_object_or_404(Run.objects.only("input", "outputs_removed_at"), pk=run_id))
+        run = get_object_or_404(Run.objects.only("input", "outputs_removed_at"), pk=run_id)
+        output = run.input if run.outputs_removed_at is None else None
     else:
         row = find_attempt(run_id, step, number)
         output = row.raw_output if row.output is None else row.output

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from flows.engine.differences import Change, compare_specs, summarise_changes
 from flows.engine.history import TokenUsage
-from runs.documents.run_summary import find_input
 from runs.models import Run
 from runs.pages.attempt_view import list_output
 from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
@@ -73,7 +72,7 @@ def compare_runs(left: Run, right: Run, now: datetime) -> RunComparison:
 
 def _compare_inputs(left: Run, right: Run) -> tuple[OutputDiff | None, str]:
     """What differs in the inputs; a sentence where that can't be told."""
-    removed = [f"#{run.pk}" for run in (left, right) if find_input(run) is None]
+    removed = [f"#{run.pk}" for run in (left, right) if run.outputs_removed_at is not None]
     if removed:
         whose = f"input of {removed[0]}" if len(removed) == 1 else f"inputs of {' and '.join(removed)}"
         return None, f"Removed by the retention policy: the {whose}."

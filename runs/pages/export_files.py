@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from django.contrib.auth import get_user_model
-from django.core.serializers.json import DjangoJSONEncoder
 
-from runs.documents import RunDocuments
+from runs.api.run_documents import dump_without_addresses, load_runs
+from runs.api.schemas.runs import RunParts
 from runs.models import Run
 from runs.pages.export_cells import write_json_cell, write_text_cell
 from runs.pages.json_lines import show_invisible
@@ -140,14 +140,14 @@ class JsonLinesFile:
     head = ""
 
     def __init__(self, *, has_attempts: bool) -> None:
-        self._documents = RunDocuments(has_attempts=has_attempts)
+        self._parts = RunParts(attempts="all" if has_attempts else "none")
 
     def write(self, run_ids: Collection[int]) -> str:
         """The lines of these runs."""
-        return "".join(_write_line(document) for document in self._documents.read(run_ids))
+        return "".join(_write_line(dump_without_addresses(run)) for run in load_runs(run_ids, None, self._parts))
 
 
 def _write_line(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), cls=DjangoJSONEncoder)
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     # The same values, and nothing in them that ends a line, turns it round or is no UTF-8.
     return f"{show_invisible(text)}\n"

@@ -8,17 +8,15 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
-from runs.documents import build_attempt_document, build_run_document
-from runs.models import Run
+from runs.api.run_documents import WHOLE, dump_without_addresses, load_attempt, load_run
+from runs.api.schemas.runs import RunParts
 from runs.pages.access import require_permission
-from runs.pages.attempt_parts import find_attempt
 from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
 from runs.pages.run_head import name_head
 from runs.pages.run_list import load_run_list
 from runs.pages.run_page import find_run_page
 from runs.pages.severity_filter import build_toggles, read_hidden
 from runs.pages.wanted_attempts import Wanted
-from runs.stored_history import read_attempt
 
 SHORT_INPUT = 12
 """Lines; an input of at most so many is open from the start."""
@@ -63,20 +61,19 @@ def show_run_document(request: HttpRequest, run_id: int) -> JsonResponse:
         return JsonResponse({"error": "min_severity must be low, medium, high or critical."}, status=400)
     if attempts not in ("all", "final"):
         return JsonResponse({"error": "attempts must be all or final."}, status=400)
-    run = Run.objects.select_related("flow", "version", "started_by").filter(pk=run_id).first()
+    run = load_run(run_id, None, RunParts.model_validate({"attempts": attempts, "min_severity": severity}))
     if run is None:
         raise Http404
-    document = build_run_document(run, minimum=Severity(severity), only_final_attempts=attempts == "final")
-    return JsonResponse(document, json_dumps_params={"indent": 2})
+    return JsonResponse(dump_without_addresses(run), json_dumps_params={"indent": 2})
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_attempt_document(request: HttpRequest, run_id: int, step: int, number: int) -> JsonResponse:
     """One attempt as JSON, whole, as a download."""
-    row = find_attempt(run_id, step, number)
-    if not row.outcome:
+    attempt = load_attempt(run_id, step, number, None, WHOLE)
+    if attempt is None or attempt.outcome is None:
         raise Http404
-    response = JsonResponse(build_attempt_document(read_attempt(row)), json_dumps_params={"indent": 2})
+    response = JsonResponse(dump_without_addresses(attempt), json_dumps_params={"indent": 2})
     response["Content-Disposition"] = f'attachment; filename="run-{run_id}-step-{step}-attempt-{number}.json"'
     return response

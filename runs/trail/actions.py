@@ -43,6 +43,7 @@ class TrailAction(models.TextChoices):
 
     RUN_STARTED = "run_started", "Started a run"
     RUNS_STARTED = "runs_started", "Started runs"
+    RUN_CHANGED = "run_changed", "Changed the labels or metadata of a run"
     RUN_CANCELLED = "run_cancelled", "Cancelled a run"
     BULK_CANCEL = "bulk_cancel", "Cancelled many runs"
     BULK_RUN_AGAIN = "bulk_run_again", "Ran many again"

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from yarl import URL
 
-from runs.documents import RunDocuments
+from runs.api.run_documents import load_ended_run
 from runs.models import Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
 from runs.models.run import in_future
 from runs.trail.actions import TrailAction
@@ -89,9 +89,7 @@ def build_body(delivery: WebhookDelivery) -> str:
         data: dict[str, Any] = {"endpoint": delivery.endpoint_id}
         message = {"type": delivery.event, "timestamp": delivery.created_at, "data": data}
     else:
-        (data,) = RunDocuments(has_attempts=False).read([delivery.run_id])
-        # One receiver is not to learn the address of another, which may hold a key.
-        del data["webhook_url"]
+        data = load_ended_run(delivery.run_id).model_dump(mode="json", exclude_unset=True)
         message = {"type": delivery.event, "timestamp": data["ended_at"], "data": data}
     return json.dumps(message, cls=DjangoJSONEncoder, ensure_ascii=False, separators=(",", ":"))
 

@@ -66,11 +66,14 @@ def follow(
     *,
     method: str = "GET",
     accept: str = "text/event-stream",
+    cookie: str = "",
 ) -> Iterator[Reader]:
     """The events of a run from a server, for whoever goes away at the end; its ``retry`` is read already."""
     headers = {"Accept": accept}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
+    if cookie:
+        headers["Cookie"] = f"sessionid={cookie}"
     if last:
         headers["Last-Event-ID"] = last
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:

@@ -113,7 +113,7 @@ TABLE: dict[str, dict[str, Ask]] = {
     "runs":                                          get() | post(START, 202, ORDER),
     "runs/export":                                   get(),
     "runs/bulk":                                     get(query=ONE_RUN) | post(START, 202, MANY),
-    "runs/<run_id>":                                 get(),
+    "runs/<run_id>":                                 get() | patch(RUN, 200, {"labels": ["checked"]}),
     "runs/<run_id>/cancel":                          post(RUN, 202, {}),
     "runs/<run_id>/run-again":                       post(RUN, 202, {}),
     "runs/<run_id>/steps":                           get(),
@@ -157,6 +157,7 @@ TABLE: dict[str, dict[str, Ask]] = {
     "statistics/overview":                           get(),
     "trail":                                         get(least=ADMINISTER),
     "workers":                                       get(),
+    "me":                                            get(least=SIGNED_IN),
     "plugins":                                       get(),
 }  # fmt: skip
 

@@ -95,10 +95,10 @@ def test_every_header_of_an_answer_stands_in_the_document(groups: None, monkeypa
         ("runs", "POST", script.post("runs", ORDER, Content_Type="text/plain")),
     ]
 
-    def be_busy(name: str) -> bool:
-        raise idempotency._in_use()
+    def be_busy(request: Any, key: str) -> None:
+        raise idempotency.build_in_use_problem()
 
-    monkeypatch.setattr(idempotency, "_had_to_wait", be_busy)
+    monkeypatch.setattr(idempotency, "_lock", be_busy)
     special.append(("runs", "POST", script.post("runs", ORDER, Idempotency_Key="busy")))
     with pytest.MonkeyPatch.context() as strict:
         strict.setattr("django.conf.settings.TOOLFLOW_API_STRANGERS_PER_MINUTE", 0)

@@ -21,7 +21,7 @@ from flows.models import Flow
 from runs.api import idempotency, paging, waiting
 from runs.api.documentation import build_schema, write_yaml
 from runs.api.problems import KINDS
-from runs.api.run_actions_schema import MOST_RUNS
+from runs.api.schemas.run_bodies import MAX_RUNS
 from runs.client import many_runs
 from runs.client.main import app
 from runs.models import Run, RunStatus, TokenScope
@@ -66,12 +66,12 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
-    flows, run, refused, preview, again, exported, lost, read, stored, changed, used = printed.split("\n====\n")
+    flows, run, labelled, refused, again, exported, lost, read, stored, changed, used = printed.split("\n====\n")
     assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
     assert json.loads(run)["status"] == "succeeded"
     (attempt,) = json.loads(refused)["items"]
     assert attempt["outcome"] == "failed" and attempt["output"] and attempt["issues"]
-    assert json.loads(preview)["count"] == 1
+    assert json.loads(labelled)["labels"] == ["checked", "guide"]
     assert json.loads(again)["done"] == 1
     lines = (tmp_path / "runs.jsonl").read_text("utf-8").splitlines()
     assert exported == "" and json.loads(lines[-1])["steps"][1]["attempts"]
@@ -168,9 +168,9 @@ def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
     hours = idempotency.KEPT_FOR.total_seconds() / 3600
     for sentence in (
         f"after {DEFAULT_LIFETIME.removesuffix('d')} days",
-        f"({waiting.LONGEST} at most)",
+        f"({waiting.MAX_WAIT} at most)",
         f"For {hours:.0f} hours",
-        f"up to {MOST_RUNS:,} runs",
+        f"up to {MAX_RUNS:,} runs",
         f"requests of up to {many_runs.MAX_BATCH_RUNS:,} runs",
         f"`limit` is {paging.DEFAULT_LIMIT}, and {paging.MOST_ITEMS} at most",
         f"default {site.TOOLFLOW_API_READS_PER_MINUTE:,} that read",

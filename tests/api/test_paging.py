@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory
 
 from flows.models import Flow
-from runs.api.paging import NAMES, NUMBERS, answer_page, cut_page, make_places, read_page, read_paging
+from runs.api.paging import NAMES, NUMBERS, answer_page, read_page, read_paging
 from runs.api.problems import InvalidQuery
 
 pytestmark = pytest.mark.django_db
@@ -131,27 +131,3 @@ def test_what_is_no_name_is_refused(query: str) -> None:
 
 def test_a_number_larger_than_any_row_s_bounds_nothing() -> None:
     assert read_paging(QueryDict("before=" + "9" * 40), NUMBERS).before == 2**63 - 1
-
-
-class TestPlaces:
-    places = make_places("step", "attempt")
-    rows = [(1, 1), (1, 2), (1, 10), (2, 1), (3, 1)]
-
-    def test_keys_of_several_numbers_are_written_with_dots(self) -> None:
-        paging = read_paging(QueryDict("after=1.2&limit=2"), self.places)
-        assert paging.after == (1, 2)
-        page = cut_page(self.rows[2:5], paging, key_of=tuple)
-        assert (page.rows, page.next, page.previous) == ([(1, 10), (2, 1)], {"after": "2.1"}, {"before": "1.10"})
-
-    def test_the_page_before_a_place_is_read_backwards(self) -> None:
-        paging = read_paging(QueryDict("before=2.1&limit=2"), self.places)
-        page = cut_page(self.rows[2::-1], paging, key_of=tuple)
-        assert (page.rows, page.next, page.previous) == ([(1, 2), (1, 10)], {"after": "1.10"}, {"before": "1.2"})
-
-    @pytest.mark.parametrize("text", ["1", "1.2.3", "1.", "a.b", "1,2", "1.-2", "1.٣", "1." + "2" * 11])
-    def test_what_is_no_place_is_told_how_one_looks(self, text: str) -> None:
-        with pytest.raises(InvalidQuery, match=r"is not a place such as 2\.3: step, attempt\."):
-            read_paging(QueryDict(f"after={text}"), self.places)
-
-    def test_a_place_behind_all_rows_can_be_asked_for_in_any_database(self) -> None:
-        assert read_paging(QueryDict("after=9999999999.1"), self.places).after == (2**31 - 1, 1)

@@ -134,12 +134,12 @@ class TestHeaders:
 
 
 class TestWhatCanNotBeStored:
-    def test_each_place_is_told_by_its_pointer(self, operator: Script) -> None:
+    def test_each_place_is_reported_by_its_pointer(self, operator: Script) -> None:
         make_version(make_flow())
         body = rb"""{"flow": "example", "metadata": {"x": ["fine", "\u0000"]}, "input": {
             "topic": "tea", "parts": [{"a/b": "half \ud83d"}, "fine", {"\u0000": 1}], "deep": {"er": "\udc00"}
         }}"""
-        places = {"/input/parts/0/a~1b", "/input/parts/2", "/input/deep/er", "/metadata/x/1"}
+        places = {"/input/parts/0/a~1b", "/input/parts/2", "/input/deep/er", "/metadata"}
         assert read_pointers(operator.post("runs", body)).keys() == places
         assert not Run.objects.exists()
 

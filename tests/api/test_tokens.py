@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from runs.models import ApiToken
+from runs.models import ApiToken, TokenScope
 from tests.api.asking import Script, make_token, make_user, read_problem
 
 pytestmark = pytest.mark.django_db
@@ -112,3 +112,14 @@ def test_a_new_password_leaves_tokens_and_a_closed_account_closes_them_until_it_
     assert read_problem(script.get("nowhere"))["status"] == 401
     User.objects.update(is_active=True)
     assert read_problem(script.get("nowhere"))["status"] == 404
+
+
+def test_a_caller_can_read_who_it_is(owner: User, client: Client) -> None:
+    answer: Any = Script(make_token(owner, TokenScope.RUN, name="nightly")).get("me")
+    document = answer.json()
+    permissions = document.pop("permissions")
+    assert document == {"username": "ada", "token": {"name": "nightly", "scope": "run", "expires_at": None}}
+    assert "runs.view_run" in permissions and "runs.add_run" not in permissions
+    client.force_login(owner)
+    by_session: Any = client.get("/api/v1/me")
+    assert by_session.json() == {"username": "ada", "permissions": permissions, "token": None}

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _list_keys(value: Any) -> str:
-    """The keys of a document in their order, those of inner objects in brackets; of lists those of the last one."""
+    """The keys of a document, sorted, those of inner objects in brackets; of lists those of the last one."""
     if isinstance(value, list):
         value = value[-1] if value else None
     if not isinstance(value, dict):
         return ""
-    inner = {key: _list_keys(part) for key, part in value.items()}
+    inner = {key: _list_keys(part) for key, part in sorted(value.items())}
     return " ".join(f"{key}({keys})" if keys else key for key, keys in inner.items())
 
 

@@ -90,6 +90,26 @@ Label = Annotated[
 ]
 Labels = Annotated[list[Label], Field(max_length=MAX_LABELS)]
 
+MAX_RUNS = 1_000
+"""Runs that one request may start."""
+FlowName = Annotated[Text, Field(min_length=1, max_length=100)]
+
+
+def _parse_version(value: Any) -> Any:
+    if value in ("same", "live"):
+        return value
+    if not isinstance(value, int | float) or isinstance(value, bool) or value != int(value) or value < 1:
+        raise ValueError("This must be “same”, “live” or the number of a version.")
+    return int(value)
+
+
+_Version = Annotated[
+    Any,
+    BeforeValidator(_parse_version),
+    WithJsonSchema({"oneOf": [{"type": "string", "enum": ["same", "live"]}, {"type": "integer", "minimum": 1}]}),
+]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Bodies
 
@@ -114,19 +134,60 @@ class RunTerms(Body):
     )
 
 
+_INPUT = "What the run works on: an object that fits the input schema of the flow’s version."
+_LABELS = (
+    "Short texts by which the run is found again, at most 10. Those such as `bulk-7` are left to bulk actions, which "
+    "give them to what they start."
+)
+_METADATA = "Whatever you want to keep with the run, at most 16 KB of JSON. ToolFlow only hands it on."
+
+
 class NewRun(RunTerms):
     """A run to be started."""
 
-    flow: Annotated[Text, Field(min_length=1, max_length=100)] = Field(description="The name of the flow.")
-    input: FreeObject = Field(
-        description="What the run works on: an object that fits the input schema of the flow’s version."
-    )
+    flow: FlowName = Field(description="The name of the flow.")
+    input: FreeObject = Field(description=_INPUT)
     version: Positive | None = Field(None, description="The number of a version; the live one if left out.")
+    labels: Labels | None = Field(None, description=_LABELS)
+    metadata: FreeObject | None = Field(None, description=_METADATA)
+
+
+class OneOfMany(Body):
+    """One of many runs to be started."""
+
+    input: FreeObject = Field(description=_INPUT)
     labels: Labels | None = Field(
-        None,
-        description="Short texts by which the run is found again, at most 10. Those such as `bulk-7` are left to bulk "
-        "actions, which give them to what they start.",
+        None, description="Labels that this run has besides those of all; at most 10 together."
     )
-    metadata: FreeObject | None = Field(
-        None, description="Whatever you want to keep with the run, at most 16 KB of JSON. ToolFlow only hands it on."
+    metadata: FreeObject | None = Field(None, description=_METADATA)
+
+
+class NewRuns(RunTerms):
+    """Many runs of one version to be started, all or none."""
+
+    flow: FlowName = Field(description="The name of the flow.")
+    version: Positive | None = Field(None, description="The number of a version; the live one if left out.")
+    labels: Labels | None = Field(None, description="Labels that all of them have.")
+    runs: Annotated[list[OneOfMany], Field(min_length=1, max_length=MAX_RUNS)] = Field(
+        description="The runs, each with its input and what is its own."
     )
+
+
+class Rerun(RunTerms):
+    """What a re-run has other than the run. What is left out stays as it was; null takes it away."""
+
+    version: _Version = Field(
+        "same", description="`same` for the version that the run had, `live` for the live one, or a number."
+    )
+    input: FreeObject = Field(default_factory=dict, description="Another input.")
+    labels: Labels | None = Field(None, description=_LABELS)
+    metadata: FreeObject | None = Field(None, description=_METADATA)
+
+
+class RunChange(Body):
+    """What a run is changed to. What is left out stays as it is; null takes it away."""
+
+    labels: Labels | None = Field(
+        None, description="All labels that it has from now on, at most 10. Those of bulk actions stay in any case."
+    )
+    metadata: FreeObject | None = Field(None, description=_METADATA)

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from flows.engine.history import Outcome, Severity
-from runs.api.schemas.base import Amount, Answer, Count, Flag, Omitted, Page, Query, TextOrNull, Url
+from runs.api.schemas.base import (
+    DEFAULT_LIMIT,
+    NUMBER,
+    Amount,
+    Answer,
+    Count,
+    Flag,
+    Limit,
+    Omitted,
+    Page,
+    Query,
+    RowNumber,
+    Text,
+    TextOrNull,
+    Url,
+)
 from runs.models import EndReason, RunStatus
 
-OUTCOMES = [outcome.value for outcome in Outcome]
 STATUSES = list(RunStatus.values)
 PriorityName = Literal["high", "normal", "low"]
 Part = Literal["first", "useful", "wasted"]
@@ -231,6 +246,23 @@ class RunPage(Page):
     items: list[RunSummary] = Field(description="The newest first.")
 
 
+class StartedRun(Answer):
+    """One of many runs that were started."""
+
+    id: int = Field(ge=1, description="The number of the run.")
+    url: Url = Field(description="Where the run is read.")
+
+
+class StartedRuns(Answer):
+    """Runs that were started together."""
+
+    flow: str = Field(description="The name of the flow.")
+    version: int = Field(ge=1, description="The number of the version that they run.")
+    count: int = Field(ge=1, description="How many runs were started.")
+    url: Url = Field(description="Where they are listed, with their statuses.")
+    runs: list[StartedRun] = Field(description="The runs, in the order of the request.")
+
+
 class StepPage(Page):
     """The steps of a run."""
 
@@ -305,3 +337,72 @@ class RunParts(AttemptParts):
         description="`final`: of each step only the attempt that decides, which is its last one that was not "
         "interrupted. `none`: no attempts.",
     )
+
+
+_Step = Annotated[int, Field(ge=1, le=999_999_999), NUMBER]
+_Name = Annotated[Text, Field(min_length=1, max_length=200)]
+_MAX_PLACE = 2**31 - 1
+
+
+def _parse_place(text: Any) -> Any:
+    if not re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,10}){1,2}", text, re.ASCII):
+        raise ValueError("This is not a place such as 2.1; follow the addresses of other pages.")
+    return [min(int(part), _MAX_PLACE) for part in text.split(".")]
+
+
+_NUMBER = "[0-9]{1,10}"
+AttemptKey = Annotated[
+    tuple[int, int],
+    BeforeValidator(_parse_place),
+    WithJsonSchema({"type": "string", "pattern": rf"^{_NUMBER}\.{_NUMBER}$"}),
+]
+"""Step and number of an attempt, such as ``2.1``."""
+IssueKey = Annotated[
+    tuple[int, int, int],
+    BeforeValidator(_parse_place),
+    WithJsonSchema({"type": "string", "pattern": rf"^{_NUMBER}\.{_NUMBER}\.{_NUMBER}$"}),
+]
+"""Step, attempt and position of an issue, such as ``2.1.0``."""
+
+
+class AttemptFilters(AttemptParts):
+    """Which attempts of a run are listed."""
+
+    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
+    outcome: list[Outcome] = Field(
+        default_factory=list, description="Only attempts that ended with one of these outcomes."
+    )
+    limit: Limit = DEFAULT_LIMIT
+    before: AttemptKey | None = Field(
+        None, description="Only attempts before this step and number, such as `2.1`. Follow `previous` instead."
+    )
+    after: AttemptKey | None = Field(
+        None, description="Only attempts after this step and number, such as `2.1`. Follow `next` instead."
+    )
+
+
+class IssueFilters(Query):
+    """Which issues of a run are listed."""
+
+    min_severity: Severity = Field(Severity.LOW, description="Leave out issues of lower severity.")
+    code: _Name | None = Field(None, description="Only issues of this code.")
+    audit: _Name | None = Field(None, description="Only issues of the audit of this name.")
+    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
+    limit: Limit = DEFAULT_LIMIT
+    before: IssueKey | None = Field(
+        None, description="Only issues before this step, attempt and position, such as `2.1.0`. Follow `previous`."
+    )
+    after: IssueKey | None = Field(
+        None, description="Only issues after this step, attempt and position, such as `2.1.0`. Follow `next`."
+    )
+
+
+class StartedFilters(Query):
+    """Which of the runs are listed that one request started."""
+
+    first: RowNumber = Field(description="The number of the first of the runs.")
+    last: RowNumber = Field(description="The number of the last one.")
+    status: list[RunStatus] = Field(default_factory=list, description="Only runs that have one of these statuses.")
+    limit: Limit = DEFAULT_LIMIT
+    before: RowNumber | None = Field(None, description="Only runs of lower numbers. Follow `next` instead.")
+    after: RowNumber | None = Field(None, description="Only runs of higher numbers. Follow `previous` instead.")

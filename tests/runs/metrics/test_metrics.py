@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from flows.models import FlowVersion
 from runs import health
+from runs.api import waiting
 from runs.health import Readiness
 from runs.models import DailyRuns, DailySteps
 from runs.observability.meters import WebMeter
@@ -174,7 +175,7 @@ class TestRequests:
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         version = make_version()
-        monkeypatch.setattr("runs.api.run_actions.wait_for_end", lambda run_id, seconds: False)
+        monkeypatch.setattr(waiting, "_wait_for_end", lambda run_id, seconds: waiting.RunState(0, has_ended=False))
         client.force_login(User.objects.create_superuser("ada"))
         order = {"flow": version.flow.name, "input": {"topic": "tea"}}
         for headers in ({}, {"Prefer": "wait=60"}):

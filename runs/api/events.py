@@ -1,0 +1,259 @@
+"""The events of a run as a stream of server-sent events.
+
+Where a client is follows from the ``id`` of the last event that it got: the run, its revision that the client knows,
+and the last attempt that was sent. Attempts end in the order of steps and numbers, so what is missing comes after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+from weakref import WeakSet
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.db import Error as DatabaseError
+from django.db.models import Q
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.request import Request
+
+from runs.api.access import READ_RUNS, still_has_access
+from runs.api.base import ApiView, JsonRenderer, operation
+from runs.api.problems import ApiProblem
+from runs.api.run_documents import WHOLE, build_attempt, load_run, select_attempts
+from runs.api.run_links import RunLinks
+from runs.api.schemas.base import Answer
+from runs.api.schemas.runs import RunParts
+from runs.api.waiting import fetch_state
+
+MEDIA_TYPE = "text/event-stream"
+POLL_INTERVAL = 1.0
+"""Seconds."""
+HEARTBEAT_INTERVAL = 15.0
+"""Seconds without an event after which a comment shows that the connection lives."""
+ACCESS_INTERVAL = 15.0
+"""Seconds after which it is checked again that the client may read runs."""
+MAX_AGE = 900.0
+"""Seconds after which a stream is closed; the client asks again."""
+RETRY_MILLISECONDS = 3000
+"""How long a client waits before it opens a stream again that broke off."""
+MAX_STREAMS = 200
+"""Streams that one process has open."""
+BATCH_SIZE = 20
+"""Attempts that are read at a time: outputs may be large."""
+
+read_clock = time.monotonic
+logger = logging.getLogger(__name__)
+
+_ID = "[0-9]{1,19}-[0-9]{1,10}-[0-9]{1,9}-[0-9]{1,9}(-end)?"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a client knows: the ``id`` of events."""
+
+    run_id: int
+    revision: int = 0
+    """Of the run; 0 before its first document."""
+    step: int = 0
+    number: int = 0
+    """The last attempt that was sent; zeros for none."""
+    has_ended: bool = False
+    """Whether everything was sent."""
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """The position that an ``id`` names. Raises ``ValueError``."""
+        if not re.fullmatch(_ID, text, re.ASCII):
+            raise ValueError(text)
+        run_id, revision, step, number = map(int, text.removesuffix("-end").split("-"))
+        return cls(run_id, revision, step, number, has_ended=text.endswith("-end"))
+
+    def __str__(self) -> str:
+        return f"{self.run_id}-{self.revision}-{self.step}-{self.number}{'-end' if self.has_ended else ''}"
+
+
+class RunEvents:
+    """The events of one run for one client, as the bytes of ``text/event-stream``."""
+
+    open: WeakSet[RunEvents] = WeakSet()
+    """Held weakly: a stream whose client left before its answer began is closed by nothing else."""
+
+    def __init__(self, request: Request, position: Position, *, is_new: bool) -> None:
+        """``is_new`` is whether the client knows nothing of the run yet."""
+        self._request = request
+        self._links = RunLinks(request)
+        self._position = position
+        self._is_new = is_new
+        self._is_over = False
+        self.open.add(self)
+
+    def close(self) -> None:
+        """Make room for another stream. Django calls it once the answer is sent, or the client is gone."""
+        self.open.discard(self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+        opened = sent = checked = read_clock()
+        try:
+            while not self._is_over and (now := read_clock()) - opened <= MAX_AGE:
+                if now - checked >= ACCESS_INTERVAL:
+                    if not await sync_to_async(still_has_access)(self._request, READ_RUNS):
+                        return
+                    checked = now
+                for event in (events := await sync_to_async(self._fetch_events)()):
+                    sent = now
+                    yield event
+                if events or self._is_over:
+                    continue
+                if now - sent >= HEARTBEAT_INTERVAL:
+                    sent = now
+                    yield b": still here\n\n"
+                await asyncio.sleep(POLL_INTERVAL)
+        except DatabaseError as error:
+            logger.warning("The events of run %s end: the database refused: %s", self._position.run_id, error)
+        finally:
+            self.close()
+
+    def _fetch_events(self) -> list[bytes]:
+        """What is new: attempts that ended, then the run as it is with them, then its end."""
+        run_id = self._position.run_id
+        state = fetch_state(run_id)
+        if state is None:
+            self._is_over = True
+            return []
+        is_changed = self._is_new or state.revision != self._position.revision
+        if not is_changed and not state.has_ended:
+            return []
+        last = self._position
+        is_later = Q(step__index__gt=last.step) | Q(step__index=last.step, number__gt=last.number)
+        rows = select_attempts().filter(is_later, step__run=run_id).exclude(outcome="")
+        events = []
+        for row in rows.order_by("step__index", "number")[:BATCH_SIZE]:
+            self._position = replace(self._position, step=row.step.index, number=row.number)
+            events.append(self._write("attempt", build_attempt(row, run_id, self._links, WHOLE)))
+        if len(events) == BATCH_SIZE:
+            return events
+        run = load_run(run_id, self._links, RunParts(attempts="none"))
+        if run is None:
+            self._is_over = True
+            return events
+        if is_changed:
+            self._position = replace(self._position, revision=state.revision)
+            self._is_new = False
+            events.append(self._write("run", run))
+        if state.has_ended:
+            self._position = replace(self._position, has_ended=True)
+            self._is_over = True
+            events.append(self._write("end", run))
+        return events
+
+    def _write(self, name: str, document: Answer) -> bytes:
+        return b"event: %b\nid: %b\ndata: %b\n\n" % (
+            name.encode(),
+            str(self._position).encode(),
+            document.model_dump_json(exclude_unset=True).encode(),
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The endpoint
+
+
+class EventStreamRenderer(JsonRenderer):
+    """Accepts requests for an event stream; what it renders are problems."""
+
+    media_type = MEDIA_TYPE
+    format = "events"
+
+
+class RunEventList(ApiView):
+    """``/runs/<run_id>/events``"""
+
+    renderer_classes: Any = (EventStreamRenderer,)
+
+    @operation(
+        "streamRunEvents",
+        "Follow a run as a stream of events",
+        tag="Runs",
+        requires=READ_RUNS,
+        parameters=[
+            OpenApiParameter(
+                "Last-Event-ID",
+                {"type": "string", "pattern": f"^{_ID}$"},
+                OpenApiParameter.HEADER,
+                description="The `id` of the last event that arrived: the stream goes on after it. One of another run "
+                "is a mistake (400).",
+            )
+        ],
+        answers={
+            (200, MEDIA_TYPE): OpenApiResponse(OpenApiTypes.STR, "The stream of events."),
+            204: OpenApiResponse(description="There is nothing after this `id`: the run has ended, and all was sent."),
+        },
+        problems=[404, 501],
+    )
+    def get(self, request: Request, run_id: int) -> HttpResponseBase:
+        """Keeps the connection open and reports the run as it goes on, as server-sent events:
+
+        - `run`: the run, as `GET /runs/{id}?attempts=none` gives it, after each change of it;
+        - `attempt`: an attempt that has ended, with its issues and its usage, in the order in which they ended;
+        - `end`: the run, when it has ended. It is the last event; the connection is then closed.
+
+        The stream begins with the attempts that ended before it was opened. Every event has an `id`: sent as
+        `Last-Event-ID` it brings what came after it, nothing twice and nothing left out; after the `id` of `end` the
+        answer is 204, which makes a browser’s `EventSource` stop. A comment every 15 seconds shows that the connection
+        lives. After 15 minutes the server closes a stream; as after any break, ask again with the last `id`. A stream
+        is closed at most 15 seconds after its token was revoked or has expired, the user has signed out, or the account
+        was closed or may read runs no more.
+
+        A server process has at most 200 streams open; beyond that the answer is 503 with `Retry-After`. A server that
+        is no ASGI server can’t stream and answers 501: ask for the run again from time to time instead.
+        """
+        state = fetch_state(run_id)
+        if state is None:
+            raise Http404
+        last = request.headers.get("Last-Event-ID", "")
+        position = _parse_position(run_id, last) if last else Position(run_id)
+        if position.has_ended and state.has_ended:
+            return HttpResponse(status=HTTPStatus.NO_CONTENT)
+        if not isinstance(request._request, ASGIRequest):
+            raise ApiProblem(
+                HTTPStatus.NOT_IMPLEMENTED,
+                "no-streams",
+                "Only an ASGI server such as uvicorn streams events; ask for the run itself from time to time instead.",
+            )
+        if request.method == "HEAD":
+            return HttpResponse(content_type=MEDIA_TYPE)
+        if len(RunEvents.open) >= MAX_STREAMS:
+            sentence = "Too many streams are open. Try again in 10 seconds, or ask for the run itself."
+            headers = {"Retry-After": "10"}
+            raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", sentence, headers=headers)
+        events: Any = RunEvents(request, position, is_new=not last)
+        # A proxy that collects answers before it sends them on would hold events back.
+        return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+
+
+def _parse_position(run_id: int, text: str) -> Position:
+    try:
+        position = Position.parse(text)
+    except ValueError:
+        reason = "which is no id of this stream"
+    else:
+        if position.run_id == run_id:
+            return position
+        reason = f"which is of run {position.run_id}, not of run {run_id}"
+    sentence = f"Last-Event-ID is “{text[:60]}”, {reason}; leave it out to start from the beginning."
+    raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+
+
+urls: list[URLPattern] = [path("runs/<int:run_id>/events", RunEventList.as_view(), name="run-events")]

@@ -1,0 +1,515 @@
+"""Reading one run over the API: whole, the part that is asked for, and its steps, attempts, issues and usage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from flows.engine.history import TokenUsage
+from runs.models import Priority, Run, RunStatus
+from tests.api.asking import Script, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.engine.builders import NOON, make_attempt, make_issue, make_usage
+from tests.runs.builders import make_run, make_version
+from tests.runs.pages.history_builders import (
+    BEGIN,
+    begin_attempt,
+    make_page_flow,
+    make_retried_run,
+    make_stored_run,
+)
+from tests.runs.pages.reading import sign_in
+
+pytestmark = pytest.mark.django_db
+
+HOST = "http://testserver"
+
+
+def follow(script: Script, url: str) -> Any:
+    return read(script, url.removeprefix(HOST))
+
+
+def list_tries(run: Any) -> list[list[tuple[int, str | None]]]:
+    return [[(attempt["number"], attempt["outcome"]) for attempt in step["attempts"]] for step in run["steps"]]
+
+
+def walk(script: Script, address: str, way: str = "next") -> Iterator[list[Any]]:
+    """The items of each page, from that address on."""
+    following: str | None = address
+    while following is not None:
+        page = follow(script, following)
+        yield page["items"]
+        following = page[way]
+
+
+@pytest.fixture
+def run() -> Run:
+    """A run that ended when its second step had used up its tries; one attempt was interrupted."""
+    return make_stored_run(
+        make_attempt(
+            1, 1, "failed", issues=(make_issue("critical", code="a", audit="One"), make_issue("low", code="b"))
+        ),
+        make_attempt(1, 2, issues=(make_issue("medium", code="a", audit="One"),)),
+        make_attempt(2, 1, "failed", issues=(make_issue("high", code="c"), make_issue("critical", code="a"))),
+        make_attempt(2, 2, "interrupted"),
+        make_attempt(2, 3, "invalid"),
+        status=RunStatus.FAILED,
+    )
+
+
+class TestRun:
+    def test_it_says_all_that_is_known_of_the_run(self, viewer: Script) -> None:
+        run = make_run(
+            make_version(make_page_flow()),
+            status=RunStatus.ERRORED,
+            end_reason="budget_exceeded",
+            end_sentence="The budget is used up.",
+            blocking_step=2,
+            blocking_attempt=1,
+            labels=["nightly"],
+            metadata={"ticket": "T-7", "b": 1, "a": 2},
+            priority=Priority.HIGH,
+            token_budget=5_000,
+            cost_budget=Decimal("0.5"),
+            time_limit=timedelta(minutes=10),
+            webhook_url="https://example.com/hook",
+            started_by=User.objects.create(username="grace"),
+            created_at=BEGIN,
+            started_at=BEGIN,
+            ended_at=NOON,
+            cost=Decimal("0.00000002"),
+            prompt_tokens=20,
+            completion_tokens=10,
+            total_tokens=30,
+            unpriced_count=1,
+            steps_passed=1,
+            attempt_count=4,
+            retry_count=2,
+            issues_high=3,
+        )
+        document = read(viewer, f"runs/{run.pk}?attempts=none")
+        assert document == {
+            "id": run.pk,
+            "flow": "colour-theme",
+            "version": 1,
+            "again_of": None,
+            "status": "errored",
+            "end_reason": "budget_exceeded",
+            "end_sentence": "The budget is used up.",
+            "blocking": {"step": 2, "attempt": 1},
+            "waiting_for": None,
+            "cancel_requested": False,
+            "labels": ["nightly"],
+            "metadata": {"ticket": "T-7", "b": 1, "a": 2},
+            "priority": "high",
+            "is_simulated": False,
+            "model_settings": {"model": "gpt-5-mini"},
+            "token_budget": 5_000,
+            "cost_budget": "0.50000000",
+            "time_limit": 600,
+            # For a user who may only read.
+            "webhook_url": "https://example.com/…",
+            "started_by": "grace",
+            "created_at": "2026-11-21T11:55:00Z",
+            "started_at": "2026-11-21T11:55:00Z",
+            "ended_at": "2026-11-21T12:00:00Z",
+            "outputs_removed_at": None,
+            "duration": 300.0,
+            "input": {"topic": "tea"},
+            "step_count": 3,
+            "steps_passed": 1,
+            "attempt_count": 4,
+            "retry_count": 2,
+            "issue_counts": {"low": 0, "medium": 0, "high": 3, "critical": 0},
+            "usage": {
+                "prompt": 20,
+                "completion": 10,
+                "total": 30,
+                "cached": 0,
+                "reasoning": 0,
+                "cost": "0.00000002",
+                "unpriced": 1,
+            },
+            "url": f"{HOST}/api/v1/runs/{run.pk}",
+            "page_url": f"{HOST}/runs/{run.pk}/",
+        }
+        assert list(document["metadata"]) == ["ticket", "b", "a"]
+
+    def test_every_attempt_comes_with_its_own_output_issues_and_usage(self, viewer: Script) -> None:
+        document = read(viewer, f"runs/{make_retried_run().pk}")
+        assert list_tries(document) == [
+            [(1, "passed")],
+            [(1, "failed"), (2, "passed")],
+            [(1, "passed")],
+            [(1, "passed")],
+        ]
+        failed, passed = document["steps"][1]["attempts"]
+        assert failed["output"] == {"colours": ["#ff0000", "red"]}
+        assert [(issue["code"], issue["path"], issue["vendor_id"]) for issue in failed["issues"]] == [
+            ("hex_format", "/colours/1", 4711)
+        ]
+        assert passed["issues"] == []
+        assert (failed["usage"]["total"], passed["usage"]["total"], document["usage"]["total"]) == (300, 600, 990)
+        (first,) = document["steps"][0]["attempts"]
+        assert document["input"] == first["output"] == {"topic": "tea"}
+
+    def test_what_is_not_there_is_null(self, viewer: Script) -> None:
+        document = read(viewer, f"runs/{make_run().pk}")
+        absent = (
+            "end_reason", "end_sentence", "blocking", "waiting_for", "token_budget", "cost_budget", "time_limit",
+            "webhook_url", "started_by", "started_at", "ended_at", "duration",
+        )  # fmt: skip
+        assert {name: document[name] for name in absent} == dict.fromkeys(absent)
+        assert (document["usage"]["cost"], document["metadata"], document["labels"]) == (None, {}, [])
+
+    def test_an_attempt_that_runs_has_all_fields_and_no_outcome(self, viewer: Script) -> None:
+        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        begin_attempt(run, 2, 1)
+        ended, running = (step["attempts"][0] for step in read(viewer, f"runs/{run.pk}")["steps"][1:3])
+        assert running.keys() == ended.keys()
+        assert (running["outcome"], running["output"], running["usage"], running["issues"]) == (None, None, None, [])
+
+    def test_what_retention_removed_is_null(self, viewer: Script, run: Run) -> None:
+        Run.objects.update(outputs_removed_at=NOON, input={})
+        document = read(viewer, f"runs/{run.pk}")
+        assert document["input"] is document["steps"][0]["attempts"][0]["output"] is None
+        assert read(viewer, f"runs/{run.pk}/steps/0/attempts/1")["output"] is None
+
+    def test_the_page_gives_the_same_document_but_for_addresses(self, viewer: Script, client: Client) -> None:
+        run = make_retried_run()
+        document = read(viewer, f"runs/{run.pk}")
+        for part in (document, *document["steps"], *(it for step in document["steps"] for it in step["attempts"])):
+            part.pop("url"), part.pop("page_url", None)
+        browser = sign_in(client, "view_run")
+        assert browser.get(f"/runs/{run.pk}.json").json() == document
+
+    def test_its_addresses_lead_to_its_parts_and_to_its_pages(self, viewer: Script, client: Client) -> None:
+        document = read(viewer, f"runs/{make_retried_run().pk}")
+        step = document["steps"][1]
+        attempt = step["attempts"][1]
+        for part in (document, step, attempt):
+            assert follow(viewer, part["url"]) == part
+        page, _, anchor = attempt["page_url"].partition("#")
+        assert page == document["page_url"]
+        assert f'id="{anchor}"' in sign_in(client, "view_run").get(page).content.decode()
+
+    def test_its_tag_stands_for_what_was_answered(self, viewer: Script, run: Run) -> None:
+        tag = viewer.get(f"runs/{run.pk}")["ETag"]
+        assert viewer.get(f"runs/{run.pk}", If_None_Match=tag).status_code == 304
+        Run.objects.update(cancel_requested=True)
+        assert viewer.get(f"runs/{run.pk}", If_None_Match=tag).status_code == 200
+
+    @pytest.mark.parametrize("value", ["\u2028 \u202e 🍵 </script> \x7f", 10**30, 1.5, None])
+    def test_text_and_numbers_come_through(self, viewer: Script, value: Any) -> None:
+        run = make_stored_run(make_attempt(1, 1, output={"value": [value]}))
+        assert read(viewer, f"runs/{run.pk}")["steps"][1]["attempts"][0]["output"] == {"value": [value]}
+
+    def test_amounts_are_written_out_and_unreported_usage_is_marked(self, viewer: Script) -> None:
+        usage = TokenUsage(prompt=1, completion=1, total=2, cost=Decimal(0))
+        run = make_stored_run(
+            make_attempt(1, 1, "errored", usage=TokenUsage(reported=False)), make_attempt(1, 2, usage=usage)
+        )
+        document = read(viewer, f"runs/{run.pk}")
+        first, second = (attempt["usage"] for attempt in document["steps"][1]["attempts"])
+        assert (first["reported"], second["reported"], document["usage"]["reported"]) == (False, True, False)
+        assert second["cost"] == document["usage"]["cost"] == "0.00000000"
+
+    def test_times_are_in_utc_whatever_the_zone_of_the_installation_is(self, viewer: Script, settings: Any) -> None:
+        settings.TIME_ZONE = "Asia/Tokyo"
+        assert read(viewer, f"runs/{make_retried_run().pk}")["started_at"] == "2026-11-21T11:55:00Z"
+
+
+class TestPartOfIt:
+    def test_only_final_attempts(self, viewer: Script, run: Run) -> None:
+        whole, final = (read(viewer, f"runs/{run.pk}?attempts={choice}") for choice in ("all", "final"))
+        assert list_tries(final) == [[(1, "passed")], [(2, "passed")], [(3, "invalid")], []]
+        assert final["usage"] == whole["usage"]
+
+    def test_an_interrupted_attempt_is_not_final_unless_there_is_no_other(self, viewer: Script) -> None:
+        run = make_stored_run(
+            make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"), make_attempt(2, 1, "interrupted")
+        )
+        document = read(viewer, f"runs/{run.pk}?attempts=final")
+        assert list_tries(document) == [[(1, "passed")], [(1, "failed")], [(1, "interrupted")], []]
+        assert [step["outcome"] for step in document["steps"]] == ["passed", "failed", None, None]
+
+    @pytest.mark.parametrize("attempts", ["all", "final", "none"])
+    def test_without_usage_nothing_says_what_it_used(self, viewer: Script, run: Run, attempts: str) -> None:
+        document = read(viewer, f"runs/{run.pk}?usage=false&attempts={attempts}")
+        assert '"usage"' not in json.dumps(document)
+        assert ("steps" in document) == (attempts != "none")
+
+    @pytest.mark.parametrize(("severity", "shown"), [("low", 2), ("medium", 1), ("critical", 1)])
+    def test_issues_below_a_severity_are_left_out_but_counted(
+        self, viewer: Script, run: Run, severity: str, shown: int
+    ) -> None:
+        document = read(viewer, f"runs/{run.pk}?min_severity={severity}")
+        assert len(document["steps"][1]["attempts"][0]["issues"]) == shown
+        assert document["issue_counts"] == {"low": 1, "medium": 1, "high": 1, "critical": 2}
+
+
+class TestSteps:
+    def test_all_steps_are_listed_also_those_that_have_not_begun(self, viewer: Script, run: Run) -> None:
+        page = read(viewer, f"runs/{run.pk}/steps")
+        assert [(step["index"], step["name"], step["outcome"], len(step["attempts"])) for step in page["items"]] == [
+            (0, "Input", "passed", 1),
+            (1, "Step 1", "passed", 2),
+            (2, "Step 2", "invalid", 3),
+            (3, "Step 3", None, 0),
+        ]
+        assert (page["next"], page["previous"]) == (None, None)
+
+    @pytest.mark.parametrize("query", ["", "?attempts=final&usage=false&min_severity=high"])
+    def test_they_are_those_of_the_run(self, viewer: Script, run: Run, query: str) -> None:
+        make_stored_run(make_attempt(3, 1))
+        steps = read(viewer, f"runs/{run.pk}{query}")["steps"]
+        assert read(viewer, f"runs/{run.pk}/steps{query}")["items"] == steps
+        for step in steps:
+            assert read(viewer, f"runs/{run.pk}/steps/{step['index']}{query}") == step
+
+    def test_they_can_be_read_without_attempts(self, viewer: Script, run: Run) -> None:
+        steps = read(viewer, f"runs/{run.pk}/steps?attempts=none")["items"]
+        for step in (*steps, read(viewer, f"runs/{run.pk}/steps/2?attempts=none")):
+            assert step.keys() == {"index", "name", "outcome", "url"}
+
+
+class TestAttempts:
+    def test_they_are_those_of_the_run_without_the_input(self, viewer: Script) -> None:
+        run = make_retried_run()
+        steps = read(viewer, f"runs/{run.pk}")["steps"]
+        items = read(viewer, f"runs/{run.pk}/attempts")["items"]
+        assert items == [attempt for step in steps[1:] for attempt in step["attempts"]]
+
+    @pytest.mark.parametrize(
+        ("query", "places"),
+        [
+            ("", ["1.1", "1.2", "2.1", "2.2", "2.3"]),
+            ("step=2", ["2.1", "2.2", "2.3"]),
+            ("step=7", []),
+            ("outcome=failed,invalid", ["1.1", "2.1", "2.3"]),
+            ("outcome=passed&outcome=interrupted", ["1.2", "2.2"]),
+            ("outcome=passed&step=2", []),
+        ],
+    )
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    def test_they_are_filtered_and_paged(
+        self, viewer: Script, run: Run, query: str, places: list[str], limit: int
+    ) -> None:
+        pages = list(walk(viewer, f"runs/{run.pk}/attempts?limit={limit}&{query}"))
+        assert [f"{item['step']}.{item['number']}" for page in pages for item in page] == places
+
+    def test_pages_lead_back_and_ten_comes_after_nine(self, viewer: Script) -> None:
+        run = make_stored_run(*(make_attempt(1, number, "failed") for number in range(1, 12)), make_attempt(2, 1))
+        back = walk(viewer, f"runs/{run.pk}/attempts?limit=5&before=1.11", "previous")
+        assert [[item["number"] for item in page] for page in back] == [[6, 7, 8, 9, 10], [1, 2, 3, 4, 5]]
+
+    def test_one_comes_whole(self, viewer: Script) -> None:
+        request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Tea?"}], "z": 1, "a": 2}
+        attempt = make_attempt(
+            1, 1, "failed",
+            input={"seed": 7}, output={"text": "tea"}, raw_output={"text": " tea "}, request=request, model="gpt-5",
+            issues=(make_issue("high", "Too short.", path="/text", suggestions=("Longer.",), context={"least": 9}),),
+            usage=make_usage(90), failure_reason="It is too short.", plugins={"check": "abc"},
+        )  # fmt: skip
+        run = make_stored_run(attempt)
+        document = read(viewer, f"runs/{run.pk}/steps/1/attempts/1")
+        assert document == {
+            "step": 1,
+            "number": 1,
+            "outcome": "failed",
+            "input": {"seed": 7},
+            "output": {"text": "tea"},
+            "raw_output": {"text": " tea "},
+            "issues": [
+                {
+                    "code": "too_short",
+                    "severity": "high",
+                    "description": "Too short.",
+                    "audit": "",
+                    "path": "/text",
+                    "context": {"least": 9},
+                    "suggestions": ["Longer."],
+                }
+            ],
+            "usage": {
+                "prompt": 60,
+                "completion": 30,
+                "total": 90,
+                "cached": 0,
+                "reasoning": 0,
+                "reported": True,
+                "cost": None,
+                "unpriced": 0,
+            },
+            "request": request,
+            "model": "gpt-5",
+            "response_id": None,
+            "finish_reason": None,
+            "error": None,
+            "failure_reason": "It is too short.",
+            "plugins": {"check": "abc"},
+            "started_at": "2026-11-21T11:55:00Z",
+            "ended_at": "2026-11-21T11:55:01Z",
+            "duration": 1.0,
+            "url": f"{HOST}/api/v1/runs/{run.pk}/steps/1/attempts/1",
+            "page_url": f"{HOST}/runs/{run.pk}/#s1a1",
+        }
+        assert list(document["request"]) == list(request)
+
+
+class TestIssues:
+    ALL = ("1.1 critical", "1.1 low", "1.2 medium", "2.1 high", "2.1 critical")
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("", ALL),
+            ("min_severity=high", (ALL[0], ALL[3], ALL[4])),
+            ("code=a", (ALL[0], ALL[2], ALL[4])),
+            ("audit=One&min_severity=high", (ALL[0],)),
+            ("step=2&code=a", (ALL[4],)),
+            ("code=a'%20OR%201=1", ()),
+        ],
+    )
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    def test_they_are_filtered_and_paged(
+        self, viewer: Script, run: Run, query: str, found: tuple[str, ...], limit: int
+    ) -> None:
+        make_retried_run()
+        pages = list(walk(viewer, f"runs/{run.pk}/issues?limit={limit}&{query}"))
+        places = [(item["attempt"], item["severity"]) for page in pages for item in page]
+        assert tuple(f"{place['step']}.{place['number']} {severity}" for place, severity in places) == found
+
+    def test_pages_lead_back(self, viewer: Script, run: Run) -> None:
+        back = walk(viewer, f"runs/{run.pk}/issues?limit=2&before=2.1.1", "previous")
+        assert [[item["severity"] for item in page] for page in back] == [["medium", "high"], ["critical", "low"]]
+
+    def test_each_is_that_of_its_attempt(self, viewer: Script) -> None:
+        issue = make_issue(
+            "high", "Bad.", path="/a/0", context={"b": 1}, suggestions=("Good.",), vendor_id=7, attempt="x"
+        )
+        run = make_stored_run(make_attempt(1, 1, "failed", issues=(issue,)))
+        (item,) = read(viewer, f"runs/{run.pk}/issues")["items"]
+        place = item.pop("attempt")
+        assert (place["step"], place["number"]) == (1, 1)
+        # A field of an audit's own doesn't hide the attempt.
+        assert follow(viewer, place["url"])["issues"] == [{**item, "attempt": "x"}]
+
+
+class TestUsage:
+    def test_its_parts_add_up(self, viewer: Script) -> None:
+        run = make_stored_run(
+            make_attempt(1, 1, "failed", usage=make_usage(100, cost=Decimal("0.1")), model="gpt-5"),
+            make_attempt(1, 2, usage=make_usage(200, cost=Decimal("0.2"))),
+            make_attempt(2, 1, "interrupted", usage=TokenUsage(reported=False)),
+            make_attempt(2, 2, "failed", usage=make_usage(30, cost=Decimal("0.03"))),
+            make_attempt(2, 3, "failed", usage=make_usage(40, unpriced=1)),
+            status=RunStatus.FAILED,
+        )
+        begin_attempt(run, 2, 4)
+        document = read(viewer, f"runs/{run.pk}/usage")
+        assert [
+            (it["step"], it["number"], it["outcome"], it["part"], it["usage"] and it["usage"]["total"])
+            for it in document["attempts"]
+        ] == [
+            (1, 1, "failed", "first", 100),
+            (1, 2, "passed", "useful", 200),
+            (2, 1, "interrupted", "first", 0),
+            (2, 2, "failed", "first", 30),
+            (2, 3, "failed", "wasted", 40),
+            (2, 4, None, "wasted", None),
+        ]
+        sums = {name: (usage["total"], usage["cost"]) for name, usage in document["parts"].items()}
+        assert sums == {"first": (130, "0.13000000"), "useful": (200, "0.20000000"), "wasted": (40, None)}
+        assert [(step["index"], step["usage"]["total"]) for step in document["steps"]] == [(1, 300), (2, 70)]
+        total = document["total"]
+        assert (total["total"], total["cost"], total["unpriced"], total["reported"]) == (370, "0.33000000", 1, False)
+        assert total == read(viewer, f"runs/{run.pk}")["usage"]
+        first = document["attempts"][0]
+        assert (first["model"], follow(viewer, first["url"])["usage"]) == ("gpt-5", first["usage"])
+
+    def test_a_run_that_has_not_begun_used_nothing(self, viewer: Script) -> None:
+        document = read(viewer, f"runs/{make_run().pk}/usage")
+        assert (document["attempts"], document["steps"], document["total"]["cost"]) == ([], [], None)
+
+
+@pytest.mark.parametrize(
+    ("part", "query", "names"),
+    [
+        ("", "attempts=last&usage=1&min_severity=High", {"attempts", "usage", "min_severity"}),
+        ("", "severity=high", {"severity"}),
+        ("/steps", "attempts=x", {"attempts"}),
+        ("/steps/1/attempts/1", "attempts=final", {"attempts"}),
+        (
+            "/attempts",
+            "step=x&outcome=done&after=5&limit=x&min_severity=x&usage=x",
+            {"step", "outcome", "after", "limit", "min_severity", "usage"},
+        ),
+        ("/attempts", "step=0&outcome=&before=2.1.0", {"step", "outcome", "before"}),
+        ("/attempts", "before=2.1&after=1.1", {"after"}),
+        ("/issues", "min_severity=bad&code=&audit=%00", {"min_severity", "code", "audit"}),
+        ("/issues", "step=0&after=1.1", {"step", "after"}),
+        ("/issues", "code=" + "x" * 201, {"code"}),
+        ("/usage", "usage=true", {"usage"}),
+    ],
+)  # fmt: skip
+def test_each_parameter_that_is_not_valid_is_named(
+    viewer: Script, run: Run, part: str, query: str, names: set[str]
+) -> None:
+    problem = read_problem(viewer.get(f"runs/{run.pk}{part}?{query}"))
+    assert (problem["status"], {error["parameter"] for error in problem["errors"]}) == (400, names)
+
+
+@pytest.mark.parametrize(
+    ("part", "queries"),
+    [
+        ("", 4),  # the run, the names of its steps, its attempts, their issues
+        ("?attempts=none", 1),
+        ("/steps", 4),
+        ("/steps/1", 4),
+        ("/steps/1/attempts/1", 2),
+        ("/steps/0/attempts/1", 1),
+        ("/attempts?step=1&outcome=failed", 3),  # whether there is the run, its attempts, their issues
+        ("/issues?min_severity=medium&code=too_short", 2),
+        ("/usage", 2),
+    ],
+)
+def test_numbers_of_queries_don_t_grow(viewer: Script, django_assert_num_queries: Any, part: str, queries: int) -> None:
+    few = make_stored_run(make_attempt(1, 1, "failed"))
+    many = make_stored_run(*(make_attempt(1, number, "failed", issues=(make_issue(),) * 5) for number in range(1, 20)))
+    settle(viewer)
+    for run in (few, many):
+        with django_assert_num_queries(SIGN_IN_QUERIES + queries):
+            read(viewer, f"runs/{run.pk}{part}")
+
+
+PARTS = ("", "/steps", "/steps/1", "/steps/1/attempts/1", "/steps/0/attempts/1", "/attempts", "/issues", "/usage")
+
+
+@pytest.mark.parametrize("number", ["0", "4711", "abc", "1.5", str(2**63), "9" * 5_000])
+def test_where_there_is_no_run_there_is_nothing(viewer: Script, number: str) -> None:
+    for part in PARTS:
+        assert read_problem(viewer.get(f"runs/{number}{part}"))["status"] == 404
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["4", "9" * 25, "one", "1/attempts/3", "0/attempts/2", "1/attempts/0", "2/attempts/" + "9" * 30],
+)
+def test_there_are_no_other_steps_and_attempts(viewer: Script, run: Run, place: str) -> None:
+    # Another run has such an attempt.
+    make_stored_run(make_attempt(1, 1), make_attempt(1, 2), make_attempt(1, 3))
+    assert read_problem(viewer.get(f"runs/{run.pk}/steps/{place}"))["status"] == 404
+
+
+def test_anonymous_callers_learn_nothing_of_runs(groups: None) -> None:
+    run = make_retried_run()
+    answers = [read_problem(Script().get(f"runs/{number}")) for number in (run.pk, run.pk + 1)]
+    assert [answer["status"] for answer in answers] == [401, 401]

@@ -1,0 +1,397 @@
+"""Starting runs from a script, one or many, running them again, changing and cancelling them."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django_q.models import OrmQ
+
+from flows.models import FlowVersion
+from runs.models import ApiToken, FacetKind, Priority, Run, RunFacet, RunStatus, TrailEntry
+from tests.api.asking import Script, read_problem
+from tests.api.documents import read
+from tests.engine.builders import NOON, closed, make_flow
+from tests.runs.builders import claim_run, make_run, make_version
+
+pytestmark = pytest.mark.django_db
+
+TOPIC = closed(topic={"type": "string"})
+INPUT = {"topic": "tea"}
+ORDER = {"flow": "example", "input": INPUT}
+DEEP = b'{"flow": "example", "input": ' + b'{"a":' * 200 + b"1" + b"}" * 200 + b"}"
+
+
+@pytest.fixture(autouse=True)
+def version(db: None) -> FlowVersion:
+    return make_version(make_flow(input_schema=TOPIC))
+
+
+def send(script: Script, path: str, body: Any = None, status: int = 202, method: str = "POST") -> Any:
+    answer = script.ask(method, path, body)
+    assert answer.status_code == status, answer.content[:500]
+    return json.loads(answer.content)
+
+
+def list_pointers(answer: Any) -> set[str]:
+    """Where a body that is refused has mistakes."""
+    problem = read_problem(answer)
+    assert (problem["status"], problem["type"]) == (422, "urn:toolflow:problem:invalid-body"), problem
+    return {error["pointer"] for error in problem["errors"]}
+
+
+def read_type(answer: Any) -> tuple[int, str]:
+    problem = read_problem(answer)
+    return problem["status"], problem["type"].removeprefix("urn:toolflow:problem:")
+
+
+class TestOne:
+    def test_it_is_queued_and_the_answer_says_where_to_read_it(self, operator: Script) -> None:
+        answer = operator.post("runs", ORDER)
+        run = Run.objects.get()
+        document = json.loads(answer.content)
+        assert (answer.status_code, answer["Location"], answer["Retry-After"]) == (202, document["url"], "1")
+        assert (document["id"], document["status"], document["started_by"]) == (run.pk, "queued", "operator")
+        assert document == read(operator, f"runs/{run.pk}?attempts=none")
+        assert OrmQ.objects.count() == 1
+
+    def test_it_has_everything_that_it_was_given(self, operator: Script) -> None:
+        make_version(make_flow(input_schema=closed(other={"type": "string"})))
+        given = {
+            "version": 1,
+            "labels": ["customer 42", "nightly"],
+            "metadata": {"order": 4711, "by": {"name": "Zoë"}},
+            "priority": "high",
+            "token_budget": 20_000,
+            "cost_budget": "0.50000000",
+            "time_limit": 90,
+            "webhook_url": "https://example.com/hooks?key=1",
+        }
+        document = send(operator, "runs", {**ORDER, **given, "cost_budget": 0.5})
+        assert {name: document[name] for name in given} == given
+        assert document == read(operator, f"runs/{document['id']}?attempts=none")
+
+    def test_null_is_as_if_it_were_left_out(self, operator: Script) -> None:
+        limits = ["token_budget", "cost_budget", "time_limit"]
+        names = ["version", "labels", "metadata", "priority", *limits, "webhook_url"]
+        document = send(operator, "runs", {**ORDER, **dict.fromkeys(names)})
+        assert [document[name] for name in names] == [1, [], {}, "normal", None, None, None, None]
+
+    @pytest.mark.parametrize(
+        ("body", "pointers"),
+        [
+            ({}, {"/flow", "/input"}),
+            ([], {""}),
+            (b"null", {""}),
+            ({**ORDER, "input": {"topic": 7}}, {"/input/topic"}),
+            ({**ORDER, "input": {"topic": "tea", "a/b": 1}}, {"/input/a~1b"}),
+            ({**ORDER, "input": {}}, {"/input"}),
+            ({**ORDER, "input": [1]}, {"/input"}),
+            ({**ORDER, "input": {"topic": "a\0b"}}, {"/input/topic"}),
+            (b'{"flow": "example", "input": {"topic": "\\ud800"}}', {"/input/topic"}),
+            ({**ORDER, "flow": "nowhere"}, {"/flow"}),
+            ({**ORDER, "flow": "a\0b"}, {"/flow"}),
+            ({**ORDER, "flow": 7}, {"/flow"}),
+            *(({**ORDER, "version": version}, {"/version"}) for version in (2, 10**30, 0, "1", True)),
+            ({**ORDER, "verison": 1, "priority": "urgent"}, {"/verison", "/priority"}),
+        ],
+    )
+    def test_a_mistake_is_reported_at_its_place(self, operator: Script, body: Any, pointers: set[str]) -> None:
+        assert list_pointers(operator.post("runs", body)) == pointers
+        assert not Run.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("name", "value", "pointer"),
+        [
+            ("labels", "nightly", ""),
+            ("labels", ["fine", 7], "/1"),
+            ("labels", ["a", "a", "x,y"], "/2"),
+            ("labels", ["x" * 51], "/0"),
+            ("labels", list("0123456789a"), ""),
+            ("labels", ["fine", " bulk-2"], "/1"),
+            ("metadata", [], ""),
+            ("metadata", {"x": "y" * 16_400}, ""),
+            ("metadata", {"x": "\0"}, ""),
+            ("priority", 1, ""),
+            ("token_budget", 0, ""),
+            ("token_budget", 1.5, ""),
+            ("token_budget", "20000", ""),
+            ("cost_budget", "0", ""),
+            ("cost_budget", "1e3", ""),
+            ("cost_budget", 1e300, ""),
+            ("cost_budget", True, ""),
+            ("time_limit", 10**9, ""),
+            ("webhook_url", "javascript:alert(1)", ""),
+            ("webhook_url", "https://example.com/\r\nHost: x", ""),
+            ("webhook_url", "https://example.com/" + "x" * 2_000, ""),
+        ],
+    )
+    def test_an_option_that_is_not_valid_is_reported(
+        self, operator: Script, name: str, value: Any, pointer: str
+    ) -> None:
+        assert list_pointers(operator.post("runs", {**ORDER, name: value})) == {f"/{name}{pointer}"}
+
+    @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"flow": "a", "flow": "b"}', b'{"input": NaN}', DEEP])
+    def test_what_is_no_json_is_refused_as_such(self, operator: Script, body: bytes) -> None:
+        assert read_problem(operator.post("runs", body))["status"] == 400
+
+    @pytest.mark.parametrize("values", [{"is_archived": True}, {"live_version": None}])
+    def test_a_flow_that_can_not_be_run_is_a_conflict(
+        self, operator: Script, version: FlowVersion, values: dict[str, Any]
+    ) -> None:
+        type(version.flow).objects.update(**values)
+        many = {"flow": "example", "runs": [{"input": INPUT}]}
+        for path, body in (("runs", ORDER), ("runs/bulk", many)):
+            assert read_type(operator.post(path, body)) == (409, "not-runnable")
+
+    def test_it_takes_few_queries_however_many_are_started(
+        self, operator: Script, django_assert_num_queries: Any
+    ) -> None:
+        ApiToken.objects.update(last_used_at=NOON + timedelta(days=10_000))
+        one = {"input": INPUT, "labels": ["a", "b"]}
+        # Who asks and what they may do: 3; the flow: 1; the runs with labels and message: 8 with the savepoints.
+        for path, body in (
+            ("runs", {**ORDER, "labels": ["a", "b"]}),
+            ("runs/bulk", {"flow": "example", "runs": [one]}),
+            ("runs/bulk", {"flow": "example", "runs": [one] * 15}),
+        ):
+            OrmQ.objects.all().delete()
+            with django_assert_num_queries(12):
+                operator.post(path, body)
+
+
+class TestMany:
+    def test_they_are_queued_in_the_order_of_the_list(self, operator: Script) -> None:
+        runs = [{"input": {"topic": f"tea {n}"}, "labels": [f"n{n}"], "metadata": {"row": n}} for n in range(30)]
+        document = send(
+            operator, "runs/bulk", {"flow": "example", "runs": runs, "labels": ["import"], "priority": "low"}
+        )
+        assert (document["flow"], document["version"], document["count"]) == ("example", 1, 30)
+        stored = Run.objects.in_bulk([one["id"] for one in document["runs"]])
+        for number, one in enumerate(document["runs"]):
+            run = stored[one["id"]]
+            assert one["url"] == f"http://testserver/api/v1/runs/{run.pk}"
+            assert (run.input, run.metadata) == ({"topic": f"tea {number}"}, {"row": number})
+            assert (run.labels, run.priority) == (["import", f"n{number}"], Priority.LOW)
+        assert RunFacet.objects.filter(kind="label", value="import").count() == 30
+        assert OrmQ.objects.count() == 1
+
+    def test_the_answer_leads_to_exactly_these_runs(self, operator: Script) -> None:
+        send(operator, "runs", ORDER)
+        answer = operator.post("runs/bulk", {"flow": "example", "runs": [{"input": INPUT}] * 1_000})
+        document = json.loads(answer.content)
+        assert (answer["Location"], answer["Retry-After"]) == (document["url"], "1")
+        send(operator, "runs", ORDER)
+        found, address = [], f"{answer['Location']}&limit=200"
+        while address:
+            page = read(operator, address.removeprefix("http://testserver"))
+            found += [item["id"] for item in page["items"]]
+            address = page["next"]
+        assert found[::-1] == [one["id"] for one in document["runs"]]
+        back = read(operator, page["previous"].removeprefix("http://testserver"))
+        assert [item["id"] for item in back["items"]] == found[600:800]
+        # What is left to wait for.
+        Run.objects.exclude(pk__in=found[:3]).update(status="failed", ended_at=NOON)
+        assert [
+            item["id"] for item in read(operator, f"{document['url'][17:]}&status=queued,running")["items"]
+        ] == found[:3]
+        other = make_run(make_version(make_flow())).pk
+        for first, last in ((found[-1], other), (found[0], found[-1]), (found[-1], 10**30)):
+            assert read_problem(operator.get(f"runs/bulk?first={first}&last={last}"))["status"] == 404
+
+    @pytest.mark.sql
+    @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite lets one request write at a time")
+    def test_runs_that_others_started_in_between_are_not_among_them(
+        self, version: FlowVersion, operator: Script
+    ) -> None:
+        first, second, _, last = (make_run(version) for _ in range(4))
+        Run.objects.filter(pk__in=[first.pk, second.pk, last.pk]).update(created_at=NOON)
+        found = read(operator, f"runs/bulk?first={first.pk}&last={last.pk}")["items"]
+        assert [item["id"] for item in found] == [last.pk, second.pk, first.pk]
+
+    @pytest.mark.parametrize(
+        ("query", "names"),
+        [
+            ("", {"first", "last"}),
+            ("first=a&last=0&status=no&before=x&limit=0", {"first", "last", "status", "before", "limit"}),
+            ("first=1&last=1&from=2026-11-21", {"from"}),
+        ],
+    )
+    def test_an_address_that_names_none_is_a_mistake(self, operator: Script, query: str, names: set[str]) -> None:
+        problem = read_problem(operator.get(f"runs/bulk?{query}"))
+        assert (problem["status"], {error["parameter"] for error in problem["errors"]}) == (400, names)
+
+    @pytest.mark.parametrize(
+        ("shared", "runs", "pointers"),
+        [
+            (
+                ["a,b"],
+                [
+                    {"input": INPUT, "labels": ["fine"]},
+                    {"input": {"topic": 7}},
+                    {"input": INPUT, "labels": ["x" * 51]},
+                    {"input": INPUT, "metadata": {"x": "y" * 20_000}},
+                    {"input": {}},
+                ],
+                {"/labels/0", "/runs/1/input/topic", "/runs/2/labels/0", "/runs/3/metadata", "/runs/4/input"},
+            ),
+            (
+                [],
+                ["tea", {"input": INPUT}, {"inptu": {}}, {"input": 7}, {"input": {}, "labels": [1]}, None],
+                {"/runs/0", "/runs/2/inptu", "/runs/2/input", "/runs/3/input", "/runs/4/labels/0", "/runs/5"},
+            ),
+            (list("012345"), [{"input": INPUT, "labels": list("abcde")}], {"/runs/0/labels"}),
+            (["bulk-2"], [{"input": INPUT}, {"input": INPUT, "labels": ["bulk-3"]}], {"/labels/0", "/runs/1/labels/0"}),
+            *(([], runs, {"/runs"}) for runs in ([], None, "tea", [{"input": INPUT}] * 1_001)),
+        ],
+    )
+    def test_all_mistakes_are_reported_and_nothing_is_started(
+        self, operator: Script, shared: Any, runs: Any, pointers: set[str]
+    ) -> None:
+        answer = operator.post("runs/bulk", {"flow": "example", "runs": runs, "labels": shared})
+        assert list_pointers(answer) == pointers
+        assert not Run.objects.exists()
+
+
+class TestRunningAgain:
+    @pytest.fixture
+    def source(self, version: FlowVersion) -> Run:
+        return make_run(
+            version,
+            status=RunStatus.FAILED,
+            ended_at=NOON,
+            labels=["bulk-2", "nightly"],
+            metadata={"order": 4711},
+            webhook_url="https://example.com/hooks",
+            priority=Priority.LOW,
+            token_budget=500,
+        )
+
+    def test_the_new_run_is_given_what_the_old_one_was(self, source: Run, operator: Script) -> None:
+        document = send(operator, f"runs/{source.pk}/run-again")
+        run = Run.objects.exclude(pk=source.pk).get()
+        for name in ("input", "version", "metadata", "webhook_url", "priority", "token_budget"):
+            assert getattr(run, name) == getattr(source, name), name
+        assert (document["again_of"], document["labels"], document["status"]) == (source.pk, ["nightly"], "queued")
+
+    def test_what_the_body_says_takes_the_place_of_that(self, source: Run, operator: Script) -> None:
+        body = {
+            "input": {"topic": "coffee"},
+            "labels": ["second try"],
+            "metadata": None,
+            "webhook_url": None,
+            "priority": None,
+            "token_budget": None,
+            "time_limit": 90,
+        }
+        document = send(operator, f"runs/{source.pk}/run-again", body)
+        assert {name: document[name] for name in body} == {**body, "metadata": {}, "priority": "normal"}
+
+    def test_it_is_the_same_version_unless_another_is_named(self, source: Run, operator: Script) -> None:
+        for title in ("Second", "Third"):
+            make_version(make_flow(input_schema=TOPIC, title=title))
+        for version, number in (("same", 1), ("live", 3), (2, 2)):
+            assert send(operator, f"runs/{source.pk}/run-again", {"version": version})["version"] == number
+
+    @pytest.mark.parametrize(
+        ("body", "pointer"),
+        [
+            *(({"version": chosen}, "/version") for chosen in (9, 0, "latest", None, "1", True, [], 10**30)),
+            ({"version": "live"}, "/version"),  # which the input doesn't fit
+            ({"version": "live", "input": {"subject": 7}}, "/input/subject"),
+            ({"input": None}, "/input"),
+            ({"labels": ["bulk-2"]}, "/labels/0"),
+        ],
+    )
+    def test_a_mistake_is_reported_at_its_place(
+        self, source: Run, operator: Script, body: dict[str, Any], pointer: str
+    ) -> None:
+        make_version(make_flow(input_schema=closed(subject={"type": "string"})))
+        assert list_pointers(operator.post(f"runs/{source.pk}/run-again", body)) == {pointer}
+
+    def test_an_address_that_nothing_is_sent_to_any_more_is_replaced(self, source: Run, operator: Script) -> None:
+        Run.objects.update(webhook_url="https://hooks.example.com:25/T0")
+        assert list_pointers(operator.post(f"runs/{source.pk}/run-again")) == {"/webhook_url"}
+        send(operator, f"runs/{source.pk}/run-again", {"webhook_url": None})
+
+    def test_without_its_input_it_is_given_another(self, source: Run, operator: Script) -> None:
+        Run.objects.update(outputs_removed_at=NOON)
+        assert read_type(operator.post(f"runs/{source.pk}/run-again")) == (409, "outputs-removed")
+        send(operator, f"runs/{source.pk}/run-again", {"input": INPUT})
+
+
+class TestChanging:
+    def test_labels_and_metadata_are_replaced(self, operator: Script) -> None:
+        run = send(operator, "runs", {**ORDER, "labels": ["a", "b"], "metadata": {"x": 1}})
+        before = Run.objects.get().revision
+        changed = send(operator, f"runs/{run['id']}", {"labels": ["b", "c"]}, 200, "PATCH")
+        assert changed == {**run, "labels": ["b", "c"]} == read(operator, f"runs/{run['id']}?attempts=none")
+        assert [len(read(operator, f"runs?label={label}")["items"]) for label in "abc"] == [0, 1, 1]
+        changed = send(operator, f"runs/{run['id']}", {"labels": None, "metadata": {"y": 2}}, 200, "PATCH")
+        assert (changed["labels"], changed["metadata"]) == ([], {"y": 2})
+        # What changes nothing is not recorded.
+        send(operator, f"runs/{run['id']}", {"metadata": {"y": 2}}, 200, "PATCH")
+        assert Run.objects.get().revision == before + 2
+        details = TrailEntry.objects.filter(action="run_changed").order_by("pk").values_list("details", flat=True)
+        assert list(details) == [{"changed": ["labels"]}, {"changed": ["labels", "metadata"]}]
+
+    def test_the_label_of_a_bulk_action_stays(self, operator: Script) -> None:
+        run = make_run(status=RunStatus.FAILED, ended_at=NOON, labels=["bulk-2", "old"])
+        RunFacet.objects.create(run=run, kind=FacetKind.LABEL, value="bulk-2", created_at=run.created_at)
+        for labels in (["new"], ["bulk-2", "new"]):
+            changed = send(operator, f"runs/{run.pk}", {"labels": labels}, 200, "PATCH")
+            assert changed["labels"] == ["bulk-2", "new"]
+        assert [one["id"] for one in read(operator, "runs?label=bulk-2")["items"]] == [run.pk]
+
+    @pytest.mark.parametrize(
+        ("body", "pointer"),
+        [
+            ({"labels": ["fine", "a,b"]}, "/labels/1"),
+            ({"labels": ["bulk-2", "bulk-3"]}, "/labels/1"),
+            ({"metadata": {"x": "y" * 20_000}}, "/metadata"),
+            ({"metadata": []}, "/metadata"),
+            ({"priority": "high"}, "/priority"),
+        ],
+    )
+    def test_a_mistake_changes_nothing(self, operator: Script, body: dict[str, Any], pointer: str) -> None:
+        run = make_run(labels=["bulk-2"])
+        assert list_pointers(operator.ask("PATCH", f"runs/{run.pk}", body)) == {pointer}
+        assert Run.objects.get().revision == run.revision
+
+
+class TestCancelling:
+    def test_a_queued_run_is_cancelled_at_once_and_once(self, operator: Script) -> None:
+        run = make_run()
+        first, second = (operator.post(f"runs/{run.pk}/cancel") for _ in range(2))
+        assert (first.status_code, second.status_code, first.content) == (202, 202, second.content)
+        assert "Retry-After" not in first
+        document = json.loads(first.content)
+        assert (document["status"], document["end_reason"]) == ("cancelled", "cancelled")
+        assert document == read(operator, f"runs/{run.pk}?attempts=none")
+        assert TrailEntry.objects.filter(action="run_cancelled").count() == 1
+
+    def test_a_running_run_is_flagged_however_often_that_is_asked(self, operator: Script) -> None:
+        run = claim_run(make_run(is_simulated=True))
+        for _ in range(2):
+            answer = operator.post(f"runs/{run.pk}/cancel", {})
+            assert (answer.status_code, answer["Retry-After"]) == (202, "1")
+            document = json.loads(answer.content)
+            assert (document["status"], document["cancel_requested"]) == ("running", True)
+
+    @pytest.mark.parametrize("status", [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.ERRORED])
+    def test_a_run_that_ended_otherwise_stays_as_it_is(self, operator: Script, status: RunStatus) -> None:
+        run = make_run(status=status, ended_at=NOON)
+        assert read_type(operator.post(f"runs/{run.pk}/cancel")) == (409, "run-ended")
+        assert Run.objects.get(pk=run.pk).status == status
+
+    def test_a_body_that_says_something_is_a_mistake(self, operator: Script) -> None:
+        assert list_pointers(operator.post(f"runs/{make_run().pk}/cancel", {"reason": "wrong input"})) == {"/reason"}
+
+
+@pytest.mark.parametrize("number", [4711, 10**30])
+@pytest.mark.parametrize(("method", "part"), [("POST", "/run-again"), ("POST", "/cancel"), ("PATCH", "")])
+def test_there_is_no_such_run(operator: Script, method: str, part: str, number: int) -> None:
+    assert read_problem(operator.ask(method, f"runs/{number}{part}"))["status"] == 404
