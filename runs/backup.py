@@ -9,17 +9,20 @@ import fcntl
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
-from django.db import connections
+from django.db import DatabaseError, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 
 from runs.older_databases import OWN_APPS
+from runs.trail.actions import TrailAction
+from runs.trail.entries import leave_trail
 
 PAGES_PER_STEP = 2_000
 """Pages that are copied between two reports."""
@@ -212,3 +215,16 @@ def _put(new: Path, target: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def log_copy(action: TrailAction, path: Path, details: Mapping[str, Any]) -> str:
+    """Write to the audit log that a copy was made or restored; gives a sentence if that is not possible.
+
+    The copy is whole nonetheless: the disk may be full by now, or the tables those of an older ToolFlow.
+    """
+    try:
+        with transaction.atomic():
+            leave_trail(action=action, label=path.name, details=details)
+    except DatabaseError as error:
+        return f"The audit log has no entry of it: {str(error).strip()}."
+    return ""

@@ -1,7 +1,6 @@
-"""System checks: settings under which work would be lost, paid for twice or left lying are refused before they do harm.
+"""System checks: settings under which work would be lost, paid for twice or never done.
 
-``manage.py check`` runs them, and so do most other commands; those that ask the database run with
-``manage.py check --database default`` and with ``manage.py migrate``.
+Most commands run them; ``check --database default`` and ``migrate`` also run the one that asks the database.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from runs.models import Worker
 
 TAG = "toolflow"
 
-SHORTEST_LEASE = 10
-"""Seconds. A busy process or a slow disk may keep a worker from its heartbeat for a few."""
+MIN_LEASE_SECONDS = 10
+"""A busy process or a slow disk may keep a worker from its heartbeat for a few seconds."""
 
 _SQLITE = "django.db.backends.sqlite3"
 
@@ -34,53 +33,46 @@ def check_queue(**kwargs: Any) -> list[CheckMessage]:
     """The queue's settings, with django-q2's own defaults where one is missing."""
     queue = settings.Q_CLUSTER
     timeout, retry = queue.get("timeout"), queue.get("retry", 60)
-    found: list[CheckMessage] = []
-    if not timeout or timeout >= retry:
-        found.append(
-            Error(
-                f"Q_CLUSTER: “timeout” ({timeout}) must be less than “retry” ({retry}).",
-                hint="A task that is longer than “retry” is started a second time while the first one runs.",
-                id="runs.E001",
-            )
-        )
-    if queue.get("ack_failures") is not True or queue.get("max_attempts") != 1:
-        found.append(
-            Error(
-                "Q_CLUSTER: “ack_failures” must be True and “max_attempts” 1.",
-                hint="Otherwise a message whose task fails is delivered again for ever. Runs don’t need that: "
-                "the sweep finds them.",
-                id="runs.E003",
-            )
-        )
-    if queue.get("queue_limit") != 1 or queue.get("bulk", 1) != 1:
-        found.append(
-            Error(
-                "Q_CLUSTER: “queue_limit” and “bulk” must be 1.",
-                hint="Messages that were fetched ahead wait behind long tasks, and are lost with a process that dies.",
-                id="runs.E004",
-            )
-        )
-    return found
+    rules = (
+        (
+            bool(timeout) and timeout < retry,
+            f"“timeout” ({timeout}) must be less than “retry” ({retry}).",
+            "A task that takes longer than “retry” is started a second time while the first one runs.",
+            "runs.E001",
+        ),
+        (
+            queue.get("ack_failures") is True and queue.get("max_attempts") == 1,
+            "“ack_failures” must be True and “max_attempts” 1.",
+            "Otherwise the message of a task that fails is delivered again for ever. The sweep finds its runs.",
+            "runs.E003",
+        ),
+        (
+            queue.get("queue_limit") == 1 and queue.get("bulk", 1) == 1,
+            "“queue_limit” and “bulk” must be 1.",
+            "Messages that were fetched ahead wait behind long tasks, and are lost with a process that dies.",
+            "runs.E004",
+        ),
+    )
+    return [Error(f"Q_CLUSTER: {rule}", hint=hint, id=code) for holds, rule, hint, code in rules if not holds]
 
 
 def check_lease(**kwargs: Any) -> list[CheckMessage]:
-    """Whether a lease is long enough for a worker that is held up for a moment."""
+    """Whether a lease outlasts a short delay of its worker."""
     lease = settings.TOOLFLOW_LEASE
-    found: list[CheckMessage] = []
-    if lease < SHORTEST_LEASE:
-        found.append(
-            Warning(
-                f"TOOLFLOW_LEASE is {lease} seconds; less than {SHORTEST_LEASE} is for tests.",
-                hint="A worker that is held up for so long loses its runs to another one, and the calls that were "
-                "under way are made and paid for again.",
-                id="runs.W001",
-            )
+    if lease >= MIN_LEASE_SECONDS:
+        return []
+    return [
+        Warning(
+            f"TOOLFLOW_LEASE is {lease} seconds; less than {MIN_LEASE_SECONDS} is for tests.",
+            hint="A worker that is held up for longer loses its runs to another one, and calls in flight are made and "
+            "paid for again.",
+            id="runs.W001",
         )
-    return found
+    ]
 
 
 def check_database(**kwargs: Any) -> list[CheckMessage]:
-    """Options of the database that don't go together with forking workers and many writers."""
+    """Options of the database that break forked workers or concurrent writers."""
     entry = settings.DATABASES["default"]
     options = entry.get("OPTIONS", {})
     found: list[CheckMessage] = []
@@ -122,8 +114,8 @@ def check_hosts(**kwargs: Any) -> list[CheckMessage]:
     if _has_own_secret_key():
         found.append(
             Error(
-                "TOOLFLOW_SEVERAL_HOSTS is set, but the secret key is one that this host made for itself.",
-                hint="Sessions and queue messages of one host mean nothing to another. Set TOOLFLOW_SECRET_KEY to the "
+                "TOOLFLOW_SEVERAL_HOSTS is set, but the secret key is one that only this host has.",
+                hint="Other hosts can't read its sessions and queue messages. Set TOOLFLOW_SECRET_KEY to the "
                 "same value on all of them.",
                 id="runs.E009",
             )
@@ -132,7 +124,7 @@ def check_hosts(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_worker_hosts(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Whether workers of several hosts are at work on one SQLite file."""
+    """Whether workers of several hosts use one SQLite file."""
     if "default" not in (databases or ()) or connections["default"].vendor != "sqlite":
         return []
     try:

@@ -63,8 +63,8 @@ class _Metrics(Collector):
             logger.warning("Metrics can't be read from the database: %s", error)
             found = []
         yield GaugeMetricFamily("toolflow_database_up", "Whether the database answers.", value=int(bool(found)))
-        # A queue in the database is there with it. Redis may hang, and is asked with a timeout.
-        has_broker = bool(found) if "orm" in settings.Q_CLUSTER else health.readiness.read()["broker"]
+        # A queue in the database answers with it.
+        has_broker = bool(found) if "orm" in settings.Q_CLUSTER else not health.find_broker_problem()
         yield GaugeMetricFamily("toolflow_broker_up", "Whether the queue's broker answers.", value=int(has_broker))
         yield from found
         if (meter := find_web_meter()) is not None:

@@ -50,6 +50,10 @@ def main() -> None:
     act_as_command(sys.argv[1] if len(sys.argv) > 1 else "", caller=read_text("SUDO_USER"))
     try:
         execute_from_command_line(sys.argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has closed the pipe; what is left to be flushed when Python ends goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ImproperlyConfigured as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,18 @@ def test_a_folder_that_can_not_be_written_to_gets_one_sentence_with_what_to_do(t
     assert done.returncode == 1
     assert f"The folder {tmp_path}/missing must exist, and this user must be able to write to it" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_pipe_that_its_reader_has_closed_is_no_error(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "manage.py", "check", "--list-tags"]
+    environment = make_environment(tmp_path, {})
+    done = subprocess.run(
+        command, cwd=settings.BASE_DIR, env=environment, stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_request_on_a_full_disk_is_one_line_in_the_log_of_the_web_server() -> None:

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.management import get_commands
 
 from runs.api import events, waiting
-from runs.management.commands.serve import GRACE, KEEP_ALIVE
+from runs.management.commands.serve import KEEP_ALIVE_TIMEOUT, REQUEST_STOP_TIMEOUT
 from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
 from tests.site.test_settings import read_settings, start_command
 from toolflow_site.request_handler import MAX_FULL_BODIES
@@ -101,7 +101,7 @@ class TestUnits:
         service = read_unit(DEPLOY / "systemd/toolflow-web.service")["Service"]
         assert find_commands(service["ExecStartPre"]) == {"collectstatic"}
         assert find_commands(service["ExecStart"]) == {"serve"}
-        assert int(service["TimeoutStopSec"]) > GRACE
+        assert int(service["TimeoutStopSec"]) > REQUEST_STOP_TIMEOUT
 
     def test_a_stop_of_the_worker_lets_its_calls_end(self) -> None:
         service = read_unit(DEPLOY / "systemd/toolflow-worker.service")["Service"]
@@ -223,7 +223,7 @@ class TestNginx:
         (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
         assert int(patience) > max(waiting.MAX_WAIT, 2 * events.HEARTBEAT_INTERVAL)
         # nginx closes idle connections after 60 seconds by itself.
-        assert KEEP_ALIVE > 60
+        assert KEEP_ALIVE_TIMEOUT > 60
 
     @pytest.mark.skipif(shutil.which("nginx") is None, reason="There is no nginx here.")
     @pytest.mark.skipif(shutil.which("openssl") is None, reason="Certificates are made with openssl.")

@@ -1,10 +1,9 @@
-"""What load balancers and orchestrators are told."""
+"""The probes of load balancers and orchestrators."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,140 +12,96 @@ from django.db import OperationalError
 from django.test import Client
 
 from runs import health
-from runs.health import Readiness
 from runs.models import Worker
 from runs.models.run import in_future
 from tests.runs.builders import make_worker
 
-# What is looked at is looked at in threads, which see what is committed.
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 READY = (200, {"status": "ok"})
 NOT_READY = (503, {"status": "unavailable"})
 
 
 @pytest.fixture(autouse=True)
-def _look_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "FRESH", 0.0)
-
-
-@pytest.fixture
-def hanging() -> Iterator[Callable[[], bool]]:
-    """A look that hangs until the end of the test."""
-    end = threading.Event()
-
-    def look() -> bool:
-        return end.wait(60)
-
-    yield look
-    end.set()
+def _check_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(health, "readiness", health.Readiness())
 
 
 def ask(address: str = "/readyz", method: str = "GET") -> tuple[int, Any]:
-    """Status and document, for a stranger."""
+    """Status and document, without signing in."""
     answer = Client().generic(method, address)
+    assert "no-store" in answer["Cache-Control"] and not answer.cookies and "Cookie" not in answer.get("Vary", "")
     return answer.status_code, json.loads(answer.content) if answer.content else None
 
 
-def test_a_process_that_answers_is_alive_whatever_else_is_not(django_assert_num_queries: Any) -> None:
+@pytest.mark.parametrize("address", ["/healthz", "/readyz"])
+def test_probes_are_for_get_and_head(address: str) -> None:
+    make_worker()
+    assert ask(address) == READY
+    assert ask(address, "HEAD") == (200, None)
+    assert Client().post(address).status_code == 405
+
+
+def test_a_process_that_answers_is_alive_whatever_else_is_down(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
-        assert ask("/healthz") == (200, {"status": "ok"})
+        assert ask("/healthz") == READY
 
 
-def test_an_installation_with_a_worker_is_ready() -> None:
+def test_without_a_recent_heartbeat_it_is_not_ready() -> None:
+    assert ask() == NOT_READY
     make_worker()
     assert ask() == READY
-
-
-def test_without_a_worker_that_was_heard_of_lately_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    assert ask() == NOT_READY
-    make_worker()
     Worker.objects.update(heartbeat_at=in_future(-timedelta(seconds=40)))
     assert ask() == NOT_READY
-    assert "Not ready: the worker is away. (nothing was heard of it lately)" in caplog.text
 
 
-def test_strangers_are_not_told_which_part_is_away(
+def test_what_is_down_is_logged_once_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse() -> bool:
+    def refuse() -> None:
         raise OperationalError("connection to db.internal failed for user toolflow")
 
     make_worker()
-    parts = {"database": refuse, "broker": health.look_at_broker, "worker": health.look_at_worker}
-    monkeypatch.setattr(health, "readiness", Readiness(parts))
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker.objects, "alive", refuse)
+        assert [ask() for _ in range(3)] == [NOT_READY] * 3
+    assert [ask() for _ in range(2)] == [READY] * 2
+    logged = [record for record in caplog.records if record.name == "runs.health" and record.levelname != "DEBUG"]
+    assert [record.levelname for record in logged] == ["WARNING", "WARNING"]
+    assert "db.internal" in logged[0].getMessage() and "Ready again" in logged[1].getMessage()
+
+
+def test_a_check_that_hangs_does_not_hold_up_other_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, end = threading.Event(), threading.Event()
+
+    def hang() -> str:
+        has_begun.set()
+        end.wait(60)
+        return ""
+
+    monkeypatch.setattr(health, "find_problem", hang)
+    monkeypatch.setattr(health, "CHECK_TIMEOUT", 0.01)
+    first = threading.Thread(target=ask)
+    first.start()
+    assert has_begun.wait(60)
     assert ask() == NOT_READY
-    assert "Not ready: the database is away. (connection to db.internal failed for user toolflow)" in caplog.text
+    end.set()
+    first.join()
+    assert ask() == READY
 
 
-def test_a_part_that_hangs_keeps_nobody_waiting_and_is_looked_at_once(
-    monkeypatch: pytest.MonkeyPatch, hanging: Callable[[], bool]
-) -> None:
-    looks = []
+def test_many_probes_within_a_second_cost_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "FRESH_SECONDS", 3600.0)
+    checks: list[str] = []
+    monkeypatch.setattr(health, "find_problem", lambda: checks.append("") or "")  # type: ignore[func-returns-value]
+    assert [ask() for _ in range(5)] == [READY] * 5
+    assert len(checks) == 1
 
-    def look() -> bool:
-        looks.append(threading.get_ident())
-        return hanging()
 
+def test_redis_is_checked_where_it_is_the_broker(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_worker()
-    monkeypatch.setattr(health, "PATIENCE", 0.5)
-    parts = {"database": health.look_at_database, "broker": look, "worker": health.look_at_worker}
-    monkeypatch.setattr(health, "readiness", Readiness(parts))
-    for _ in range(3):
-        assert ask() == NOT_READY
-    assert len(looks) == 1
-
-
-def test_many_who_ask_within_a_second_cost_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "FRESH", 3600.0)
-    looks = []
-    monkeypatch.setattr(health, "readiness", Readiness({"database": lambda: looks.append(1) or True}))  # type: ignore[func-returns-value]
-    assert [ask()[0] for _ in range(5)] == [200] * 5
-    assert len(looks) == 1
-
-
-def test_redis_is_what_is_looked_at_where_it_is_the_broker(
-    redis_url: str, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr("django_q.conf.Conf.ORM", None)
-    for url, is_there in ((redis_url, True), ("redis://127.0.0.1:1", False)):
+    for url, expected in ((redis_url, READY), ("redis://127.0.0.1:1", NOT_READY)):
         monkeypatch.setattr("django_q.conf.Conf.REDIS", url)
-        monkeypatch.setattr(health, "readiness", Readiness({"broker": health.look_at_broker}))
-        assert ask() == (READY if is_there else NOT_READY)
-
-
-@pytest.mark.parametrize("address", ["/healthz", "/readyz"])
-def test_answers_are_for_nobody_s_cache_and_leave_no_cookie(address: str) -> None:
-    answer = Client().get(address)
-    assert answer["Content-Type"] == "application/json"
-    assert "no-store" in answer["Cache-Control"]
-    assert not answer.cookies
-    assert "Cookie" not in answer.get("Vary", "")
-
-
-@pytest.mark.parametrize("address", ["/healthz", "/readyz"])
-def test_a_head_request_says_the_same_without_words_and_others_are_refused(address: str) -> None:
-    make_worker()
-    assert ask(address, "HEAD") == (200, None)
-    assert ask(address, "POST")[0] == 405
-
-
-def test_what_is_away_is_told_once_in_the_log_and_not_with_each_probe(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    is_there = [False]
-
-    def look() -> bool:
-        if not is_there[0]:
-            raise OperationalError("connection refused")
-        return True
-
-    monkeypatch.setattr(health, "readiness", Readiness({"database": look}))
-    assert [ask()[0] for _ in range(3)] == [503] * 3
-    is_there[0] = True
-    assert [ask()[0] for _ in range(2)] == [200] * 2
-    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.levelname != "DEBUG"]
-    assert [line for line in told if "database" in line[1] or line[0] == "ERROR"] == [
-        ("WARNING", "Not ready: the database is away. (connection refused)"),
-        ("WARNING", "The database is there again. Ready."),
-    ]
+        assert ask() == expected

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 
-from runs.management.commands.serve import HEADER_BYTES
+from runs.management.commands.serve import MAX_HEADER_BYTES
 from tests.site.test_settings import make_environment
 from tests.waiting import wait_until
 
@@ -59,7 +59,7 @@ def test_too_many_headers_are_refused(port: int, header_bytes: int) -> None:
 
 
 def test_headers_within_the_limit_are_read(port: int) -> None:
-    assert send(port, build_request(HEADER_BYTES - 1_000)).startswith(b"HTTP/1.1 200")
+    assert send(port, build_request(MAX_HEADER_BYTES - 1_000)).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("address", [b"/healthz", b"/readyz"])

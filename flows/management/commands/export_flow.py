@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from flows.engine.errors import SpecError
 from flows.flow_file import SCHEMA_PATH, render_flow
+from flows.management.terminal import fetch_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import announce_export
 
@@ -43,23 +42,18 @@ class Command(BaseCommand):
         version = _fetch_version(name, options["version"], live=options["live"])
         text = _render_version(version)
         announce_export([version])
-        if output != "-":
+        if output == "-":
+            self.stdout.write(text, ending="")
+        else:
             _store_text(Path(output), text)
             self.stderr.write(f"{output}: {name}, version {version.number}")
-            return
-        try:
-            self.stdout.write(text, ending="")
-            self.stdout.flush()
-        except BrokenPipeError:
-            # The reader of the pipe has closed it; Python must not fail again when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
     def _write_all(self, folder: Path, *, live: bool) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CommandError(f"Can't make the directory {folder}: {error.strerror}.") from error
-        # Written once all can be: half an export would look like a whole one.
+            raise CommandError(f"Can't create the directory {folder}: {error.strerror}.") from error
+        # Written once all are rendered: half an export would look like a whole one.
         texts: dict[FlowVersion, str] = {}
         for flow in Flow.objects.filter(is_archived=False).order_by("name").select_related("live_version"):
             version = flow.live_version if live else flow.versions.first()
@@ -74,16 +68,13 @@ class Command(BaseCommand):
             _store_text(path, text)
             self.stdout.write(f"{path}: version {version.number}")
         if SCHEMA_PATH.exists():
-            # Where the files say that it is, so that editors complete and check them.
+            # Where the files refer to it, so that editors complete and check them.
             _store_text(folder / SCHEMA_PATH.name, SCHEMA_PATH.read_text(encoding="utf-8"))
             self.stdout.write(f"{folder / SCHEMA_PATH.name}: JSON Schema of the files")
 
 
 def _fetch_version(name: str, number: int | None, *, live: bool) -> FlowVersion:
-    flow = Flow.objects.select_related("live_version").filter(name=name).first()
-    if flow is None:
-        names = ", ".join(Flow.objects.order_by("name").values_list("name", flat=True)) or "none"
-        raise CommandError(f"There is no flow “{name}”. Flows: {names}.")
+    flow = fetch_flow(name)
     if live:
         if flow.live_version is None:
             raise CommandError(f"No version of “{name}” is live.")
@@ -107,16 +98,7 @@ def _render_version(version: FlowVersion) -> str:
 
 
 def _store_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with the mode that it has. Raises ``CommandError`` if that can't be done."""
-    if path.is_dir():
-        raise CommandError(f"Can't write {path}: it is a directory. Name a file in it.")
-    temporary = path.with_name(f".{path.name[:40]}.{os.getpid()}")
     try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        if path.exists():
-            shutil.copymode(path, temporary)
-        temporary.replace(path)
+        path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise CommandError(f"Can't write {path}: {error.strerror}.") from error

@@ -1,4 +1,4 @@
-"""``manage.py import_flow``: make flows what their files say."""
+"""``manage.py import_flow``: create flows, and versions of them, from files."""
 
 from __future__ import annotations
 
@@ -9,45 +9,41 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError, ProgrammingError, transaction
+from django.db import transaction
 
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
+from flows.management.terminal import escape_controls
 from flows.models import FlowVersion
 from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, parse_flow_file, plan_load
 
 
 class Command(BaseCommand):
     help = (
-        "Make flows what their files say: new flows, or new versions where the definition differs. If one file has "
+        "Create flows from files, or new versions where the definition differs. If one file has "
         "an error, none is imported, and the exit status is 1."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("files", nargs="+", metavar="FILE", help="Flow files (YAML or JSON); - for stdin")
-        parser.add_argument("--check", action="store_true", help="Say what would be done, and store nothing")
+        parser.add_argument("--check", action="store_true", help="Only report what would be done")
         parser.add_argument("--make-live", action="store_true", help="Let new runs use what was imported")
-        parser.add_argument("--note", default="", metavar="TEXT", help="The note of the new versions")
-        parser.add_argument("--user", metavar="NAME", help="Who is named as author of the new versions")
+        parser.add_argument("--note", default="", metavar="TEXT", help="Note of the new versions")
+        parser.add_argument("--user", metavar="NAME", help="Author of the new versions")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            self._import_all(options)
-        except (OperationalError, ProgrammingError) as error:
-            raise CommandError(f"The database can't be used: {error}. Is it migrated (manage.py migrate)?") from error
-
-    def _import_all(self, options: dict[str, Any]) -> None:
         note, make_live = options["note"], options["make_live"]
         if len(note) > NOTE_LENGTH:
             raise CommandError(f"The note has {len(note)} characters; at most {NOTE_LENGTH} are stored.")
-        users = get_user_model()._default_manager
-        user = users.filter(username=options["user"]).first() if options["user"] is not None else None
-        if user is None and options["user"] is not None:
-            raise CommandError(f"There is no user “{options['user']}”.")
-        specs = self._read_all(options["files"])
+        user = None
+        if (username := options["user"]) is not None:
+            user = get_user_model()._default_manager.filter(username=username).first()
+            if user is None:
+                raise CommandError(f"There is no user “{username}”.")
+        specs = self._parse_all(options["files"])
         lines = []
         with transaction.atomic():
-            # In the order of names: two imports at the same moment can't wait for one another in a circle.
+            # In the order of names: two imports at the same time must not deadlock.
             for spec in sorted(specs, key=lambda spec: spec.name):
                 plan, version = plan_load(spec), None
                 if not options["check"]:
@@ -58,7 +54,7 @@ class Command(BaseCommand):
         for line in lines:
             self.stdout.write(line)
 
-    def _read_all(self, files: list[str]) -> list[FlowSpec]:
+    def _parse_all(self, files: list[str]) -> list[FlowSpec]:
         specs: dict[str, tuple[FlowSpec, str]] = {}
         failed = 0
         for file in files:
@@ -78,7 +74,7 @@ class Command(BaseCommand):
                 failed += 1
                 self.stderr.write(self.style.ERROR(f"{name}:"))
                 for problem in problems:
-                    self.stderr.write(f"  {_escape_controls(problem)}")
+                    self.stderr.write(f"  {escape_controls(problem)}")
         if failed:
             count = "One file has errors" if failed == 1 else f"{failed} files have errors"
             raise CommandError(f"{count}. Nothing was imported.")
@@ -107,13 +103,8 @@ def _describe(plan: LoadPlan, version: FlowVersion | None, *, make_live: bool) -
 
 
 def _read_source(name: str) -> bytes:
-    # One more than is allowed: what is larger is not read to its end.
+    # One byte more than is allowed shows that it is too large.
     if name == "-":
         return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
     with Path(name).open("rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
-
-
-def _escape_controls(text: str) -> str:
-    """Text of a file, without what a terminal would obey."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

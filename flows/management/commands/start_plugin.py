@@ -35,47 +35,40 @@ class Command(BaseCommand):
     def handle(self, *args: Any, name: str, directory: Path, **options: Any) -> None:
         directory = directory.resolve()
         if not directory.is_dir():
-            raise CommandError(f"There is no directory {directory}. Make it first.")
-        validate_name(name)
+            raise CommandError(f"There is no directory {directory}. Create it first.")
+        _validate_name(name)
         files = {directory / f"{name}.py": "plugin.py-tpl", directory / f"test_{name}.py": "test_plugin.py-tpl"}
         for path in files:
             if path.exists():
                 raise CommandError(f"{path} exists already, and nothing is overwritten. Choose another name.")
-        if is_module(name):
-            raise CommandError(f"There is a module “{name}” already, which yours would hide. Choose another name.")
         try:
             for path, template in files.items():
                 text = Template((_TEMPLATES / template).read_text(encoding="utf-8")).substitute(name=name)
                 path.write_text(text, encoding="utf-8")
         except OSError as error:
-            for made in files:
-                made.unlink(missing_ok=True)
+            for written in files:
+                written.unlink(missing_ok=True)
             raise CommandError(f"{path} can't be written: {error.strerror}.") from error
         self.stdout.write(self.style.SUCCESS(f"Wrote {directory / name}.py and test_{name}.py beside it."))
-        steps = list_next_steps(name, directory)
+        steps = _list_next_steps(name, directory)
         listed = "\n".join(f"  {number}. {step}" for number, step in enumerate(steps, start=1))
-        self.stdout.write(f"\nWhat comes next:\n{listed}\n\ndocs/plugins.md has the rest.")
+        self.stdout.write(f"\nNext steps:\n{listed}\n\ndocs/plugins.md has the details.")
 
 
-def validate_name(name: str) -> None:
-    """Raise ``CommandError`` if a module can't be called so."""
+def _validate_name(name: str) -> None:
+    """Raise ``CommandError`` if a module can't have this name, or another one has it."""
     if not (name.isidentifier() and name.isascii()) or iskeyword(name):
         raise CommandError(
             f"“{name}” can't be the name of a module. Use letters, digits and underscores, such as acme_invoices."
         )
     if len(name) > MAX_NAME_LENGTH:
         raise CommandError(f"The name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed.")
+    # A module that is loaded may have no specification, such as __main__.
+    if name in sys.modules or importlib.util.find_spec(name):
+        raise CommandError(f"There is a module “{name}” already, which yours would hide. Choose another name.")
 
 
-def is_module(name: str) -> bool:
-    """Whether there is a module of that name: one of the two would hide the other."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # it is loaded and says nothing of where it comes from
-        return True
-
-
-def list_next_steps(name: str, directory: Path) -> list[str]:
+def _list_next_steps(name: str, directory: Path) -> list[str]:
     """What to do with a new module, in order."""
     root, python = Path(settings.BASE_DIR), Path(sys.executable)
     shown_python = python.relative_to(root) if python.is_relative_to(root) else python

@@ -1,36 +1,33 @@
-"""``manage.py purge_history``: take away now what the policies say, or what ended before a day."""
+"""``manage.py purge_history``: delete now what retention policies say, or what ended before a day."""
 
 from __future__ import annotations
 
-import time
 from argparse import ArgumentParser
-from datetime import UTC, date, datetime
-from functools import partial
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from flows.management.terminal import fetch_flow
 from flows.models import Flow
-from runs.management.arguments import fetch_flow, parse_day
+from runs.management.terminal import Progress, parse_day
 from runs.retention.policy import Part, PurgeTask, build_tasks, read_policy
 from runs.retention.purging import Purged, purge
 from runs.retention.tasks import delete_batch, find_expired
 
-REPORT_INTERVAL = 2.0
-"""Seconds between two lines on progress."""
 MAX_NAMED = 20
 
 
 class Command(BaseCommand):
     help = (
-        "Delete runs, or take away what they read and wrote, as the policies of flows say: what the queue does by "
-        "itself every hour. With --before whatever the policies say. Workers may go on; it takes its time while runs "
-        "are under way. Interrupted, it goes on where it stopped when called again. Exit status: 0 done, 1 not done."
+        "Delete runs or their outputs as the policies of flows say, which the queue does every hour. With --before "
+        "whatever the policies say. Workers may go on; it is slower while runs are in flight. Interrupted, it "
+        "continues when called again. Exit status: 0 done, 1 not done."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+        parser.add_argument("--dry-run", action="store_true", help="only report what would be deleted")
         parser.add_argument("--flow", metavar="NAME", help="only runs of this flow")
         parser.add_argument(
             "--before",
@@ -39,16 +36,14 @@ class Command(BaseCommand):
             help="delete runs that ended before this day (UTC), such as 2026-11-21, instead of what policies say",
         )
         parser.add_argument(
-            "--outputs", action="store_true", help="with --before: take only what they read and wrote; figures stay"
+            "--outputs", action="store_true", help="with --before: delete only inputs and outputs; figures stay"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        now = timezone.now()
-        flow = fetch_flow(options["flow"])
-        flows = list(Flow.objects.order_by("name")) if flow is None else [flow]
-        before: date | None = options["before"]
-        is_dry: bool = options["dry_run"]
-        tasks = [task for one in flows for task in _list_tasks(one, before, options["outputs"], now)]
+        now, is_dry = timezone.now(), options["dry_run"]
+        has_flow, before = options["flow"] is not None, options["before"]
+        flows = [fetch_flow(options["flow"])] if has_flow else list(Flow.objects.order_by("name"))
+        tasks = [task for flow in flows for task in _list_tasks(flow, before, options["outputs"], now)]
         if not tasks:
             self.stdout.write("No policy deletes anything: all runs are kept for ever. See docs/retention.md.")
         failed: list[int] = []
@@ -57,28 +52,24 @@ class Command(BaseCommand):
             self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))
             if runs and not is_dry:
                 failed += self._purge(task, runs)
-        if flow is None and before is None:
+        if not has_flow and before is None:
             self._delete_expired(now, is_dry=is_dry)
         if failed:
             named = ", ".join(map(str, failed[:MAX_NAMED])) + (", …" if len(failed) > MAX_NAMED else "")
             raise CommandError(f"{len(failed):,} runs could not be deleted; the log says why: {named}")
 
     def _purge(self, task: PurgeTask, runs: int) -> list[int]:
-        started = reported = time.monotonic()
-        purged = Purged()
+        progress, purged = Progress(self), Purged()
         for purged in purge(task):
-            if time.monotonic() - reported >= REPORT_INTERVAL:
-                reported = time.monotonic()
-                self.stdout.write(f"  {min(99, purged.runs * 100 // runs)} %: {purged.runs:,} of {runs:,} runs")
-        self.stdout.write(
-            f"  Done in {time.monotonic() - started:,.1f} s: {purged.runs:,} runs, {purged.attempts:,} attempts; the "
-            f"longest transaction took {purged.longest * 1000:,.0f} ms."
-        )
+            progress(f"  {purged.runs:,} of {runs:,} runs")
+        self.stdout.write(f"  Done: {purged.runs:,} runs, {purged.attempts:,} attempts.")
         return purged.failed
 
     def _delete_expired(self, now: datetime, *, is_dry: bool) -> None:
         for name, expired in find_expired(now).items():
-            count = expired.count() if is_dry else sum(iter(partial(delete_batch, expired), 0))
+            count = expired.count()
+            while not is_dry and delete_batch(expired):
+                pass
             if count:
                 self.stdout.write(f"{name}: {count:,} {'would be deleted' if is_dry else 'deleted'}.")
 
@@ -88,7 +79,7 @@ def _list_tasks(flow: Flow, before: date | None, only_outputs: bool, now: dateti
         if only_outputs:
             raise CommandError("--outputs needs --before: give the day before which runs lose their outputs.")
         return build_tasks(flow, read_policy(flow), now)
-    limit = datetime(before.year, before.month, before.day, tzinfo=UTC)
+    limit = datetime.combine(before, time.min, UTC)
     if limit > now:
         raise CommandError(f"--before {before} lies in the future; give today or an earlier day.")
     return [PurgeTask(flow, Part.OUTPUTS if only_outputs else Part.RUNS, limit)]

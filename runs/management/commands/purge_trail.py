@@ -1,4 +1,4 @@
-"""``manage.py purge_trail``: delete entries of the trail that are older than they need to be."""
+"""``manage.py purge_trail``: delete old entries of the audit log."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from runs.models import TrailEntry
 from runs.trail.actions import TrailAction
 from runs.trail.entries import leave_trail
 
-LEAST_DAYS = 30
-BATCH = 5_000
+MIN_DAYS = 30
+BATCH_SIZE = 5_000
 """Entries that are deleted in one transaction."""
 
 
 class Command(BaseCommand):
-    help = "Delete entries of the trail that are older than so many days. Without it the trail is kept for ever."
+    help = "Delete entries of the audit log that are older than --days. Without it the log is kept for ever."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--days", type=int, required=True, help=f"how many days are kept, at least {LEAST_DAYS}")
-        parser.add_argument("--dry-run", action="store_true", help="only say how many these are")
+        parser.add_argument("--days", type=int, required=True, help=f"how many days are kept, at least {MIN_DAYS}")
+        parser.add_argument("--dry-run", action="store_true", help="only report how many these are")
 
     def handle(self, *args: Any, **options: Any) -> None:
         days: int = options["days"]
-        if days < LEAST_DAYS:
-            raise CommandError(f"--days is {days}; the trail of the last {LEAST_DAYS} days is always kept.")
+        if days < MIN_DAYS:
+            raise CommandError(f"--days is {days}; entries of the last {MIN_DAYS} days are always kept.")
         before = timezone.now() - timedelta(days=days)
         if options["dry_run"]:
             count = TrailEntry.objects.filter(at__lt=before).count()
@@ -42,10 +42,9 @@ class Command(BaseCommand):
 
 
 def _purge_batch(before: datetime) -> int:
-    """Delete the oldest entries, and leave one that says so; gives how many were deleted."""
-    # Whatever breaks it off, none goes untold.
+    """Delete the oldest entries, and add one that says so; gives how many were deleted."""
     with transaction.atomic():
-        count = TrailEntry.objects.all().purge(before=before, limit=BATCH)
+        count = TrailEntry.objects.all().purge(before=before, limit=BATCH_SIZE)
         if count:
             leave_trail(action=TrailAction.TRAIL_PURGED, details={"entries": count, "before": before.isoformat()})
     return count

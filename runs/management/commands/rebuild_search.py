@@ -1,4 +1,4 @@
-"""``manage.py rebuild_search``: the words that runs are found by, indexed again from their history."""
+"""``manage.py rebuild_search``: index the words by which runs are found again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
+from runs.management.terminal import Progress
 from runs.models import Run
 from runs.search import empty_index, index_runs
 
 BATCH_SIZE = 100
 """Runs indexed in one transaction: few, since workers that have something to store wait for it."""
-REPORT_INTERVAL = 50
-"""Batches between two lines of progress."""
 
 
 class Command(BaseCommand):
@@ -29,12 +28,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["first"] is None:
             empty_index()
+        progress = Progress(self)
         last, done = (options["first"] or 1) - 1, 0
         try:
             while run_ids := _index_batch(last):
                 last, done = run_ids[-1], done + len(run_ids)
-                if done % (BATCH_SIZE * REPORT_INTERVAL) == 0:
-                    self.stdout.write(f"{done:,} runs indexed, up to #{last}.")
+                progress(f"{done:,} runs indexed, up to #{last}.")
         except BaseException:
             # Ctrl-C, or a database that went away: what was done is stored.
             self.stderr.write(f"Stopped after run #{last}. Continue with --from {last + 1}.")
@@ -43,7 +42,7 @@ class Command(BaseCommand):
 
 
 def _index_batch(last: int) -> list[int]:
-    """Index the next runs after ``last``, but those whose outputs were removed; gives the numbers of all of them."""
+    """Index the next runs after ``last`` that have outputs; gives the numbers of all next runs."""
     with transaction.atomic():
         runs = Run.objects.filter(pk__gt=last, is_counted=True).order_by("pk").select_for_update()
         rows = list(runs.values_list("pk", "outputs_removed_at")[:BATCH_SIZE])

@@ -7,14 +7,13 @@ from datetime import date
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.template.defaultfilters import pluralize
 
+from flows.management.terminal import fetch_flow
 from flows.models import Flow
 from runs.locks import STATISTICS, acquire, release
-from runs.management.arguments import fetch_flow, parse_day
+from runs.management.terminal import Progress, parse_day
 from runs.statistics.rebuild import LEASE, LeaseLostError, Rebuilt, rebuild_flow
-
-PROGRESS_INTERVAL = 10_000
-"""Runs between two lines of progress."""
 
 
 class Command(BaseCommand):
@@ -32,32 +31,29 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        only = fetch_flow(options["flow"])
-        for flow in Flow.objects.order_by("name") if only is None else [only]:
-            self._rebuild(flow, options["since"])
+        name = options["flow"]
+        for flow in Flow.objects.order_by("name") if name is None else [fetch_flow(name)]:
+            self.stdout.write(f"{flow.name}: {_describe(self._rebuild(flow, options['since']))}")
 
-    def _rebuild(self, flow: Flow, since: date | None) -> None:
-        def report(done: int) -> None:
-            if done % PROGRESS_INTERVAL == 0:
-                self.stdout.write(f"{flow.name}: {done:,} runs counted so far.")
-
+    def _rebuild(self, flow: Flow, since: date | None) -> Rebuilt:
+        progress = Progress(self)
         token = acquire(STATISTICS, LEASE)
         if token is None:
             raise CommandError("Statistics are being rebuilt already. If that was killed, try again in a minute.")
         try:
-            rebuilt = rebuild_flow(flow, token=token, since=since, report=report)
+            return rebuild_flow(
+                flow, token=token, since=since, report=lambda done: progress(f"{flow.name}: {done:,} runs counted.")
+            )
         except LeaseLostError as error:
             raise CommandError(f"{flow.name}: {error} Nothing was changed; try again.") from error
         finally:
             release(STATISTICS, token)
-        self.stdout.write(f"{flow.name}: {describe(rebuilt)}")
 
 
-def describe(rebuilt: Rebuilt) -> str:
-    """What became of a flow's statistics, in one line."""
-    counted = f"{rebuilt.runs:,} run{'s' if rebuilt.runs != 1 else ''} counted"
+def _describe(rebuilt: Rebuilt) -> str:
+    counted = f"{rebuilt.runs:,} run{pluralize(rebuilt.runs)} counted"
     if rebuilt.lacking:
-        counted += f"; {rebuilt.lacking:,} day{'s' if rebuilt.lacking != 1 else ''} left alone, whose runs are deleted"
+        counted += f"; {rebuilt.lacking:,} day{pluralize(rebuilt.lacking)} left alone, whose runs are deleted"
     if not rebuilt.changed:
         return f"{counted}; all {rebuilt.kept:,} rows were right."
     return (

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, transaction
 from django.utils import timezone
 
-from runs.backup import BackupError, Restoration, restore_backup
+from runs.backup import BackupError, log_copy, restore_backup
 from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 
 class Command(BaseCommand):
     help = (
         "Put a file that “manage.py backup” wrote in the place of the embedded database. Stop web server and workers "
-        "first; the database that was there is kept beside it. Exit status: 0 restored, 1 nothing was changed."
+        "first; the previous database is kept beside it. Exit status: 0 restored, 1 nothing was changed."
     )
     # There may be no database yet, or a broken one.
     requires_system_checks = []
@@ -31,27 +29,17 @@ class Command(BaseCommand):
             restoration = restore_backup(options["file"], now=timezone.now())
         except BackupError as error:
             raise CommandError(str(error)) from error
-        backup = restoration.backup
+        backup, kept = restoration.backup, restoration.kept
+        details: dict[str, Any] = {"runs": backup.runs, "attempts": backup.attempts}
         self.stdout.write(f"Restored: {backup.runs:,} runs with {backup.attempts:,} attempts.")
-        if restoration.kept is not None:
-            self.stdout.write(f"The database that was there is kept as {restoration.kept}; delete it when all is well.")
-        self._tell(options["file"], restoration)
+        if kept is not None:
+            details["kept"] = kept.name
+            self.stdout.write(f"The previous database is kept as {kept}; delete it when all is well.")
+        if problem := log_copy(TrailAction.BACKUP_RESTORED, options["file"], details):
+            self.stderr.write(problem)
         if restoration.is_older:
             self.stdout.write("The copy is of an older ToolFlow. Run “manage.py migrate” before you start anything.")
         self.stdout.write(
             "Accounts are those of the copy: tokens revoked, sessions ended and passwords changed since it was made "
-            "let people in again. See docs/backup.md."
+            "are valid again. See docs/backup.md."
         )
-
-    def _tell(self, source: Path, restoration: Restoration) -> None:
-        details = {
-            "runs": restoration.backup.runs,
-            "attempts": restoration.backup.attempts,
-            **({"kept": restoration.kept.name} if restoration.kept else {}),
-        }
-        try:
-            with transaction.atomic():
-                leave_trail(action=TrailAction.BACKUP_RESTORED, label=source.name, details=details)
-        except DatabaseError as error:
-            # The tables of an older ToolFlow may lack what an entry needs; all is restored nonetheless.
-            self.stderr.write(f"The trail has no entry of it: {str(error).strip()}.")

@@ -1,9 +1,8 @@
-"""``manage.py run_flow``: start a run from the terminal and, if wanted, watch it."""
+"""``manage.py run_flow``: start a run from the terminal and, if wanted, follow it."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from argparse import ArgumentParser
@@ -14,18 +13,18 @@ from django.core.management.base import BaseCommand, CommandError
 
 from flows.engine.errors import InputError
 from flows.engine.json_values import parse_object
-from flows.models import Flow
+from flows.management.terminal import escape_controls, fetch_flow
 from runs.checks import TAG
 from runs.models import Attempt, Run, RunStatus
 from runs.run_options import PRIORITIES, parse_options
 from runs.submission import NotRunnableError, submit_run
 
-LOOK = 0.3
-"""Seconds between looks at the run."""
-WORKER_PATIENCE = 5.0
-"""Seconds after which a run that no worker took is remarked upon."""
+POLL_INTERVAL = 0.3
+"""Seconds."""
+WORKER_TIMEOUT = 5.0
+"""Seconds after which a run that no worker has claimed gets a warning."""
 
-EXIT_CODES = {RunStatus.SUCCEEDED: 0, RunStatus.FAILED: 1, RunStatus.ERRORED: 2, RunStatus.CANCELLED: 2}
+EXIT_CODES: dict[str, int] = {RunStatus.SUCCEEDED: 0, RunStatus.FAILED: 1, RunStatus.ERRORED: 2, RunStatus.CANCELLED: 2}
 USAGE_EXIT = 3
 OPTIONS = ("priority", "token_budget", "cost_budget", "time_limit")
 
@@ -62,12 +61,12 @@ class Command(BaseCommand):
         super().run_from_argv(argv)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        flow = find_flow(options["flow"])
+        flow = fetch_flow(options["flow"], returncode=USAGE_EXIT)
         chosen, mistakes = parse_options({name: options[name] for name in OPTIONS})
         if mistakes:
             raise CommandError("\n".join(mistakes.values()), returncode=USAGE_EXIT)
         try:
-            run = submit_run(flow=flow, input=read_input(options["input"]), **chosen)
+            run = submit_run(flow=flow, input=_parse_input(options["input"]), **chosen)
         except InputError as error:
             problems = "\n".join(f"  {problem}" for problem in error.problems)
             raise CommandError(f"The input doesn't fit “{flow}”:\n{problems}", returncode=USAGE_EXIT) from error
@@ -75,38 +74,30 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=USAGE_EXIT) from error
         self.stdout.write(f"Run #{run.pk} of “{flow}”, version {run.version.number}: queued")
         if options["follow"]:
-            try:
-                run = self._follow(run)
-                self.stdout.write(json.dumps(final_outputs(run), indent=2, ensure_ascii=False))
-            except BrokenPipeError:
-                # Whoever read along has seen enough; the run goes on without.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(EXIT_CODES.get(RunStatus(run.status), 0))
+            run = self._follow(run)
+            self.stdout.write(json.dumps(_fetch_outputs(run), indent=2, ensure_ascii=False))
+            self.stdout.flush()
+            sys.exit(EXIT_CODES[run.status])
 
     def _follow(self, run: Run) -> Run:
-        told: set[tuple[int, str]] = set()
-        waiting_since = time.monotonic()
-        remarked = False
+        shown: set[tuple[int, str]] = set()
+        warn_at = time.monotonic() + WORKER_TIMEOUT
         while True:
             run = Run.objects.select_related("flow").get(pk=run.pk)
-            for attempt in (
-                Attempt.objects.filter(step__run=run).select_related("step").order_by("step__index", "number")
-            ):
-                self._tell(attempt, told)
+            attempts = Attempt.objects.filter(step__run=run).select_related("step").order_by("step__index", "number")
+            for attempt in attempts:
+                if (attempt.pk, attempt.outcome) not in shown:
+                    shown.add((attempt.pk, attempt.outcome))
+                    self._show(attempt)
             if run.has_ended:
                 self.stdout.write(f"{run.get_status_display()}: {run.end_sentence}")
                 return run
-            if run.status == RunStatus.QUEUED and not remarked and time.monotonic() - waiting_since > WORKER_PATIENCE:
-                remarked = True
-                self.stderr.write(
-                    "No worker has taken the run yet. Is one running? Start it with: manage.py run_worker"
-                )
-            time.sleep(LOOK)
+            if run.status == RunStatus.QUEUED and not shown and time.monotonic() > warn_at:
+                warn_at = float("inf")
+                self.stderr.write("No worker has claimed the run yet. Is one running? Start it: manage.py run_worker")
+            time.sleep(POLL_INTERVAL)
 
-    def _tell(self, attempt: Attempt, told: set[tuple[int, str]]) -> None:
-        if (attempt.pk, attempt.outcome) in told:
-            return
-        told.add((attempt.pk, attempt.outcome))
+    def _show(self, attempt: Attempt) -> None:
         name = f"Step {attempt.step.index} “{attempt.step.name}”, attempt {attempt.number}"
         self.stdout.write(f"{name}: {attempt.outcome or 'running'}")
         for issue in attempt.issues.all() if attempt.outcome else ():
@@ -117,32 +108,17 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def escape_controls(text: str) -> str:
-    """Text that a model wrote, without what a terminal would obey."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
-def find_flow(name: str) -> Flow:
-    """The flow of that name. Raises ``CommandError`` that lists the names there are."""
-    flow = Flow.objects.select_related("live_version").filter(name=name).first()
-    if flow is None:
-        names = ", ".join(Flow.objects.runnable().order_by("name").values_list("name", flat=True)) or "none"
-        raise CommandError(f"There is no flow “{name}”. Flows that can be run: {names}.", returncode=USAGE_EXIT)
-    return flow
-
-
-def read_input(source: str) -> dict[str, Any]:
-    """The JSON object in a file, ``-`` for stdin. Raises ``CommandError`` that says what is wrong with it."""
+def _parse_input(source: str) -> dict[str, Any]:
+    """The JSON object in a file, ``-`` for stdin. Raises ``CommandError``."""
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        return parse_object(text)
+        return parse_object(sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8"))
     except OSError as error:
         raise CommandError(f"Can't read {source}: {error.strerror}.", returncode=USAGE_EXIT) from error
     except ValueError as error:
         raise CommandError(f"{source} is not usable as input. {error}", returncode=USAGE_EXIT) from error
 
 
-def final_outputs(run: Run) -> dict[str, Any]:
+def _fetch_outputs(run: Run) -> dict[str, Any]:
     """The output of each step's last attempt that has one, by the step's name."""
     attempts = Attempt.objects.filter(step__run=run, output__isnull=False).select_related("step")
     return {attempt.step.name: attempt.output for attempt in attempts.order_by("step__index", "number")}

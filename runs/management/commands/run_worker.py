@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import logging
 import re
 import resource
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import Error as AnyDatabaseError
-from django.db import OperationalError, connections
+from django.db import DatabaseError, OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
 from django_q.brokers import get_broker
@@ -22,23 +19,20 @@ from django_q.brokers import get_broker
 from flows.providers import build_providers, find_provider_problem, load_client
 from runs.checks import TAG
 from runs.management.storage_problems import find_remedy
+from runs.management.terminal import announce
 from runs.observability.log_events import Outage
 from runs.older_databases import refuse_older_database
 from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, StopSignals
 
-logger = logging.getLogger(__name__)
-
 RETRY_INTERVAL = 1.0
-"""Seconds before the database is asked again after it did not answer."""
+"""Seconds between two tries to reach the database."""
 
-REFUSAL_CODES = ("28", "3D000")
-"""How the SQLSTATE of a PostgreSQL begins that answers, but not to us: wrong role or password, no such database."""
 REFUSAL = re.compile(
     r"authentication failed|no password supplied|pg_hba\.conf|no such (user|database)"
     r'|(role|database) "[^"]*" (does not exist|is not permitted to log in)'
 )
-"""The same in words: psycopg knows no SQLSTATE of a connection that was not made."""
+"""What PostgreSQL says where waiting does not help; psycopg knows no SQLSTATE of a connection that failed."""
 
 
 class Command(BaseCommand):
@@ -54,56 +48,36 @@ class Command(BaseCommand):
         if sys.platform != "linux":
             raise CommandError("Workers run on Linux only; start them there, or in a container.")
         StopSignals()
-        # Without a key every run that is taken would end as errored; as long as no worker runs, they wait.
+        # Without a key every claimed run would end as errored; as long as no worker runs, they wait.
         if problem := find_provider_problem():
             raise CommandError(problem)
         for provider in build_providers().named.values():
             if problem := provider.find_problem():
                 self.stderr.write(f"Warning: {problem} Until then its models can't be called.")
         wait_for_database()
-        refuse_unusable_broker()
+        validate_broker()
         # The children must not share a connection.
         connections.close_all()
-        raise_file_limit()
+        # A call is a connection: the children may have as many files open as the system allows.
+        hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
         # What tasks need is loaded here, once: children share its memory, and one that is replaced is soon ready again.
         import_string(DRAIN_TASK)
         load_client()
-        gc.freeze()
         if not draining.is_set():
-            self._work()
-        self._say("Worker stopped.")
-
-    def _work(self) -> None:
-        tree = ProcessTree(say=self._say)
-        self._say("Worker started.")
-        try:
-            tree.run()
-        except ProcessTreeError as error:
-            raise CommandError(str(error)) from error
-
-    def _say(self, line: str) -> None:
-        if settings.TOOLFLOW_LOG_FORMAT == "json":
-            # Whoever collects lines reads standard output too, and wants one kind.
-            logger.info("%s", line)
-            return
-        # A terminal that was closed must not keep the worker from an orderly stop.
-        with contextlib.suppress(OSError):
-            self.stdout.write(line)
-            self.stdout.flush()
-
-
-def raise_file_limit() -> None:
-    """Let this process and its children have as many files open as the system allows: a call is a connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            tree = ProcessTree(say=partial(announce, self))
+            announce(self, "Worker started.")
+            try:
+                tree.run()
+            except ProcessTreeError as error:
+                raise CommandError(str(error)) from error
+        announce(self, "Worker stopped.")
 
 
 def wait_for_database() -> None:
     """Return once the database answers and has all tables, or a stop is asked for.
 
-    Raises ``CommandError`` if waiting can't help: it isn't up to date, doesn't let us in, or is a file that can't be
-    opened.
+    Raises ``CommandError`` where waiting does not help: it lacks tables, refuses us, or is a file that can't be opened.
     """
     connection = connections["default"]
     outage = Outage("The database")
@@ -112,8 +86,9 @@ def wait_for_database() -> None:
             refuse_older_database()
             executor = MigrationExecutor(connection)
             is_current = not executor.migration_plan(executor.loader.graph.leaf_nodes())
-        except AnyDatabaseError as error:
-            if connection.vendor == "sqlite" or not isinstance(error, OperationalError) or is_refusal(error):
+        except DatabaseError as error:
+            is_away = isinstance(error, OperationalError) and not REFUSAL.search(str(error))
+            if connection.vendor == "sqlite" or not is_away:
                 reason = " ".join(str(error).split())
                 remedy = find_remedy(error) or "Check DATABASE_URL."
                 raise CommandError(f"The database can't be used: {reason}. {remedy}") from error
@@ -127,14 +102,8 @@ def wait_for_database() -> None:
         return
 
 
-def is_refusal(error: OperationalError) -> bool:
-    """Whether PostgreSQL has answered that it doesn't let us in, which waiting doesn't change."""
-    code = getattr(error.__cause__, "sqlstate", None)
-    return code.startswith(REFUSAL_CODES) if code else REFUSAL.search(str(error)) is not None
-
-
-def refuse_unusable_broker() -> None:
-    """Raise ``CommandError`` if the broker is a Redis that answers, but not to us. One that is away is waited for."""
+def validate_broker() -> None:
+    """Raise ``CommandError`` if the broker is a Redis that refuses us. One that is away is waited for."""
     if "redis" not in settings.Q_CLUSTER:
         return
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import sys
@@ -12,20 +11,17 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from runs.management.terminal import announce
 from runs.observability.meters import prepare_metrics_folder
 
-APPLICATION = "toolflow_site.asgi:application"
-
-GRACE = 10
+REQUEST_STOP_TIMEOUT = 10
 """Seconds that requests have to end after a stop. Streams of events have no end of their own: they are broken off."""
-KEEP_ALIVE = 75
+KEEP_ALIVE_TIMEOUT = 75
 """Seconds that an idle connection stays open: longer than a proxy keeps it, so that none is closed as it is used."""
-PATIENCE = 30
-"""Seconds that a process may be silent, or take to start, before another takes its place."""
-HEADER_BYTES = 65_536
-"""The first line and the headers of a request may have as many bytes."""
-
-logger = logging.getLogger(__name__)
+HEALTH_TIMEOUT = 30
+"""Seconds after which a process that does not answer, or does not start, is replaced."""
+MAX_HEADER_BYTES = 65_536
+"""Size of the first line and the headers of a request."""
 
 
 class Command(BaseCommand):
@@ -48,21 +44,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         host, port, processes = options["host"], options["port"], options["processes"]
-        # Static files that were not collected: no process could serve a page.
+        # Without collected static files no process could serve a page.
         self.check(tags=["staticfiles"], include_deployment_checks=True)
         refuse_taken_port(host, port)
         if settings.TOOLFLOW_METRICS_TOKEN:
             prepare_metrics_folder(port)
-        line = (
-            f"ToolFlow answers on http://{host}:{port}{settings.TOOLFLOW_URL_PREFIX}/ "
-            f"({processes} {'process' if processes == 1 else 'processes'})."
-        )
-        if settings.TOOLFLOW_LOG_FORMAT == "json":
-            # Whoever collects lines reads standard output too, and wants one kind.
-            logger.info("%s", line)
-        else:
-            self.stdout.write(line)
-            self.stdout.flush()
+        address = f"http://{host}:{port}{settings.TOOLFLOW_URL_PREFIX}/"
+        announce(self, f"ToolFlow answers on {address} (processes: {processes}).")
         # In the place of this process: signals reach the server, and nothing waits beside it.
         os.execv(sys.executable, build_server_command(host, port, processes=processes))  # noqa: S606  # our own command
 
@@ -80,18 +68,18 @@ def refuse_taken_port(host: str, port: int) -> None:
 
 
 def build_server_command(host: str, port: int, *, processes: int = 1) -> list[str]:
-    """The command that serves pages and the API. Each of the ``processes`` has ``TOOLFLOW_WEB_CONNECTIONS`` at most."""
+    """The command that serves pages and the API; each process has up to ``TOOLFLOW_WEB_CONNECTIONS``."""
     return [
-        *(sys.executable, "-m", "uvicorn", APPLICATION),
+        *(sys.executable, "-m", "uvicorn", "toolflow_site.asgi:application"),
         *("--host", host, "--port", str(port)),
         *("--workers", str(processes)),
         *("--log-level", "warning", "--no-access-log", "--no-server-header"),
-        # What proxies say is looked at where TOOLFLOW_TRUSTED_PROXIES is known.
+        # Forwarded headers are believed where TOOLFLOW_TRUSTED_PROXIES is known.
         "--no-proxy-headers",
         *("--limit-concurrency", str(settings.TOOLFLOW_WEB_CONNECTIONS)),
         # httptools bounds no headers, and answers HTTP/1.0 in chunks, which that does not know.
-        *("--http", "h11", "--h11-max-incomplete-event-size", str(HEADER_BYTES)),
-        *("--timeout-keep-alive", str(KEEP_ALIVE)),
-        *("--timeout-graceful-shutdown", str(GRACE)),
-        *("--timeout-worker-healthcheck", str(PATIENCE)),
+        *("--http", "h11", "--h11-max-incomplete-event-size", str(MAX_HEADER_BYTES)),
+        *("--timeout-keep-alive", str(KEEP_ALIVE_TIMEOUT)),
+        *("--timeout-graceful-shutdown", str(REQUEST_STOP_TIMEOUT)),
+        *("--timeout-worker-healthcheck", str(HEALTH_TIMEOUT)),
     ]

@@ -24,7 +24,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--change", action="store_true", help="take another one first; the previous one counts for seven days more"
+            "--change", action="store_true", help="take another one first; the previous one is valid for 7 more days"
         )
         parser.add_argument(
             "--again",

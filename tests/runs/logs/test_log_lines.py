@@ -15,7 +15,7 @@ from django.http import HttpRequest
 
 from runs.observability.log_events import RunPlace, log_event, run_place
 from runs.observability.log_lines import JsonLines, PlainLines, build_logging
-from runs.request_id import META_KEY, choose_request_id, current_request, read_request_id
+from runs.request_id import META_KEY, choose_request_id, current_request
 
 HOSTILE = "no\nERROR root: forged\r\x1b[31mred\x9b2J\u2028end\x00"
 
@@ -62,7 +62,7 @@ def test_what_stands_in_a_traceback_looks_like_no_line_of_its_own(written: Strin
     except ValueError:
         logger.exception("It failed.")
     first, *others = written.getvalue().splitlines()
-    assert "It failed." in first
+    assert "It failed." in first and "ValueError" in written.getvalue()
     assert all(line.startswith("  ") and line.isprintable() for line in others)
 
 
@@ -100,16 +100,6 @@ def test_events_have_a_code_and_fields_and_lines_know_where_they_are() -> None:
         "request_id": "request-0001",
         "outcome": "passed",
     }
-
-
-def test_a_traceback_is_part_of_the_object() -> None:
-    try:
-        raise ValueError("broken")
-    except ValueError:
-        record = logging.LogRecord("x", logging.ERROR, "f.py", 1, "It failed.", (), sys.exc_info())
-    line = json.loads(JsonLines().format(record))
-    assert line["message"] == "It failed."
-    assert line["exception"].endswith("ValueError: broken")
 
 
 def test_a_message_has_an_end() -> None:
@@ -156,6 +146,3 @@ class TestRequestIds:
         assert made != offered
         assert len(made) == 32
         assert made != choose_request_id(offered)
-
-    def test_outside_of_a_request_there_is_none(self) -> None:
-        assert read_request_id() is None

@@ -30,7 +30,7 @@ def test_a_purge_that_is_broken_off_has_logged_what_it_deleted(monkeypatch: pyte
             raise KeyboardInterrupt
         return real(before)
 
-    monkeypatch.setattr(purge_trail, "BATCH", 2)
+    monkeypatch.setattr(purge_trail, "BATCH_SIZE", 2)
     monkeypatch.setattr(purge_trail, "_purge_batch", fail_later)
     with pytest.raises(KeyboardInterrupt):
         call_command("purge_trail", "--days=365")

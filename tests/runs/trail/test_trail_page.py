@@ -246,5 +246,5 @@ def test_old_entries_are_deleted_by_a_command_which_says_so(capsys: pytest.Captu
     )
     told, kept = TrailEntry.objects.all()
     assert (told.action, told.details["entries"], kept.action) == ("trail_purged", 3, "run_started")
-    with pytest.raises(CommandError, match="the trail of the last 30 days is always kept"):
+    with pytest.raises(CommandError, match="last 30 days are always kept"):
         call_command("purge_trail", "--days=1")
