@@ -1,19 +1,15 @@
-"""The history of runs in the admin: to read and to filter, nothing to change; and limits and users, which staff set."""
+"""The history of runs in the admin, to read and to filter; and users, tokens and limits, which staff change."""
 
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django_q.models import Failure, OrmQ, Schedule, Success
 
 from flows.models import Flow, FlowVersion
-from runs.admin.account_admin import AccountAdmin
-from runs.admin.attempt_admin import AttemptAdmin
+from runs.admin.accounts import AccountAdmin, ApiTokenAdmin
 from runs.admin.endpoint_admin import WebhookEndpointAdmin
-from runs.admin.flow_admin import RunningFlowAdmin
-from runs.admin.issue_admin import IssueAdmin
-from runs.admin.limit_admin import RateLimitAdmin
-from runs.admin.run_admin import RunAdmin
-from runs.admin.token_admin import ApiTokenAdmin
-from runs.admin.version_admin import RunCountingVersionAdmin
+from runs.admin.flows import RunCountingVersionAdmin, RunningFlowAdmin
+from runs.admin.limits import RateLimitAdmin
+from runs.admin.runs import AttemptAdmin, IssueAdmin, RunAdmin
 from runs.models import ApiToken, Attempt, Issue, RateLimit, Run, WebhookEndpoint
 
 admin.site.register(Run, RunAdmin)

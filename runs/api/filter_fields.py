@@ -27,15 +27,16 @@ def _describe_filters() -> dict[str, Any]:
     return {"type": "object", "properties": shapes, "additionalProperties": False}
 
 
-_SHAPE = _describe_filters()
+FILTERS_SHAPE = _describe_filters()
+"""The schema of filters as an object."""
 
 
-@extend_schema_field(_SHAPE)
+@extend_schema_field(FILTERS_SHAPE)
 class WrittenFiltersField(serializers.DictField):
     """Filters in an answer."""
 
 
-@extend_schema_field(_SHAPE)
+@extend_schema_field(FILTERS_SHAPE)
 class FiltersField(serializers.Field[RunFilters, Any, Any, Any]):
     """Filters by their names in addresses. Costs a query for each of flow, version and user that is named."""
 
@@ -45,24 +46,29 @@ class FiltersField(serializers.Field[RunFilters, Any, Any, Any]):
         """The filters. Raises ``ValidationError`` that says what is wrong with each."""
         if not isinstance(data, Mapping):
             raise serializers.ValidationError(f"This must be an object of filters, got {describe_type(data)}.")
-        wrong: dict[str, Any] = {}
-        query = QueryDict(mutable=True)
-        for name, value in data.items():
-            if name not in PARAMETERS:
-                wrong[name] = [f"There is no filter of this name; known are {', '.join(PARAMETERS)}."]
-            elif sentence := _find_problem(name, value):
-                wrong[name] = [sentence]
-            else:
-                query.setlist(name, value if isinstance(value, list) else [_read(value)])
-        filters, problems = find_filters(query)
-        wrong = {**{problem.path: [problem.message] for problem in problems}, **wrong}
-        if wrong:
-            raise serializers.ValidationError(wrong)
+        filters, problems = parse_filters(data)
+        if problems:
+            raise serializers.ValidationError(problems)
         return filters
 
     def to_representation(self, value: RunFilters) -> Any:
         """What answers hold."""
         return write_filters(value.to_query())
+
+
+def parse_filters(given: Mapping[str, Any]) -> tuple[RunFilters, dict[str, list[str]]]:
+    """Filters by their names in addresses, and what is wrong with each."""
+    wrong: dict[str, list[str]] = {}
+    query = QueryDict(mutable=True)
+    for name, value in given.items():
+        if name not in PARAMETERS:
+            wrong[name] = [f"There is no filter of this name; known are {', '.join(PARAMETERS)}."]
+        elif sentence := _find_problem(name, value):
+            wrong[name] = [sentence]
+        else:
+            query.setlist(name, value if isinstance(value, list) else [_read(value)])
+    filters, problems = find_filters(query)
+    return filters, {**{problem.path: [problem.message] for problem in problems}, **wrong}
 
 
 def _find_problem(name: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Filters of the list of runs that users keep under a name."""
+"""Saved views above the list of runs: tabs, saving the filters that are set, and values to filter by."""
 
 from __future__ import annotations
 
@@ -8,36 +8,31 @@ from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import IntegrityError, transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, render
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from runs.facets import list_known_values
 from runs.filters import PARAMETERS, RunFilters
 from runs.models import SavedView
-from runs.models.saved_view import LONGEST_NAME
+from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
 from runs.pages.access import require_permission
 from runs.pages.json_lines import show_invisible
-
-MOST_VIEWS = 50
-"""Views that one user may keep, and shared views of others that the list offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewTab:
-    """One view to choose from."""
+    """A view to choose."""
 
     id: int
     name: str
     query: str
-    """The filters that it keeps."""
     url: str
     is_current: bool
-    shared_by: str
-    """The user name of whoever shares it, if that is somebody else."""
     is_shared: bool
+    shared_by: str
+    """The user who shares it; empty for one's own."""
 
     @property
     def is_own(self) -> bool:
@@ -46,11 +41,11 @@ class ViewTab:
 
 @dataclass(frozen=True, slots=True)
 class ViewTabs:
-    """The viewer's own views, then those that others share."""
+    """The user's own views, then those that others share."""
 
     views: tuple[ViewTab, ...]
     query: str
-    """The filters of the page, which the viewer may keep."""
+    """The filters of the page."""
 
     @property
     def current(self) -> ViewTab | None:
@@ -58,68 +53,59 @@ class ViewTabs:
 
     @property
     def can_save(self) -> bool:
-        """Whether there is something to keep that the viewer has not kept."""
+        """Whether the page has filters that the user has not saved."""
         return bool(self.query) and not any(view.is_own and view.query == self.query for view in self.views)
 
 
-def load_view_tabs(user: User | AnonymousUser, filters: RunFilters, asked: Mapping[str, str]) -> ViewTabs:
-    """The views that ``user`` sees, beside the filters of the page. One query.
+def load_view_tabs(user: User | AnonymousUser, filters: RunFilters, given: Mapping[str, str]) -> ViewTabs:
+    """The views that ``user`` sees. One query.
 
-    ``asked`` is the query of the address, from which ``filters`` were read. A view may keep what makes no sense any
-    more, such as a name that a flow had once: whoever opens it is on that view all the same, and can delete it.
+    ``given`` is the query that ``filters`` were read from: a view may hold filters that are no longer valid, such as
+    the former name of a flow, and is the current one all the same.
     """
-    query = filters.to_query()
-    if not isinstance(user, User):
-        return ViewTabs((), query)
-    views = SavedView.objects.seen_by(user.pk)
+    views = SavedView.objects.seen_by(user.pk or 0)
     rows = list(views.values_list("pk", "name", "query", "is_shared", "owner", "owner__username"))
-    written = {name: value for name, value in asked.items() if name in PARAMETERS and value}
-    current = next((kept for _, _, kept, *_ in rows if dict(parse_qsl(kept)) == written), query)
+    written = {name: value for name, value in given.items() if name in PARAMETERS and value}
+    current = next((query for _, _, query, *_ in rows if dict(parse_qsl(query)) == written), filters.to_query())
     tabs = [
         ViewTab(
-            id=pk,
+            id=view_id,
             name=show_invisible(name),
-            query=kept,
-            url=_build_url(kept),
-            is_current=kept == current,
-            shared_by=show_invisible(owner) if owner_id != user.pk else "",
+            query=query,
+            url=_build_url(query),
+            is_current=query == current,
             is_shared=is_shared,
+            shared_by="" if owner_id == user.pk else show_invisible(owner),
         )
-        for pk, name, kept, is_shared, owner_id, owner in rows
+        for view_id, name, query, is_shared, owner_id, owner in rows
     ]
     others = [tab for tab in tabs if not tab.is_own]
-    return ViewTabs((*(tab for tab in tabs if tab.is_own), *others[:MOST_VIEWS]), query)
+    return ViewTabs((*(tab for tab in tabs if tab.is_own), *others[:MAX_VIEWS]), filters.to_query())
 
 
 @require_POST
 @require_permission("runs.view_run")
 def save_view(request: HttpRequest) -> HttpResponseRedirect:
-    """Keep filters under a name. Back to the list with these filters, and a sentence about what came of it."""
-    filters = RunFilters(request.POST.get("query", ""))
-    name = " ".join(request.POST.get("name", "").split())
+    """Save filters under a name, and return to the list with them; a message says what became of it."""
+    query = RunFilters(request.POST.get("query", "")).to_query()
     is_shared = request.POST.get("shared") == "yes" and request.user.has_perm("runs.change_run")
-    user_id = _get_user_id(request)
-    problem = _find_problem(name, filters, user_id)
-    if not problem:
-        try:
-            with transaction.atomic():
-                SavedView.objects.create(owner_id=user_id, name=name, query=filters.to_query(), is_shared=is_shared)
-        except IntegrityError:
-            problem = f"You have a view “{name}” already; choose another name, or delete that one first."
-    if problem:
-        messages.error(request, problem)
+    try:
+        name = parse_name(request.POST.get("name", ""))
+        if not query:
+            raise ValueError("Choose filters first: a view without any is the list itself.")
+        SavedView.objects.store(owner_id=request.user.pk or 0, name=name, query=query, is_shared=is_shared)
+    except (ValueError, TooManyViewsError, NameTakenError) as error:
+        messages.error(request, str(error))
     else:
-        messages.success(request, f"The view “{name}” is saved{' and shared with everybody' if is_shared else ''}.")
-    return HttpResponseRedirect(_build_url(filters.to_query()))
+        messages.success(request, f"The view “{name}” is saved{' and shared with all users' if is_shared else ''}.")
+    return HttpResponseRedirect(_build_url(query))
 
 
 @require_POST
 @require_permission("runs.view_run")
 def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
-    """Delete one's own view; the filters stay on."""
-    view = SavedView.objects.filter(pk=view_id, owner=_get_user_id(request)).first()
-    if view is None:
-        raise Http404
+    """Delete one of the user's own views; the filters stay on."""
+    view = get_object_or_404(SavedView, pk=view_id, owner=request.user.pk)
     view.delete()
     messages.success(request, f"The view “{show_invisible(view.name)}” is deleted.")
     return HttpResponseRedirect(_build_url(view.query))
@@ -128,30 +114,9 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
 @require_safe
 @require_permission("runs.view_run")
 def show_known_values(request: HttpRequest) -> HttpResponse:
-    """Values that runs have, which the fields of the filters then suggest."""
+    """Values that runs have, which the fields of the filters suggest."""
     known = [(kind.value, values) for kind, values in list_known_values().items()]
     return render(request, "runs/filter_values.html", {"known": known})
-
-
-def _find_problem(name: str, filters: RunFilters, user_id: int) -> str:
-    """Why these filters can't be kept under that name, in a sentence; empty if they can."""
-    if not name:
-        return "A view needs a name."
-    if len(name) > LONGEST_NAME:
-        return f"The name of a view has at most {LONGEST_NAME} characters; this one has {len(name)}."
-    if show_invisible(name) != name:
-        return "The name of a view can’t have characters that nobody sees."
-    if filters.is_empty:
-        return "Choose filters first: a view without any is the list itself."
-    if SavedView.objects.filter(owner=user_id).count() >= MOST_VIEWS:
-        return f"You have {MOST_VIEWS} views already; delete one that you no longer need."
-    return ""
-
-
-def _get_user_id(request: HttpRequest) -> int:
-    user_id = request.user.pk
-    assert user_id is not None, "Strangers are not let in."
-    return user_id
 
 
 def _build_url(query: str) -> str:

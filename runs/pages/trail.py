@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -15,10 +12,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
+from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
 from runs.models import TrailEntry
 from runs.pages.access import require_permission
-from runs.pages.downloads import TooManyFilesError, announce_file, answer_too_many, require_free_slot, send_file
-from runs.pages.export_cells import write_json_cell, write_text_cell
+from runs.pages.exporting import answer_too_many
 from runs.pages.json_lines import show_invisible
 from runs.pages.trail_query import load_page, read_trail_query, walk_entries
 from runs.trail.actions import TrailAction
@@ -89,12 +87,11 @@ def export_trail(request: HttpRequest) -> HttpResponseBase:
         return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
     name, content_type = f"toolflow-trail-{timezone.localdate().isoformat()}.csv", "text/csv; charset=utf-8"
     try:
-        if request.method == "HEAD":
-            return announce_file(request, name=name, content_type=content_type)
-        require_free_slot()
+        if request.method != "HEAD":
+            require_free_slot()
+            leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
     except TooManyFilesError as error:
         return answer_too_many(request, error)
-    leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": query.to_values()})
     # Days are the viewer's, whose zone is active while a request is answered; what is read goes on after that.
     batches = walk_entries(query.to_filters(), batch=BATCH, most=MOST_EXPORTED)
     return send_file(request, _read_parts(batches), name=name, content_type=content_type)
@@ -102,20 +99,18 @@ def export_trail(request: HttpRequest) -> HttpResponseBase:
 
 def _read_parts(batches: Iterable[Sequence[TrailEntry]]) -> Iterator[bytes]:
     """A CSV file of the entries, a part for each batch."""
-    yield (",".join(_HEAD) + "\r\n").encode()
+    yield format_rows([_HEAD]).encode()
     for entries in batches:
-        part = io.StringIO()
-        csv.writer(part).writerows(_list_cells(entry) for entry in entries)
-        yield part.getvalue().encode()
+        yield format_rows(map(_list_cells, entries)).encode()
 
 
 def _list_cells(entry: TrailEntry) -> list[Any]:
     return [
-        entry.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        *map(write_text_cell, (entry.actor_name, entry.token_name, entry.address, entry.action)),
-        *map(write_text_cell, (entry.object_kind, entry.object_id, entry.object_label)),
-        write_json_cell(entry.details) if entry.details else "",
-        write_text_cell(entry.request_id),
+        format_time_cell(entry.at),
+        *map(format_text_cell, (entry.actor_name, entry.token_name, entry.address, entry.action)),
+        *map(format_text_cell, (entry.object_kind, entry.object_id, entry.object_label)),
+        format_json_cell(entry.details) if entry.details else "",
+        format_text_cell(entry.request_id),
     ]
 
 

@@ -34,14 +34,11 @@ def send(client: Client, user: User, **fields: Any) -> list[str]:
 
 
 def test_an_administrator_adds_a_user_and_puts_them_into_a_group(administrator: Client) -> None:
-    page = get_page(administrator, "/admin/auth/user/add/")
-    assert "Password-based authentication" in page
     password = {"password1": "correct horse battery", "password2": "correct horse battery"}
     answer = administrator.post("/admin/auth/user/add/", {"username": "vera", "usable_password": "true", **password})
     vera = User.objects.get(username="vera")
     assert answer["Location"] == f"/admin/auth/user/{vera.pk}/change/"
-    words = read_words(get_page(administrator, answer["Location"]))
-    assert "Opens the admin: flows, history and, for administrators, users. Pages of runs need a group only." in words
+    get_page(administrator, answer["Location"])
     viewer = Group.objects.get(name="Viewer")
     send(administrator, vera, is_staff="on", groups=[viewer.pk])
     vera.refresh_from_db()
@@ -52,18 +49,23 @@ def test_an_administrator_adds_a_user_and_puts_them_into_a_group(administrator: 
 @pytest.mark.parametrize(("name", "password"), [("ed", "edededed"), ("vera", "VeraVera"), ("veravera", "veravera")])
 def test_a_password_that_only_repeats_the_name_is_refused(administrator: Client, name: str, password: str) -> None:
     fields = {"username": name, "usable_password": "true", "password1": password, "password2": password}
-    page = administrator.post("/admin/auth/user/add/", fields)
-    assert "The password is too similar to the username." in read_words(page.content.decode())
+    assert administrator.post("/admin/auth/user/add/", fields).status_code == 200
     assert not User.objects.filter(username=name).exists()
 
 
-def test_a_member_of_a_group_who_can_not_open_the_admin_is_told_of(administrator: Client) -> None:
-    otto = User.objects.create_user("otto")
-    warning = "warning: otto may see or change flows, but can’t open the admin, where they are: tick “Staff status”."
-    group = Group.objects.get(name="Operator").pk
-    assert warning in send(administrator, otto, groups=[group])
-    assert warning not in send(administrator, otto, groups=[group], is_staff="on")
-    assert warning not in send(administrator, otto)
+@pytest.mark.parametrize(
+    ("group", "fields", "is_warned"),
+    [("Operator", {}, True), ("Operator", {"is_staff": "on"}, False), ("", {}, False)],
+)
+def test_permissions_without_access_to_the_admin_get_a_warning(
+    administrator: Client, group: str, fields: dict[str, str], is_warned: bool
+) -> None:
+    groups = [one.pk for one in Group.objects.filter(name=group)]
+    levels = [
+        message.split(":")[0]
+        for message in send(administrator, User.objects.create_user("otto"), groups=groups, **fields)
+    ]
+    assert ("warning" in levels) is is_warned
 
 
 def test_nobody_becomes_a_superuser_but_by_one(administrator: Client) -> None:

@@ -1,4 +1,4 @@
-"""Versions of flows, with how many runs each has."""
+"""Flows and their versions in the admin, with what is known of their runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from django.contrib import admin
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
+from django.urls import URLPattern
 
+from flows.admin.flow_admin import FlowAdmin
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.models import FlowVersion
 from runs.models import Run
 from runs.models.run import ENDED, RunStatus
+from runs.try_out import earlier_values, panel
+
+
+class RunningFlowAdmin(FlowAdmin):
+    """The flow editor, with values of earlier runs to write against, and a try of a step."""
+
+    def get_urls(self) -> list[URLPattern]:
+        """The editor's addresses and those that read runs."""
+        return [*earlier_values.list_urls(self), *panel.list_urls(self), *super().get_urls()]
 
 
 class RunCountingVersionAdmin(FlowVersionAdmin):

@@ -1,0 +1,207 @@
+"""Users and their API tokens in the admin: groups, sessions, and what only a superuser may change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin import helpers
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import ManyToManyField, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from runs.admin.history import column
+from runs.models import ApiToken, ProviderIdentity
+from runs.pages import figures
+from runs.tokens import revoke_tokens
+from runs.trail.actions import TrailAction
+from runs.trail.ended_sessions import end_sessions
+from runs.trail.entries import leave_trail
+
+ADMIN_APPS = ("flows", "auth")
+"""Apps whose permissions are of use in the admin only."""
+CHANGE_USERS = "auth.change_user"
+"""Who may close an account may revoke its tokens, which is less."""
+
+HELP_TEXTS = {
+    "is_staff": "Opens the admin: flows, history and, for administrators, users. Pages of runs need a group only.",
+    "groups": "What the user may do. Each group may do all that those before it in this order may: "
+    "Viewer, Operator, Editor, Administrator.",
+}
+
+
+if TYPE_CHECKING:
+    _UserAdmin = UserAdmin[User]
+    _TokenAdmin = admin.ModelAdmin[ApiToken]
+else:  # Django's classes are generic for type checkers only.
+    _UserAdmin = UserAdmin
+    _TokenAdmin = admin.ModelAdmin
+
+
+class AccountAdmin(_UserAdmin):
+    """Users. Only superusers change superusers: else all who may change users could become one."""
+
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("What the user may do", {"fields": ("is_active", "groups", "is_staff", "is_superuser")}),
+        ("Name", {"fields": ("first_name", "last_name", "email")}),
+        ("Single permissions", {"fields": ("user_permissions",), "classes": ("collapse",)}),
+        ("Dates", {"fields": ("last_login", "date_joined"), "classes": ("collapse",)}),
+    )
+    list_display = ("username", "email", "member_of", "is_staff", "is_active", "last_login")
+    filter_horizontal = ("user_permissions",)
+    readonly_fields = ("last_login", "date_joined")
+    actions = ("end_all_sessions", "unlink_from_provider")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Users with their groups."""
+        return super().get_queryset(request).prefetch_related("groups")
+
+    @admin.display(description="Groups")
+    def member_of(self, user: User) -> str:
+        """The names of the user's groups."""
+        names = sorted(group.name for group in user.groups.all())
+        return ", ".join(names) or ("Superuser" if user.is_superuser else figures.NOTHING)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Superusers are for superusers."""
+        return super().has_change_permission(request, obj) and _can_change(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Superusers are for superusers."""
+        return super().has_delete_permission(request, obj) and _can_change(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Nobody makes a superuser without being one."""
+        fields = super().get_readonly_fields(request, obj)
+        return fields if getattr(request.user, "is_superuser", False) else (*fields, "is_superuser")
+
+    def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: Any, **kwargs: Any) -> Any:
+        """Groups are a few boxes to tick."""
+        if db_field.name == "groups":
+            kwargs["widget"] = forms.CheckboxSelectMultiple()
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form, with what its fields mean here."""
+        if obj is not None:
+            kwargs["help_texts"] = HELP_TEXTS
+        return super().get_form(request, obj, change=change, **kwargs)
+
+    @admin.action(description="End all sessions", permissions=["change"])
+    def end_all_sessions(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Sign the chosen users out of all browsers."""
+        count = sum(end_sessions(user=user) for user in self._list_changeable(request, users))
+        messages.success(request, f"{figures.format_plural(count, 'session')} ended.")
+
+    @admin.action(description="Unlink from the sign-in provider", permissions=["change"])
+    @transaction.atomic
+    def unlink_from_provider(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Let the next sign-in with their address link the accounts again; their sessions end."""
+        unlinked = 0
+        for user in self._list_changeable(request, users):
+            if ProviderIdentity.objects.filter(user=user).delete()[0]:
+                unlinked += 1
+                leave_trail(action=TrailAction.ACCOUNT_UNLINKED, about=user)
+                end_sessions(user=user)
+        messages.success(request, f"{figures.format_plural(unlinked, 'account')} unlinked.")
+
+    def _list_changeable(self, request: HttpRequest, users: QuerySet[User]) -> list[User]:
+        """Those that this administrator may change; a message names the others."""
+        chosen = list(users)
+        kept = [user for user in chosen if not self.has_change_permission(request, user)]
+        if kept:
+            names = ", ".join(user.get_username() for user in kept)
+            messages.warning(request, f"Superusers are for superusers: {names} stayed as before.")
+        return [user for user in chosen if user not in kept]
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Save, and warn if permissions can't be used because the admin is closed to the user."""
+        super().save_related(request, form, formsets, change)
+        user: User = form.instance
+        if change and user.is_active and not user.is_staff and _has_admin_permissions(user):
+            messages.warning(
+                request,
+                format_html(
+                    "{} may see or change flows, but can’t open the admin, where they are: tick “Staff status”.", user
+                ),
+            )
+
+
+def _can_change(request: HttpRequest, user: User | None) -> bool:
+    return user is None or not user.is_superuser or bool(getattr(request.user, "is_superuser", False))
+
+
+def _has_admin_permissions(user: User) -> bool:
+    # Read again: the user that was saved has the permissions cached that it had before.
+    permissions = User.objects.get(pk=user.pk).get_all_permissions()
+    return any(permission.partition(".")[0] in ADMIN_APPS for permission in permissions)
+
+
+class ApiTokenAdmin(_TokenAdmin):
+    """The tokens of all users, to see and to revoke. Tokens themselves are not stored, only how each begins."""
+
+    list_display = (
+        column("Name", "name"),
+        column("User", "user"),
+        column("Scope", lambda token: token.scope.capitalize()),
+        column("State", lambda token: str(token.find_state(timezone.now()).label)),
+        column("Last used", "last_used_at"),
+        column("Expires", "expiry"),
+        column("Created", "created"),
+        column("Begins with", lambda token: f"{token.token_key}…"),
+    )
+    list_display_links = None
+    list_select_related = ("user",)
+    search_fields = ("name", "user__username", "token_key")
+    search_help_text = "Name, user, or how a token begins"
+    actions = ("revoke",)
+    sortable_by = ()
+    fields: ClassVar[Any] = list_display
+    readonly_fields: ClassVar[Any] = list_display
+
+    @admin.action(description="Revoke the chosen tokens", permissions=["change"])
+    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> HttpResponse | None:
+        """Ask for confirmation, then revoke them. Only superusers revoke those of superusers."""
+        if not getattr(request.user, "is_superuser", False):
+            tokens = tokens.filter(user__is_superuser=False)
+        now = timezone.now()
+        active = list(tokens.active(now).select_related("user").order_by("user__username", "name"))  # type: ignore[attr-defined]  # the manager has no type here
+        if active and "_revoke" not in request.POST:
+            context = {**self.admin_site.each_context(request), "opts": self.opts, "tokens": active, "now": now}
+            context |= {"title": "Revoke tokens", "action_name": helpers.ACTION_CHECKBOX_NAME}
+            return TemplateResponse(request, "admin/runs/apitoken/revoke.html", context)
+        count = revoke_tokens(tokens.select_related("user"))
+        sentence = f"{figures.format_plural(count, 'token')} revoked." if count else "None of them could be revoked."
+        self.message_user(request, sentence, messages.SUCCESS if count else messages.WARNING)
+        return None
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Without deletion: revoked tokens stay listed for their owners."""
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """For users who may change users."""
+        return request.user.has_perm(CHANGE_USERS)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """For users who may change users."""
+        return request.user.has_perm(CHANGE_USERS)
+
+    has_change_permission = has_view_permission
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """For no one: users create their own."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """For users who may delete users: their tokens go with them."""
+        return request.user.has_perm("auth.delete_user")
