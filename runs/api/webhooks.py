@@ -52,7 +52,8 @@ from runs.api.schemas.webhooks import (
 from runs.models import WebhookDelivery
 from runs.models import WebhookEndpoint as EndpointRow
 from runs.webhooks.addresses import hide_path
-from runs.webhooks.deliveries import build_body, create_test, send_again
+from runs.webhooks.deliveries import create_test, send_again
+from runs.webhooks.messages import build_body
 from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, find_overlap_end, rotate_secret
 
 MAX_TRIES = 50

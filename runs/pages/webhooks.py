@@ -25,8 +25,9 @@ from runs.pages.json_lines import Listing, list_json, list_text
 from runs.pages.list_turns import ListTurns, turn_pages
 from runs.paging import Stream, scan
 from runs.webhooks.addresses import hide_path
-from runs.webhooks.deliveries import build_body, build_headers, create_test
+from runs.webhooks.deliveries import create_test
 from runs.webhooks.deliveries import send_again as send_delivery_again
+from runs.webhooks.messages import build_body, build_headers
 
 PAGE_SIZE = 50
 MAX_ENDPOINTS = 100

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
 
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from yarl import URL
 
-from runs.api.run_documents import load_ended_run
 from runs.models import Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
 from runs.models.run import in_future
 from runs.trail.actions import TrailAction
@@ -81,26 +77,6 @@ def send_again(delivery: WebhookDelivery) -> bool:
         leave_trail(action=TrailAction.WEBHOOK_SENT_AGAIN, about=delivery)
         wake_sender()
     return True
-
-
-def build_body(delivery: WebhookDelivery) -> str:
-    """The message as JSON: its type, when it happened, and the run without its attempts."""
-    if delivery.run_id is None:
-        data: dict[str, Any] = {"endpoint": delivery.endpoint_id}
-        message = {"type": delivery.event, "timestamp": delivery.created_at, "data": data}
-    else:
-        data = load_ended_run(delivery.run_id).model_dump(mode="json", exclude_unset=True)
-        message = {"type": delivery.event, "timestamp": data["ended_at"], "data": data}
-    return json.dumps(message, cls=DjangoJSONEncoder, ensure_ascii=False, separators=(",", ":"))
-
-
-def build_headers(*, message_id: str, at: Any, signature: str) -> dict[str, str]:
-    """The headers of a message that was signed at that moment."""
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": str(int(at.timestamp())),
-        "webhook-signature": signature,
-    }
 
 
 def find_host(url: str) -> str:

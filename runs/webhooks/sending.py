@@ -23,7 +23,7 @@ from runs.models import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.run import in_future
 from runs.queue import draining, force_quit
 from runs.webhooks.addresses import load_allowance
-from runs.webhooks.deliveries import build_body, build_headers
+from runs.webhooks.messages import build_body, build_headers
 from runs.webhooks.posting import Answer, post
 from runs.webhooks.secrets import fetch_installation_secret, list_secrets, sign
 

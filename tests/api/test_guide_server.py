@@ -20,7 +20,7 @@ from standardwebhooks import Webhook
 from flows.examples import load_examples
 from runs.models import Run, WebhookDelivery
 from runs.rollup import count_ended_runs
-from runs.webhooks.deliveries import build_headers
+from runs.webhooks.messages import build_headers
 from runs.webhooks.secrets import fetch_installation_secret, list_secrets, sign
 from tests.api.test_guide import GUIDE
 from tests.runs.executing import drain

@@ -13,7 +13,7 @@ from runs.api.documentation import build_schema
 from runs.api.schema_completion import QUOTA_HEADERS
 from runs.api.schema_webhooks import ENDED_RUN, MESSAGE, NAME
 from runs.models.webhook import RUN_EVENTS
-from runs.webhooks.deliveries import build_body, build_headers
+from runs.webhooks.messages import build_body, build_headers
 from tests.api.asking import Script, make_token, make_user
 from tests.runs.webhooks.deliveries import make_delivery
 
