@@ -13,7 +13,7 @@ from standardwebhooks import WebhookVerificationError
 
 from runs.models import Run, WebhookDelivery
 from runs.rollup import count_ended_runs
-from runs.webhooks import deliveries, sending
+from runs.webhooks import messages, sending
 from runs.webhooks.posting import Answer, parse_retry_after
 from runs.webhooks.sending import MAX_TRIES, RETRY_DELAYS, choose_next, claim_due
 from runs.webhooks.tasks import send_due
@@ -172,7 +172,7 @@ class TestRetries:
     ) -> None:
         version = make_version()
         bad, good = (make_delivery(receiver.url(), version) for _ in range(2))
-        build = deliveries.build_body
+        build = messages.build_body
 
         def build_or_fail(delivery: WebhookDelivery) -> str:
             if delivery.pk == bad.pk:
