@@ -24,9 +24,10 @@ _POSTGRES_OPTIONS = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
-    # The same for the server's end, and a bound on the locks of a process that is frozen in a transaction.
+    # The same for the server's end, and a bound on the locks of a process that is frozen in a transaction. To compile a
+    # query takes longer than any of ours runs.
     "options": "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
-    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=30000",
+    "-c tcp_user_timeout=25000 -c idle_in_transaction_session_timeout=30000 -c jit=off",
 }
 _REDIS_OPTIONS = {
     # Seconds. To start a run must not take long with a broker that is away.

@@ -16,7 +16,7 @@ from runs.paging import Position
 
 MAX_COUNTED = 1_000
 """Runs; of more it is only said that there are more."""
-MOST_LOOKS = 5
+MOST_LOOKS = 20
 """How often is looked for more runs where looking stops early."""
 EXAMPLES = 10
 

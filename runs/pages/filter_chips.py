@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from django.forms import ChoiceField
+
 from runs.filters import RunFilters
-from runs.models import EndReason, RunStatus
+from runs.models import RunStatus
 from runs.pages.badges import SEVERITIES
 from runs.pages.figures import format_budget, format_count
 from runs.pages.json_lines import show_invisible
@@ -33,11 +35,11 @@ def list_chips(
     return tuple(
         FilterChip(str(filters.filters[name].label), show_invisible(text), build_url(name))
         for name, value in filters.values.items()
-        if (text := _format(name, value, titles))
+        if (text := _format(name, value, titles, filters.filters[name].field))
     )
 
 
-def _format(name: str, value: Any, titles: Mapping[str, str]) -> str:
+def _format(name: str, value: Any, titles: Mapping[str, str], field: Any) -> str:
     match name:
         case "q":
             return f"“{value}”"
@@ -47,8 +49,6 @@ def _format(name: str, value: Any, titles: Mapping[str, str]) -> str:
             return f"v{value.number}"
         case "status":
             return " or ".join(str(RunStatus(status).label) for status in value) if len(value) > 1 else ""
-        case "reason":
-            return str(EndReason(value).label)
         case "severity":
             return f"{SEVERITIES[value].word} or above"
         case "label":
@@ -59,6 +59,8 @@ def _format(name: str, value: Any, titles: Mapping[str, str]) -> str:
             return f"over {format_budget(value)}"
         case "tokens":
             return f"over {format_count(value)}"
+    if type(field) is ChoiceField:
+        return str(dict(field.choices)[value])  # type: ignore[arg-type]  # pairs of value and word
     return str(value)
 
 

@@ -15,7 +15,6 @@ from runs.pages.flow_query import COST, FIRED, REAL, SIMULATED, FlowQuery, quote
 from runs.pages.flow_summary import Choice, FlowSummary, SummaryReader
 from runs.pages.list_links import link_runs
 from runs.pages.periods import PERIODS, NamedPeriod, build_period
-from runs.prepared_select import PreparedSelect, build_row, list_columns
 from runs.statistics.figures import Scope, fetch_first_days, fetch_kinds, fetch_runs, fetch_steps
 
 
@@ -55,7 +54,7 @@ class FlowPage:
 
 def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> FlowPage:
     """Read what a query string asks for of a flow; values that make no sense are named in ``problems``."""
-    versions = [build_row(FlowVersion, values, among=_VERSION) for values in _VERSIONS.fetch([flow.pk])]
+    versions = list(FlowVersion.objects.filter(flow=flow).only("number", "created_at").order_by("-number"))
     ids = {version.number: version.pk for version in versions}
     asked, problems = read_flow_query(query, flow.name, ids)
     period = build_period(asked.period, now.astimezone(UTC).date())
@@ -96,14 +95,3 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> FlowP
             flow=flow.name, status="failed,errored", since=period.first, version=asked.version, model=asked.model
         ),
     )
-
-
-_VERSION = ("id", "number", "created_at")
-_VERSIONS = PreparedSelect(
-    lambda flow_ids: (
-        FlowVersion.objects.filter(flow=flow_ids[0])
-        .order_by("-number")
-        .values_list(*list_columns(FlowVersion, among=_VERSION))
-    ),
-    most=1,
-)

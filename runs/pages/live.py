@@ -16,12 +16,7 @@ from runs.pages.badges import STATES
 from runs.pages.run_head import name_head
 from runs.pages.run_page import RunPage, StepView, find_run_page
 from runs.pages.wanted_attempts import Wanted
-from runs.prepared_select import PreparedSelect
 from runs.statistics.queue_state import runs_without_worker
-
-_CURRENT = PreparedSelect(
-    lambda run_ids: Run.objects.filter(pk=run_ids[0]).order_by().values_list("revision", "status"), most=1
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +90,10 @@ def _read_question(request: HttpRequest) -> _Question | None:
 
 def _read_current(run_id: int) -> tuple[int, bool] | None:
     """The revision of a run, and whether it waits though no worker is alive; None if there is no such run."""
-    found = _CURRENT.fetch([run_id])
-    if not found:
+    found = Run.objects.filter(pk=run_id).values_list("revision", "status").first()
+    if found is None:
         return None
-    ((revision, status),) = found
+    revision, status = found
     # Only a run in the queue waits for anybody.
     return revision, status == RunStatus.QUEUED and runs_without_worker().filter(pk=run_id).exists()
 

@@ -6,21 +6,19 @@ Each part is told from an earlier one by what it says, not by how long ago that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
 from django.template.loader import render_to_string
 
-from flows.models import Flow, FlowVersion
 from runs.models import Run, RunStatus
+from runs.models.run import RunQuerySet
 from runs.pages.cut_texts import SHORT_TEXT
 from runs.pages.list_links import link_runs
 from runs.pages.run_page import run_state
 from runs.pages.verdict import read_verdict
-from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 from runs.statistics.queue_state import MAX_SHOWN, QueueFigures, read_queue_figures
 
 MOST_RUNS = 10
@@ -109,21 +107,26 @@ def _count_taken(found: QueueFigures) -> int:
     Workers tell of theirs with each heartbeat; until the next one the runs themselves know better. Those whose worker
     died are running too, in no place.
     """
-    return min(max(found.in_flight, len(_RUNNING_KEYS.fetch())), found.slots)
+    running = Run.objects.running().order_by()[:_MOST_COUNTED].count()
+    return min(max(found.in_flight, running), found.slots)
 
 
 def _find_running() -> tuple[list[RunningRun], bool]:
     found = [
         RunningRun(run, run_state(run), round(100 * run.steps_passed / run.step_count) if run.step_count else 0)
-        for run in map(_build_run, _RUNNING.fetch())
+        for run in _select_runs().running().order_by("-created_at", "-pk")[: MOST_RUNS + 1]
     ]
     return found[:MOST_RUNS], len(found) > MOST_RUNS
 
 
 def _find_failed() -> list[FailedRun]:
     """The runs that failed or ended with an error last."""
+    found: list[Run] = []
     # One status at a time: both together are in no order of an index.
-    found = [_build_run(row) for failed in _FAILED for row in failed.fetch()]
+    for status in (RunStatus.FAILED, RunStatus.ERRORED):
+        newest = Run.objects.filter(status=status, ended_at__isnull=False).order_by("-ended_at")
+        # Found by themselves: SQLite would begin with the versions that are joined, and read all of their runs.
+        found += _select_runs().filter(pk__in=newest.values("pk")[:MOST_FAILED])
     found.sort(key=lambda run: run.ended_at or run.created_at, reverse=True)
     return [_explain_failure(run) for run in found[:MOST_FAILED]]
 
@@ -140,38 +143,10 @@ def _explain_failure(run: Run) -> FailedRun:
     return FailedRun(run, place, f": {verdict.lead}", verdict.anchor)
 
 
-_RUN = (
-    *("id", "status", "cancel_requested", "revision", "started_at", "ended_at", "end_reason", "end_sentence"),
-    *("blocking_step", "blocking_attempt", "step_count", "steps_passed", "attempt_count"),
-)
-_FLOW, _VERSION = ("id", "title"), ("id", "number")
-"""The columns that the page shows; others may be large."""
-_PARTS = RowParts(
-    list_columns(Run, among=_RUN),
-    list_columns(Flow, "flow", among=_FLOW),
-    list_columns(FlowVersion, "version", among=_VERSION),
-)
-
-
-def _build_run(values: Sequence[Any]) -> Run:
-    run, flow, version = _PARTS.split(values)
-    row = build_row(Run, run, among=_RUN)
-    row.flow = build_row(Flow, flow, among=_FLOW)
-    row.version = build_row(FlowVersion, version, among=_VERSION)
-    return row
-
-
-def _select_running(_: Sequence[Any]) -> QuerySet[Any, Any]:
-    return Run.objects.running().order_by("-created_at", "-pk").values_list(*_PARTS.columns)[: MOST_RUNS + 1]
-
-
-def _prepare_failed(status: RunStatus) -> PreparedSelect:
-    newest = Run.objects.filter(status=status, ended_at__isnull=False).order_by("-ended_at")
-    # Found by themselves: SQLite would begin with the versions that are joined, and read all of their runs.
-    rows = Run.objects.filter(pk__in=newest.values("pk")[:MOST_FAILED])
-    return PreparedSelect(lambda _: rows.order_by("-ended_at").values_list(*_PARTS.columns))
-
-
-_RUNNING = PreparedSelect(_select_running)
-_FAILED = [_prepare_failed(status) for status in (RunStatus.FAILED, RunStatus.ERRORED)]
-_RUNNING_KEYS = PreparedSelect(lambda _: Run.objects.running().order_by().values_list("pk")[:_MOST_COUNTED])
+def _select_runs() -> RunQuerySet:
+    """Runs with the columns that the page shows; others may be large."""
+    return Run.objects.select_related("flow", "version").only(
+        *("status", "cancel_requested", "revision", "started_at", "ended_at", "end_reason", "end_sentence"),
+        *("blocking_step", "blocking_attempt", "step_count", "steps_passed", "attempt_count"),
+        *("flow__title", "version__number"),
+    )

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from django.db.models import F, OuterRef, Subquery
+from django.forms import BoundField, ChoiceField
 from django.urls import reverse
 
 from flows.models import Flow
 from runs.filter_fields import parse_run_number, shorten
 from runs.filters import PAGING, PARAMETERS, RunFilters, find_runs
-from runs.models import Attempt, EndReason, Run, RunStatus, Step
+from runs.models import Attempt, Run, RunStatus, Step
 from runs.models.run import ENDED
 from runs.pages.addresses import find_address
 from runs.pages.filter_chips import FilterChip, list_chips
@@ -117,9 +118,10 @@ class RunList:
         return [*self.filters.values.get("label", ()), ""]
 
     @property
-    def reasons(self) -> list[tuple[str, str]]:
-        """The reasons of an end to choose from."""
-        return EndReason.choices
+    def choices(self) -> list[BoundField]:
+        """The filters with one of several values, but for severity, which is put in other words."""
+        names = [name for name, one in self.filters.filters.items() if one.field_class is ChoiceField]
+        return [self.filters.form[name] for name in names if name != "severity"]
 
     @property
     def folded_count(self) -> int:

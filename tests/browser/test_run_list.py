@@ -121,7 +121,7 @@ def test_the_list_fits_a_phone_with_all_that_can_be_set(admin_page: Page) -> Non
 
 def test_a_page_keeps_searching_by_itself(admin_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "FIRST_LOOK", 0)
-    monkeypatch.setattr(paging, "WINDOW", PAGE_SIZE + 1)
+    monkeypatch.setattr("runs.filters.WINDOW", PAGE_SIZE + 1)
     oldest = make_run(cost=2)
     for _ in range(5 * PAGE_SIZE):
         make_run(oldest.version)

@@ -198,7 +198,7 @@ class TestFinding:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(paging, "FIRST_LOOK", 10)
-        monkeypatch.setattr(paging, "WINDOW", 20)
+        monkeypatch.setattr("runs.filters.WINDOW", 20)
         version = make_version(make_page_flow())
         runs = [make_listed_run(version, cost=5 if n in (3, 95, 99) else None).pk for n in range(100)]
         filters = RunFilters("cost=1&flow=colour-theme")

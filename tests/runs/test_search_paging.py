@@ -26,7 +26,7 @@ def search(text: str, *, before: int | None = None, after: int | None = None, li
 @pytest.mark.parametrize("window", [3, 100], ids=["too-many-hits", "all-hits"])
 def test_a_search_finds_every_run_once_both_ways(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
     monkeypatch.setattr(paging, "FIRST_LOOK", 2)
-    monkeypatch.setattr(paging, "WINDOW", window)
+    monkeypatch.setattr("runs.filters.WINDOW", window)
     ids = [make_stored_run(input={"text": text}).pk for text in ("old tea", "tea old", *["tea"] * 5)]
     index_runs(ids)
     for text, found in (("old", ids[:2]), ('"old tea"', ids[:1]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[1:])):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from html import unescape
 from typing import Any
 from urllib.parse import urljoin
@@ -14,7 +15,6 @@ from flows.engine.history import Attempt
 from runs import models
 from runs.models import Run, RunStatus
 from runs.pages.issue_pages import MOST_ISSUES
-from runs.prepared_select import PreparedSelect
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_asked_run, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
@@ -28,15 +28,15 @@ MANY = 3_000
 def full_rows(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The issues that are read with all that they hold, one entry each."""
     read: list[Any] = []
-    fetch = PreparedSelect.fetch
+    build = models.Issue.from_db
 
-    def counted(self: PreparedSelect, *args: Any, **options: Any) -> Any:
-        rows = fetch(self, *args, **options)
-        if any(' "runs_issue"."context"' in statement.sql for statement in self._statements.values()):
-            read.extend(rows)
-        return rows
+    def note(db: str | None, names: Collection[str], values: Collection[Any]) -> models.Issue:
+        issue = build(db, names, values)
+        if "context" in names:
+            read.append(issue)
+        return issue
 
-    monkeypatch.setattr(PreparedSelect, "fetch", counted)
+    monkeypatch.setattr(models.Issue, "from_db", note)
     return read
 
 
