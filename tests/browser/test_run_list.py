@@ -67,7 +67,7 @@ def test_a_view_is_saved_chosen_and_deleted(admin_page: Page) -> None:
     admin_page.get_by_label("Name of the view").fill("Used something <b>")
     admin_page.get_by_label("Share with everybody").check()
     admin_page.get_by_role("button", name="Save", exact=True).click()
-    expect(admin_page.get_by_text("The view “Used something <b>” is saved and shared with everybody.")).to_be_visible()
+    expect(admin_page.get_by_text("The view “Used something <b>” is saved and shared with all users.")).to_be_visible()
 
     admin_page.goto("/runs/")
     views = admin_page.get_by_role("navigation", name="Saved views")
