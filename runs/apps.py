@@ -10,13 +10,12 @@ class RunsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, and let the trail watch rows: both need models, which exist from now on."""
+        """Register the system checks, and let the audit log watch rows: both need models, which exist from now on."""
+        from runs.audit_log import sign_ins, signals
         from runs.checks import register_checks
         from runs.older_databases import refuse_older_database
-        from runs.trail import ended_sessions, row_changes, sign_ins
 
         register_checks()
         pre_migrate.connect(refuse_older_database, sender=self)
-        row_changes.connect()
-        ended_sessions.connect()
+        signals.connect()
         sign_ins.connect()

@@ -20,9 +20,8 @@ from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.older_databases import OWN_APPS
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 PAGES_PER_STEP = 2_000
 """Pages that are copied between two reports."""

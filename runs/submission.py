@@ -23,6 +23,7 @@ from flows.engine.running import check_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
 from flows.providers import build_providers, default_model_settings, is_simulated_flow
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.facets import add_facets
 from runs.models import FacetKind, OriginalInput, Priority, Run
 from runs.observability.log_events import log_event
@@ -34,8 +35,6 @@ from runs.run_options import (
     find_label_problems,
     list_lasting_labels,
 )
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

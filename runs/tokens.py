@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.models import ApiToken, TokenScope
-from runs.trail.token_changes import tell_of_revocation
 
 LONGEST_NAME = 100
 LONGEST_LIFE = timedelta(days=3650)
@@ -137,7 +137,8 @@ def revoke_token(token: ApiToken) -> bool:
     with transaction.atomic():
         count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
         if count:
-            tell_of_revocation(token)
+            details = {"of": token.user.get_username(), "scope": token.scope}
+            leave_trail(action=TrailAction.TOKEN_REVOKED, kind="apitoken", label=token.name, details=details)
     return count == 1
 
 

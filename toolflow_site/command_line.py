@@ -13,8 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 from django.db import DatabaseError, OperationalError, connections
 
+from runs.audit_log.actor import act_as_command
 from runs.management.storage_problems import find_remedy
-from runs.trail.acting import act_as_command
 from toolflow_site.environment import read_text
 from toolflow_site.production import find_static_problem
 

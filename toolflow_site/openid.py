@@ -30,10 +30,10 @@ from django.utils.encoding import iri_to_uri
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
+from runs.audit_log.sign_ins import end_sessions
 from runs.models.browser_session import ANONYMOUS_AGE
 from runs.request_slots import release_slot
 from runs.signing_in import AccountBackend
-from runs.trail.ended_sessions import end_sessions
 from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
 from toolflow_site.sign_in import show_lockout
 

@@ -15,10 +15,9 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
 from django.db.models import Q
 
+from runs.audit_log.actor import PROVIDER, acting_as
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.models import ProviderIdentity
-from runs.trail.acting import PROVIDER, acting_as
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 
 class NotLetInError(SuspiciousOperation):

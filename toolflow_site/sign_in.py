@@ -32,10 +32,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from runs.audit_log.actor import find_address, find_place
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.request_slots import release_slot
-from runs.trail.actions import TrailAction
-from runs.trail.asking import find_address, find_place
-from runs.trail.entries import leave_trail
 
 SCALE = (1, 10, 20)
 """How many times ``AXES_FAILURE_LIMIT`` a name from one address, an address, and a name may fail; in the order of

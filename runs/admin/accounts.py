@@ -17,12 +17,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from runs.admin.history import column
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.sign_ins import end_sessions
 from runs.models import ApiToken, ProviderIdentity
 from runs.pages import figures
 from runs.tokens import revoke_tokens
-from runs.trail.actions import TrailAction
-from runs.trail.ended_sessions import end_sessions
-from runs.trail.entries import leave_trail
 
 ADMIN_APPS = ("flows", "auth")
 """Apps whose permissions are of use in the admin only."""

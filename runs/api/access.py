@@ -24,10 +24,10 @@ from rest_framework.authentication import get_authorization_header
 from rest_framework.permissions import BasePermission
 from rest_framework.throttling import BaseThrottle
 
+from runs.audit_log.actor import find_place
 from runs.models import ApiToken, BrowserSession, TokenScope
 from runs.observability.log_events import Outage
 from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
-from runs.trail.asking import find_place
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -256,4 +256,4 @@ def _increase(key: str) -> int:
 # Names of before, for modules whose operations aren't declared by ``runs.api.base.operation`` yet.
 Need = Requirement
 SEE_RUNS, REPEAT_RUNS, CANCEL_RUNS, CHANGE_AND_SEE_RUNS = READ_RUNS, RERUN_RUNS, CHANGE_RUNS, CHANGE_RUNS
-SEE_TRAIL, SEE_FLOWS = READ_TRAIL, READ_FLOWS
+SEE_FLOWS = READ_FLOWS

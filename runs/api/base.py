@@ -154,7 +154,9 @@ def check_query(query: QueryDict, known: Mapping[str, bool]) -> None:
 def parse_query(query: type[_Query], given: QueryDict) -> _Query:
     """The parameters that ``query`` declares, of an address that was checked. Raises ``InvalidQuery``."""
     values: dict[str, Any] = {}
-    for name, field in query.model_fields.items():
+    for own_name, field in query.model_fields.items():
+        # “from” can't be the name of a field.
+        name = field.alias or own_name
         if name in given:
             texts = given.getlist(name)
             is_list = get_origin(field.annotation) is list

@@ -4,6 +4,7 @@ from django.urls import re_path
 
 from runs.api import (
     account,
+    audit_log,
     bulk_actions,
     documentation,
     events,
@@ -17,7 +18,6 @@ from runs.api import (
     runs,
     saved_views,
     statistics,
-    trail,
     webhooks,
 )
 
@@ -36,7 +36,7 @@ urlpatterns = [
     *flows.urls,
     *flow_tools.urls,
     *statistics.urls,
-    *trail.urls,
+    *audit_log.urls,
     *installation.urls,
     *documentation.urls,
     # Last: what is not there is told in the API's own way, too.

@@ -15,11 +15,10 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.exports.formats import CONTENT_TYPES, CSV_HEAD, Format, render_csv, render_json_lines
 from runs.filters import RunFilters, find_runs
 from runs.paging import Position
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 MAX_FILES = 20
 """Files that one process sends at a time."""

@@ -100,7 +100,7 @@ STORAGE_POSTGRESQL = (
 
 SCHEDULES = (
     ("toolflow sweep", "runs.sweep.sweep", {"schedule_type": "I", "minutes": 1}),
-    ("toolflow bulk actions", "runs.bulk_actions.tasks.go_on_with_all", {"schedule_type": "I", "minutes": 1}),
+    ("toolflow bulk actions", "runs.bulk_actions.work.resume_all", {"schedule_type": "I", "minutes": 1}),
     ("toolflow webhooks", "runs.webhooks.tasks.send_due", {"schedule_type": "I", "minutes": 1}),
     ("toolflow retention", "runs.retention.tasks.purge_due", {"schedule_type": "H"}),
 )

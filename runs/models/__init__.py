@@ -3,21 +3,22 @@
 ``run`` holds the Run, which is also the queue's truth; ``history`` what its attempts brought; ``worker`` who is at
 work; ``facet`` what runs can be found by, ``saved_view`` what users keep of that; ``statistics``
 what they come to by day; ``spending`` what flows with a budget have used; ``limit`` what the provider may be asked
-for; ``long_work`` what is done to many runs at once; ``api_token`` by what scripts
-sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told; ``trail_entry`` who did
+for; ``bulk_action`` what is done to many runs at once; ``api_token`` by what scripts
+sign in, ``idempotent_request`` what they were answered, ``webhook`` what others are told; ``audit_entry`` who did
 what, ``original_input`` what runs work on whose input is redacted, ``browser_session`` who is signed in,
 ``provider_identity`` who signs in through a provider,
 ``purged_day`` which days lack runs that retention deleted.
 """
 
 from runs.models.api_token import ApiToken, TokenScope
+from runs.models.audit_entry import AppendOnlyError, AuditEntry
 from runs.models.browser_session import BrowserSession
+from runs.models.bulk_action import BulkAction, BulkKind, WorkState
 from runs.models.facet import FacetKind, RunFacet
 from runs.models.history import Attempt, AttemptRequest, Issue, Step, TokenUsage
 from runs.models.idempotent_request import IdempotentRequest
 from runs.models.limit import LimitLedger, RateLimit
 from runs.models.lock import Lock
-from runs.models.long_work import BulkAction, BulkKind, WorkState
 from runs.models.original_input import OriginalInput
 from runs.models.provider_identity import ProviderIdentity
 from runs.models.purged_day import PurgedDay
@@ -25,7 +26,6 @@ from runs.models.run import EndReason, Priority, Run, RunStatus
 from runs.models.saved_view import SavedView
 from runs.models.spending import FlowSpending
 from runs.models.statistics import DailyAudits, DailyIssues, DailyRuns, DailySteps
-from runs.models.trail_entry import TrailEntry, TrailIsKeptError
 from runs.models.webhook import (
     DeliveryState,
     InstallationSecret,
@@ -37,10 +37,14 @@ from runs.models.webhook import (
 )
 from runs.models.worker import Worker
 
+TrailEntry = AuditEntry
+
 __all__ = [
     "ApiToken",
+    "AppendOnlyError",
     "Attempt",
     "AttemptRequest",
+    "AuditEntry",
     "BrowserSession",
     "BulkAction",
     "BulkKind",
@@ -71,7 +75,6 @@ __all__ = [
     "TokenScope",
     "TokenUsage",
     "TrailEntry",
-    "TrailIsKeptError",
     "WebhookDelivery",
     "WebhookEndpoint",
     "WebhookEvent",

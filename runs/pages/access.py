@@ -25,7 +25,7 @@ _WHAT = {
     "runs.view_run": "see runs",
     "runs.add_run": "start runs",
     "runs.change_run": "cancel runs",
-    "runs.view_trailentry": "see the trail",
+    "runs.view_trailentry": "see the audit log",
     "flows.change_flow": "change flows",
     "runs.change_webhookendpoint": "change webhook endpoints",
 }

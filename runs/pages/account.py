@@ -20,13 +20,12 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.sign_ins import ADDRESS, BROWSER, SINCE
 from runs.models import ApiToken, BrowserSession
 from runs.pages.access import require_sign_in
 from runs.pages.figures import format_plural
 from runs.tokens import revoke_tokens
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
-from runs.trail.sign_ins import ADDRESS, BROWSER, SINCE
 
 MOST_LISTED = 50
 """Sessions of one user that are listed, those that last longest first."""

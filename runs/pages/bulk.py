@@ -1,26 +1,89 @@
-"""Cancelling and running again many runs at once: asking to confirm it, and showing how far it is."""
+"""Cancelling and running again many runs at once: the page that asks to confirm it, and the page of its progress."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.urls import path
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from flows.providers import is_simulated
-from runs.bulk_actions.requesting import MOST_STARTED, request_bulk_action
-from runs.models import BulkAction, BulkKind, Worker, WorkState
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.bulk_actions.requests import (
+    MAX_CHOSEN,
+    MAX_COUNTED,
+    MAX_STARTED,
+    fetch_matching,
+    preview_chosen,
+    preview_matching,
+    request_bulk_action,
+)
+from runs.filters import RunFilters, find_newest_run
+from runs.models import BulkAction, BulkKind, Worker
 from runs.pages.access import require_permission
-from runs.pages.bulk_choice import BulkChoice, BulkForm, read_choice
-from runs.pages.figures import format_plural
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
+from runs.pages.exact_filters import read_exact_filters
+from runs.pages.figures import format_count, format_plural
+from runs.prepared_select import LARGEST_NUMBER
 
-SHOWN = 50
+MAX_LISTED = 50
 """Actions that the list of them shows."""
+MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The runs that are meant. With ``problems`` nothing must be done."""
+
+    scope: str
+    run_ids: tuple[int, ...]
+    filters: RunFilters
+    """Those of the list, also where runs were chosen: the way back leads there."""
+    newest: int
+    """Runs that begin later are not meant."""
+    problems: tuple[str, ...]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether all runs that match are meant."""
+        return self.scope == "all"
+
+    @property
+    def query(self) -> str:
+        """The filters as the address of the list has them."""
+        return self.filters.to_query()
+
+    @property
+    def back_url(self) -> str:
+        """The list that the choice was made in."""
+        return reverse("runs:list") + (f"?{self.query}" if self.query else "")
+
+
+def parse_choice(data: QueryDict) -> Choice:
+    """The choice in the form of the list, or in the one that asks to confirm it."""
+    filters, problems = read_exact_filters(QueryDict(data.get("filters", "")))
+    scope = "all" if data.get("scope") == "all" else "chosen"
+    texts = data.getlist("run") if scope == "chosen" else []
+    numbers = {text: _parse_number(text) for text in texts}
+    if scope == "chosen":
+        # The filters decide nothing here.
+        problems = tuple(f"“{text[:40]}” is not a run number." for text, number in numbers.items() if number is None)
+        if not texts:
+            problems = ("No run is chosen. Tick runs in the list first.",)
+        elif len(numbers) > MAX_CHOSEN:
+            problems = (f"{format_count(MAX_CHOSEN)} runs can be chosen one by one; for more, filter the list.",)
+    newest = _parse_number(data.get("newest", ""))
+    return Choice(
+        scope=scope,
+        run_ids=tuple(dict.fromkeys(number for number in numbers.values() if number is not None)),
+        filters=filters,
+        newest=find_newest_run() if newest is None else newest,
+        problems=problems[:MAX_PROBLEMS],
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -40,80 +103,84 @@ def run_again(request: HttpRequest) -> HttpResponse:
 
 
 def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
-    choice = read_choice(request.POST if request.method == "POST" else request.GET)
+    choice = parse_choice(request.POST if request.method == "POST" else request.GET)
     if choice.problems:
         return _refuse(request, choice, choice.problems)
     if request.method != "POST":
-        return _ask(request, kind, choice, None)
-    form = BulkForm.from_post(request.POST)
-    if form is None:
-        return _refuse(request, choice, ("The form has no number of its own. Begin again from the list.",))
+        return _ask(request, kind, choice)
+    try:
+        token = UUID(hex=request.POST.get("token", ""))
+    except ValueError:
+        return _refuse(request, choice, ("The form is not complete. Start again from the list.",))
     most = None
-    if kind == BulkKind.RUN_AGAIN and choice.is_all:
-        try:
-            most = form.read_most()
-        except ValueError as error:
-            return _ask(request, kind, choice, form, problem=str(error))
+    run_ids: list[int] = sorted(choice.run_ids, reverse=True)
+    if choice.is_all:
+        if kind == BulkKind.RUN_AGAIN:
+            most = _parse_number(request.POST.get("most", "").strip())
+            if most is None or not 1 <= most <= MAX_STARTED:
+                return _ask(request, kind, choice, problem=f"Limit: write a number from 1 to {MAX_STARTED:,}.")
+        run_ids = fetch_matching(kind, choice.filters, newest=choice.newest, most=most)
     action = request_bulk_action(
-        token=form.token,
+        token=token,
         kind=kind,
-        run_ids=None if choice.is_all else choice.run_ids,
-        query=choice.query if choice.is_all else "",
-        newest=choice.newest,
-        uses_live_version=form.uses_live_version,
+        run_ids=run_ids,
+        filters=choice.filters if choice.is_all else None,
+        uses_live_version=request.POST.get("version") == "live",
         most=most,
-        expected=form.expected if choice.is_all and kind == BulkKind.CANCEL else None,
         asked_by=request.user if request.user.pk else None,
     )
     return redirect("runs:bulk", action_id=action.pk)
 
 
-def _ask(
-    request: HttpRequest, kind: BulkKind, choice: BulkChoice, form: BulkForm | None, *, problem: str = ""
-) -> HttpResponse:
-    preview = choice.preview(kind)
+def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str = "") -> HttpResponse:
+    if choice.is_all:
+        preview = preview_matching(kind, choice.filters, newest=choice.newest)
+    else:
+        preview = preview_chosen(kind, choice.run_ids)
     context = {
         "kind": kind,
         "choice": choice,
         "preview": preview,
-        "form": form or BulkForm.begin(preview),
-        "most_started": MOST_STARTED,
+        # Sent twice, the form does it once.
+        "token": request.POST.get("token") or uuid4().hex,
+        "uses_live_version": request.POST.get("version") == "live",
+        "most": request.POST.get("most", preview.count if preview.is_exact else MAX_COUNTED),
+        "max_started": MAX_STARTED,
         "problem": problem,
         "is_simulated": is_simulated(),
     }
     return render(request, "runs/bulk_confirm.html", context, status=422 if problem else 200)
 
 
-def _refuse(request: HttpRequest, choice: BulkChoice, problems: tuple[str, ...]) -> HttpResponse:
+def _refuse(request: HttpRequest, choice: Choice, problems: tuple[str, ...]) -> HttpResponse:
     return render(request, "runs/bulk_refused.html", {"choice": choice, "problems": problems}, status=400)
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_bulk_actions(request: HttpRequest) -> HttpResponse:
-    """The bulk actions of late."""
-    actions = BulkAction.objects.select_related("asked_by").defer("notes")[:SHOWN]
-    return render(request, "runs/bulk_list.html", {"actions": [(action, describe(action)) for action in actions]})
+    """The last bulk actions."""
+    actions = BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")[:MAX_LISTED]
+    return render(request, "runs/bulk_list.html", {"actions": [(action, _format_title(action)) for action in actions]})
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """One bulk action; the page keeps itself up to date until it has ended."""
-    action = _find_action(action_id)
-    return render(request, "runs/bulk_page.html", _describe_progress(action))
+    return render(request, "runs/bulk_page.html", _build_progress(_load_action(action_id)))
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
     """What a page with the revision ``seen`` has to change. 204 if nothing has."""
-    action = _find_action(action_id)
+    action = _load_action(action_id)
     if request.GET.get("seen") == str(action.revision):
         return HttpResponse(status=204)
-    # What is being read stays in place as long as it is the same.
+    # What is being read stays in place while it is the same.
     shows_notes = request.GET.get("left_out") != str(action.left_out)
-    context = {**_describe_progress(action), "is_update": True, "shows_notes": shows_notes}
+    context = {**_build_progress(action), "is_update": True, "shows_notes": shows_notes}
     return render(request, "runs/bulk_progress.html", context)
 
 
@@ -121,37 +188,38 @@ def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
 @require_permission("runs.view_run")
 @require_permission("runs.change_run")
 def stop_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
-    """End an action where it stands. One that has ended meanwhile stays as it is."""
-    action = _find_action(action_id)
+    """Stop an action; one that has ended stays as it is."""
+    action = _load_action(action_id)
     with transaction.atomic():
         if action.stop():
             leave_trail(action=TrailAction.BULK_STOPPED, about=action, details={"done": action.done})
     return redirect("runs:bulk", action_id=action_id)
 
 
-def describe(action: BulkAction) -> str:
+def _load_action(action_id: int) -> BulkAction:
+    return get_object_or_404(BulkAction.objects.select_related("asked_by").defer("run_ids"), pk=action_id)
+
+
+def _build_progress(action: BulkAction) -> dict[str, Any]:
+    return {
+        "action": action,
+        "title": _format_title(action),
+        "notes_left": action.left_out - len(action.notes),
+        "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
+    }
+
+
+def _format_title(action: BulkAction) -> str:
     """What an action is for: ``Cancel 12 chosen runs``, ``Run again all runs that match``."""
     verb = "Cancel" if action.kind == BulkKind.CANCEL else "Run again"
-    if action.run_ids is not None:
-        return f"{verb} {format_plural(len(action.run_ids), 'chosen run')}"
+    if action.is_chosen:
+        return f"{verb} {format_plural(action.run_count, 'chosen run')}"
     return f"{verb} all runs that match" if action.query else f"{verb} all runs"
 
 
-def _find_action(action_id: int) -> BulkAction:
-    action = BulkAction.objects.select_related("asked_by").filter(pk=action_id).first()
-    if action is None:
-        raise Http404
-    return action
-
-
-def _describe_progress(action: BulkAction) -> dict[str, Any]:
-    is_waiting = action.state in (WorkState.WAITING, WorkState.WORKING)
-    return {
-        "action": action,
-        "title": describe(action),
-        "notes_left": action.left_out - len(action.notes),
-        "is_unattended": is_waiting and not Worker.objects.alive().exists(),
-    }
+def _parse_number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    return int(text) if is_number and int(text) < LARGEST_NUMBER else None
 
 
 urls = [

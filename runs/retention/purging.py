@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Now
 
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.models import (
     Attempt,
     AttemptRequest,
@@ -30,8 +31,6 @@ from runs.models import (
 from runs.models.run import RunQuerySet
 from runs.retention.policy import Part, PurgeTask
 from runs.search import forget_runs
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 logger = logging.getLogger(__name__)
 

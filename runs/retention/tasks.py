@@ -19,10 +19,10 @@ from django.utils.module_loading import import_string
 from django_q.models import Failure, Schedule, Success
 
 from flows.models import Flow
+from runs.audit_log.actor import TOOLFLOW, acting_as
 from runs.models import ApiToken, BulkAction, DeliveryState, IdempotentRequest, OriginalInput, WebhookDelivery
 from runs.retention.policy import build_tasks, read_policy
 from runs.retention.purging import purge
-from runs.trail.acting import TOOLFLOW, acting_as
 
 logger = logging.getLogger(__name__)
 

@@ -40,9 +40,9 @@ from flows.engine.history import Attempt, History, Outcome, find_final
 from flows.engine.model_api import find_max_tokens, find_tool, list_messages
 from flows.engine.providers import Provider
 from flows.providers import build_providers
+from runs.audit_log.events import TrailAction
 from runs.models import Run, RunStatus, TrailEntry
 from runs.stored_history import load_history, make_run_id
-from runs.trail.actions import TrailAction
 
 logger = logging.getLogger(__name__)
 

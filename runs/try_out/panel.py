@@ -32,6 +32,7 @@ from flows.models import Flow
 from flows.providers import build_providers, default_model_settings
 from flows.throttle import limit_rate
 from runs import models
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import STATES
@@ -40,8 +41,6 @@ from runs.pages.json_lines import list_json, show_invisible
 from runs.pages.model_request import ModelRequest, read_model_request
 from runs.request_slots import release_slot
 from runs.stored_history import build_issues, load_history
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 from runs.try_out.model_call import NotSentError, call_model
 from runs.try_out.trial import (
     Preview,

@@ -9,10 +9,9 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from yarl import URL
 
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.models import Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
 from runs.models.run import in_future
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 from runs.webhooks.tasks import wake_sender
 
 MAX_AGE = timedelta(days=3)

@@ -14,10 +14,9 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from standardwebhooks import Webhook
 
+from runs.audit_log.events import TrailAction, leave_trail
 from runs.models import InstallationSecret, SigningSecret, WebhookEndpoint
 from runs.models.webhook import make_secret_seed
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 
 OVERLAP = timedelta(days=7)
 """For how long after a rotation messages are signed with the previous secret, too."""

@@ -20,8 +20,8 @@ def make_delivery(run: Run, *, url: str = ADDRESS, **fields: Any) -> WebhookDeli
 
 
 def make_bulk_action(**fields: Any) -> BulkAction:
-    """An action for all runs that nobody has begun yet."""
-    values = {"kind": BulkKind.CANCEL, "newest": 9, "oldest": 1, "position": 10, **fields}
+    """An action for runs that matched filters, which is not begun yet."""
+    values = {"kind": BulkKind.CANCEL, "run_ids": [7, 6], "run_count": 2, **fields}
     return BulkAction.objects.create(token=uuid4(), **values)
 
 

@@ -125,7 +125,6 @@ TABLE: dict[str, dict[str, Ask]] = {
     "runs/<run_id>/events":                          get(501),  # of this server, which can't stream
 
     "bulk-actions":                                  get() | post(RUN, 202, CANCEL_ALL),
-    "bulk-actions/preview":                          post(RUN, 200, CANCEL_ALL),
     "bulk-actions/<action_id>":                      get(),
     "bulk-actions/<action_id>/stop":                 post(RUN, 200, {}),
     "saved-views":                                   get() | post(KEEP, 201, VIEW),

@@ -72,7 +72,7 @@ def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: 
     (attempt,) = json.loads(refused)["items"]
     assert attempt["outcome"] == "failed" and attempt["output"] and attempt["issues"]
     assert json.loads(labelled)["labels"] == ["checked", "guide"]
-    assert json.loads(again)["done"] == 1
+    assert json.loads(again)["run_count"] == 1
     lines = (tmp_path / "runs.jsonl").read_text("utf-8").splitlines()
     assert exported == "" and json.loads(lines[-1])["steps"][1]["attempts"]
     assert json.loads(lost)["items"] == []

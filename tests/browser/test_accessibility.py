@@ -271,7 +271,7 @@ def test_messages(admin_page: Page) -> None:
 def test_bulk_actions_and_exports(admin_page: Page) -> None:
     run = make_retried_run(cost="0.5")
     note = {"run": run.pk, "failed": True, "sentence": "Its input doesn’t fit version 2."}
-    values = {"kind": "run_again", "newest": 9, "oldest": 1, "position": 5, "query": "flow=colour-theme"}
+    values = {"kind": "run_again", "run_count": 5, "query": "flow=colour-theme"}
     action = BulkAction.objects.create(token="5eed" * 8, failed=1, done=3, notes=[note], **values)
     admin_page.goto("/runs/?flow=colour-theme")
     for name in ("All that match", "Export"):

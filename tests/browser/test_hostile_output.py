@@ -63,7 +63,7 @@ def make_hostile_run() -> Run:
 def make_hostile_bulk_action(run: Run) -> BulkAction:
     """One that left out a run for a reason that quotes what others wrote."""
     note = {"run": run.pk, "failed": True, "sentence": HOSTILE}
-    return BulkAction.objects.create(token="5eed" * 8, kind="run_again", newest=9, oldest=1, position=5, notes=[note])
+    return BulkAction.objects.create(token="5eed" * 8, kind="run_again", notes=[note])
 
 
 def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Page) -> None:

@@ -1,4 +1,4 @@
-"""Bulk actions that tests ask for, and what became of them."""
+"""Requesting bulk actions, and their tasks in the queue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from django_q.models import OrmQ
 from django_q.signing import SignedPackage
 
 from flows.engine.spec import FlowSpec
-from runs.bulk_actions import working
-from runs.bulk_actions.requesting import request_bulk_action
+from runs.bulk_actions import work
+from runs.bulk_actions.requests import fetch_matching, request_bulk_action
+from runs.filters import RunFilters, find_newest_run
 from runs.models import BulkAction, BulkKind, FacetKind, Run, RunFacet, RunStatus
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
@@ -31,11 +32,22 @@ def make_schema_flow(schema: dict[str, Any] | None = None) -> FlowSpec:
     return make_flow().model_copy(update={"input_schema": schema or TOPIC_SCHEMA})
 
 
-def request(kind: BulkKind, runs: list[Run] | None = None, **options: Any) -> BulkAction:
-    """Ask for it, for these runs or for all that match."""
-    newest = max(Run.objects.values_list("pk", flat=True), default=0)
-    run_ids = None if runs is None else [run.pk for run in runs]
-    return request_bulk_action(**{"token": uuid4(), "kind": kind, "run_ids": run_ids, "newest": newest, **options})
+def request(
+    kind: BulkKind,
+    runs: list[Run] | None = None,
+    *,
+    query: str = "",
+    newest: int | None = None,
+    most: int | None = None,
+    **options: Any,
+) -> BulkAction:
+    """Request it for these runs, or for all that match ``query``."""
+    if runs is not None:
+        return request_bulk_action(token=uuid4(), kind=kind, run_ids=[run.pk for run in runs], **options)
+    filters = RunFilters(query)
+    assert not filters.problems
+    run_ids = fetch_matching(kind, filters, newest=find_newest_run() if newest is None else newest, most=most)
+    return request_bulk_action(token=uuid4(), kind=kind, run_ids=run_ids, filters=filters, most=most, **options)
 
 
 def cancel(runs: list[Run] | None = None, **options: Any) -> BulkAction:
@@ -56,9 +68,9 @@ def started_by(action: BulkAction) -> list[Run]:
     return list(Run.objects.filter(pk__in=facets.values("run")).order_by("pk"))
 
 
-def take_messages() -> list[tuple[int, int]]:
-    """What messages about bulk actions wait, which are taken off the queue."""
-    found = [(row, SignedPackage.loads(row.payload)) for row in OrmQ.objects.order_by("pk")]
-    mine = [(row, task) for row, task in found if task["func"] == working.GO_ON_TASK]
-    OrmQ.objects.filter(pk__in=[row.pk for row, _ in mine]).delete()
-    return [tuple(task["args"]) for _, task in mine]
+def take_tasks() -> list[int]:
+    """Take the tasks of bulk actions off the queue; the numbers of their actions."""
+    found = [(row.pk, SignedPackage.loads(row.payload)) for row in OrmQ.objects.order_by("pk")]
+    mine = {key: task["args"][0] for key, task in found if task["func"] == work.TASK}
+    OrmQ.objects.filter(pk__in=mine).delete()
+    return list(mine.values())

@@ -1,4 +1,4 @@
-"""Many runs cancelled or run again: what happens to them, and that nothing happens to others."""
+"""Many runs cancelled or run again: what happens to them, that nothing happens to others, and nothing twice."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
+from django.utils import timezone
+from django.utils.module_loading import import_string
+from django_q.models import Schedule
 
-from runs.bulk_actions import effects, working
-from runs.bulk_actions.requesting import MOST_STARTED
-from runs.bulk_actions.tasks import go_on
-from runs.models import Priority, Run, RunStatus, WorkState
-from runs.models.long_work import MOST_NOTES
+from runs import paging, submission
+from runs.bulk_actions import requests, work
+from runs.bulk_actions.work import resume_all, work_on
+from runs.models import BulkAction, Priority, Run, RunStatus, WorkState
+from runs.models.bulk_action import MAX_NOTES
 from runs.run_options import MAX_LABELS
-from tests.api.asking import Script, make_token
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import claim_run, make_run, make_version
 from tests.runs.bulk_requests import (
@@ -25,74 +28,60 @@ from tests.runs.bulk_requests import (
     make_schema_flow,
     run_again,
     started_by,
-    take_messages,
+    take_tasks,
 )
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
+def list_reasons(action: BulkAction) -> dict[int, tuple[bool, str]]:
+    return {note["run"]: (note["failed"], note["sentence"]) for note in action.notes}
+
+
 class TestCancelling:
-    def test_chosen_runs_are_cancelled_and_ended_ones_are_named(self) -> None:
+    def test_chosen_runs_are_cancelled_and_others_left_out_with_a_reason(self) -> None:
         version = make_version()
         running, flagged = (claim_run(make_run(version), name) for name in ("one", "two"))
         flagged.request_cancel()
-        ended = make_ended_run(version)
-        queued = make_run(version)
-        action = cancel([queued, running, ended, flagged])
-        assert counts(action) == (WorkState.DONE, 2, 2, 0)
+        ended, queued, gone = make_ended_run(version), make_run(version), make_run(version)
+        Run.objects.filter(pk=gone.pk).delete()
+        action = cancel([queued, running, ended, flagged, gone])
+        assert counts(action) == (WorkState.DONE, 2, 2, 1)
+        assert {key: is_failure for key, (is_failure, _) in list_reasons(action).items()} == {
+            ended.pk: False,
+            flagged.pk: False,
+            gone.pk: True,
+        }
         for run in (queued, running, ended):
             run.refresh_from_db()
-        assert queued.status == RunStatus.CANCELLED
+        assert (queued.status, ended.status) == (RunStatus.CANCELLED, RunStatus.FAILED)
         assert (running.status, running.cancel_requested) == (RunStatus.RUNNING, True)
-        assert ended.status == RunStatus.FAILED
-        assert {note["run"]: note["sentence"] for note in action.notes} == {
-            ended.pk: "It had ended already.",
-            flagged.pk: "It was being cancelled already.",
-        }
 
-    def test_all_that_match_are_cancelled_and_no_others(self) -> None:
+    def test_all_that_match_are_cancelled_and_no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(requests, "_BATCH_SIZE", 7)
         other = make_run(make_version(make_flow().model_copy(update={"name": "other"})))
         version = make_version()
-        runs = [make_run(version) for _ in range(60)]
-        ended = make_ended_run(version)
+        runs = {make_run(version).pk for _ in range(30)}
+        make_ended_run(version)
         action = cancel(query=f"flow={version.flow.name}")
-        assert counts(action) == (WorkState.DONE, 60, 0, 0)
-        assert {run.status for run in Run.objects.filter(pk__in=[run.pk for run in runs])} == {RunStatus.CANCELLED}
+        assert counts(action) == (WorkState.DONE, 30, 0, 0)
+        assert set(Run.objects.filter(status=RunStatus.CANCELLED).values_list("pk", flat=True)) == runs
         assert Run.objects.get(pk=other.pk).status == RunStatus.QUEUED
-        assert Run.objects.get(pk=ended.pk).status == RunStatus.FAILED
 
-    def test_runs_that_begin_after_it_was_asked_for_go_on(self) -> None:
+    def test_runs_that_begin_after_it_was_requested_go_on(self) -> None:
         version = make_version()
-        meant = make_run(version)
-        newest = meant.pk
+        newest = make_run(version).pk
         later = make_run(version)
         assert counts(cancel(newest=newest)) == (WorkState.DONE, 1, 0, 0)
         assert Run.objects.get(pk=later.pk).status == RunStatus.QUEUED
 
-    def test_looking_ends_at_the_oldest_run_that_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(working, "LOOK", 2)
-        version = make_version()
-        for _ in range(9):
-            make_ended_run(version)
-        run = make_run(version)
-        action = cancel()
-        assert counts(action) == (WorkState.DONE, 1, 0, 0)
-        assert action.oldest == run.pk
-        assert action.position == run.pk
-
-    def test_a_run_that_is_gone_is_named(self) -> None:
-        run = make_run()
-        gone = make_run()
-        Run.objects.filter(pk=gone.pk).delete()
-        action = cancel([run, gone])
-        assert counts(action) == (WorkState.DONE, 1, 0, 1)
-        assert action.notes == [
-            {"run": gone.pk, "failed": True, "sentence": "There is no run of this number any more."}
-        ]
+    def test_none_that_match_is_done_at_once(self) -> None:
+        make_ended_run()
+        assert counts(cancel(query="status=failed")) == (WorkState.DONE, 0, 0, 0)
 
 
 class TestRunningAgain:
-    def test_each_keeps_its_input_version_priority_limits_and_labels(self) -> None:
+    def test_each_keeps_what_it_was_given(self) -> None:
         user = User.objects.create_user("ada")
         version = make_version()
         original = make_ended_run(
@@ -100,6 +89,8 @@ class TestRunningAgain:
             input={"topic": "süß 🍵"},
             priority=Priority.HIGH,
             labels=["nightly", "bulk-3"],
+            metadata={"row": 7},
+            webhook_url="https://hooks.example.com/T0",
             token_budget=5_000,
             cost_budget=Decimal("0.5"),
             time_limit=timedelta(seconds=90),
@@ -108,133 +99,173 @@ class TestRunningAgain:
         action = run_again([original], asked_by=user)
         assert counts(action) == (WorkState.DONE, 1, 0, 0)
         (run,) = started_by(action)
-        assert (run.status, run.version, run.input) == (RunStatus.QUEUED, version, {"topic": "süß 🍵"})
-        assert (run.again_of, original.again_of) == (original.pk, None)
-        assert (run.priority, run.token_budget, run.cost_budget) == (Priority.HIGH, 5_000, Decimal("0.5"))
-        assert (run.time_limit, run.started_by) == (timedelta(seconds=90), user)
+        kept = ("version", "input", "priority", "metadata", "webhook_url", "token_budget", "cost_budget", "time_limit")
+        assert [getattr(run, name) for name in kept] == [getattr(original, name) for name in kept]
+        assert (run.status, run.again_of, run.started_by) == (RunStatus.QUEUED, original.pk, user)
         # Found by this action alone, not by the one before it.
         assert run.labels == [action.label, "nightly"]
 
-    def test_a_run_with_as_many_labels_as_it_may_have_is_run_again_and_again(self) -> None:
+    def test_its_label_counts_beside_those_of_a_run(self) -> None:
         labels = [f"label {number}" for number in range(MAX_LABELS)]
-        original = make_ended_run(labels=labels)
-        once = run_again([original])
-        (run,) = started_by(once)
-        assert run.labels == [once.label, *labels]
-        Run.objects.filter(pk=run.pk).update(status=RunStatus.FAILED, ended_at=NOON)
-        (run,) = started_by(twice := run_again([run]))
-        assert run.labels == [twice.label, *labels]
-        # Alone it hands on what it was given, too.
-        operator = Script(make_token(User.objects.create_superuser("ada")))
-        answer: Any = operator.post(f"runs/{run.pk}/run-again")
-        assert (answer.status_code, answer.json()["labels"]) == (202, labels)
+        action = run_again([make_ended_run(labels=labels)])
+        (run,) = started_by(action)
+        assert run.labels == [action.label, *labels]
 
-    def test_who_was_told_of_the_original_is_told_of_the_new_run(self) -> None:
-        original = make_ended_run(webhook_url="https://hooks.example.com/T0", metadata={"row": 7})
-        (run,) = started_by(run_again([original]))
-        assert (run.webhook_url, run.metadata) == ("https://hooks.example.com/T0", {"row": 7})
-
-    def test_an_address_that_nothing_is_sent_to_any_more_is_named(self) -> None:
-        original = make_ended_run(webhook_url="https://hooks.example.com:25/T0")
-        action = run_again([original])
-        assert counts(action) == (WorkState.DONE, 0, 0, 1)
-        assert action.notes[0]["sentence"].startswith("Its webhook can’t be told any more: The port 25 is not one for")
-
-    def test_under_the_live_version_if_that_is_wanted(self) -> None:
-        original = make_ended_run(make_version())
-        live = make_version()
-        (run,) = started_by(run_again([original], uses_live_version=True))
-        assert run.version == live
-
-    def test_limits_of_another_version_are_not_taken_along(self) -> None:
+    def test_under_the_live_version_without_the_limits_of_the_old_one(self) -> None:
         old = make_version(make_flow().model_copy(update={"token_budget": 1_000}))
         original = make_ended_run(old, token_budget=1_000)
-        make_version(make_flow().model_copy(update={"token_budget": 2_000}))
+        live = make_version(make_flow().model_copy(update={"token_budget": 2_000}))
         (run,) = started_by(run_again([original], uses_live_version=True))
-        assert run.token_budget == 2_000
+        assert (run.version, run.token_budget) == (live, 2_000)
 
-    def test_what_can_not_run_is_counted_and_named_and_keeps_nobody_up(self) -> None:
-        wanting = make_ended_run(make_version(make_schema_flow()), input={"topic": 5})
-        fitting = make_ended_run(wanting.version, input={"topic": "tea"})
+    def test_what_can_not_run_is_counted_with_a_reason(self) -> None:
+        unfit = make_ended_run(make_version(make_schema_flow()), input={"topic": 5})
+        fitting = make_ended_run(unfit.version, input={"topic": "tea"})
         archived = make_ended_run(make_version(make_flow().model_copy(update={"name": "archived"})))
         archived.flow.is_archived = True
         archived.flow.save()
         draft = make_ended_run(make_version(make_flow().model_copy(update={"name": "draft"})))
         draft.flow.live_version = None
         draft.flow.save()
-        queued = make_run(wanting.version)
-        action = run_again([wanting, fitting, archived, draft, queued], uses_live_version=True)
-        assert counts(action) == (WorkState.DONE, 1, 1, 3)
-        sentences = {note["run"]: note["sentence"] for note in action.notes}
-        assert sentences[queued.pk] == "It has not ended yet."
-        assert sentences[wanting.pk] == "Its input doesn’t fit version 1, at /input/topic."
-        assert "is archived" in sentences[archived.pk]
-        assert "has no published version" in sentences[draft.pk]
+        refused = make_ended_run(fitting.version, webhook_url="https://hooks.example.com:25/T0")
+        removed = make_ended_run(fitting.version, outputs_removed_at=NOON)
+        queued = make_run(fitting.version)
+        action = run_again([unfit, fitting, archived, draft, refused, removed, queued], uses_live_version=True)
+        assert counts(action) == (WorkState.DONE, 1, 1, 5)
+        reasons = list_reasons(action)
+        assert reasons.keys() == {run.pk for run in (unfit, archived, draft, refused, removed, queued)}
+        assert "version 1" in reasons[unfit.pk][1] and "archived" in reasons[archived.pk][1]
         assert [run.input for run in started_by(action)] == [{"topic": "tea"}]
 
-    def test_nothing_of_an_input_is_remembered_that_does_not_fit(self) -> None:
-        schema = {
-            "type": "object",
-            "properties": {
-                "topic": {"enum": ["tea"]},
-                "people": {"type": "array", "items": {"additionalProperties": {"type": "string"}}},
-            },
-            "additionalProperties": False,
-        }
-        inputs = [{"topic": "Olga"}, {"people": [{"Olga": 5}]}, {"people": [{"Olga": 5}], "topic": "Olga"}, {"Olga": 5}]
+    def test_reasons_hold_nothing_of_an_input(self) -> None:
+        schema = {"type": "object", "properties": {"topic": {"enum": ["tea"]}}, "additionalProperties": False}
         version = make_version(make_schema_flow(schema))
-        runs = [make_ended_run(version, input=input) for input in inputs]
-        action = run_again(runs)
-        assert [note["sentence"] for note in reversed(action.notes)] == [
-            "Its input doesn’t fit version 1, at /input/topic.",
-            "Its input doesn’t fit version 1, at /input/people/…/….",
-            "Its input doesn’t fit version 1, at /input/people/…/… and in 1 more place.",
-            "Its input doesn’t fit version 1, at /input/….",
-        ]
+        action = run_again([make_ended_run(version, input=input) for input in ({"topic": "Olga"}, {"Olga": 5})])
+        assert action.failed == 2
+        assert "Olga" not in str(action.notes)
 
-    def test_what_fails_in_a_way_that_nobody_foresaw_is_named_too(
+    def test_an_unexpected_error_leaves_out_one_run_and_nothing_of_it(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         version = make_version()
         runs = [make_ended_run(version, input={"topic": str(number)}) for number in range(3)]
-        real = effects.store_runs
 
         def store_runs(again: Any) -> list[Run]:
-            stored = real(again)
+            stored = submission.store_runs(again)
             if stored[0].input == {"topic": "1"}:
                 raise KeyError("out of order")
             return stored
 
-        monkeypatch.setattr(effects, "store_runs", store_runs)
+        monkeypatch.setattr(work, "store_runs", store_runs)
         action = run_again(runs)
         assert counts(action) == (WorkState.DONE, 2, 0, 1)
-        assert action.notes[0]["sentence"] == "ToolFlow failed to start it; the log says why."
         assert "out of order" in caplog.text
-        # Nothing stays of what it had begun.
-        assert [run.input["topic"] for run in started_by(action)] == ["2", "0"]
+        assert [run.input["topic"] for run in started_by(action)] == ["0", "2"]
 
-    def test_no_more_than_so_many_the_newest_first(self) -> None:
+    def test_only_the_newest_that_match_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         version = make_version()
         for number in range(9):
             make_ended_run(version, input={"topic": str(number)})
-        action = run_again(most=4)
-        assert counts(action) == (WorkState.DONE, 4, 0, 0)
-        assert [run.input["topic"] for run in started_by(action)] == ["8", "7", "6", "5"]
-        assert run_again(most=10**6).most == MOST_STARTED
+        assert [run.input["topic"] for run in started_by(run_again(most=4))] == ["8", "7", "6", "5"]
+        monkeypatch.setattr(requests, "MAX_STARTED", 2)
+        assert run_again(query="status=failed", most=4).run_count == 2
 
-    def test_the_runs_that_it_starts_are_not_run_again_themselves(self, hurried: None) -> None:
+    def test_filters_that_rarely_match_are_followed_to_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paging, "FIRST_LOOK", 2)
+        monkeypatch.setattr(paging, "WINDOW", 3)
+        monkeypatch.setattr(requests, "_BATCH_SIZE", 2)
         version = make_version()
-        for _ in range(5):
-            make_ended_run(version)
-        action = run_again()
-        while messages := take_messages():
-            Run.objects.filter(status=RunStatus.QUEUED).update(status=RunStatus.FAILED, ended_at=NOON)
-            go_on(*messages[0])
+        wanted = [make_ended_run(version, cost=Decimal(5)) for _ in range(2)]
+        for _ in range(20):
+            make_ended_run(version, cost=Decimal(1))
+        action = run_again(query=f"flow={version.flow.name}&status=failed&cost=2")
+        assert action.run_ids == [run.pk for run in reversed(wanted)]
+
+    def test_reasons_are_kept_up_to_a_limit(self) -> None:
+        version = make_version()
+        action = run_again([make_run(version) for _ in range(MAX_NOTES + 5)])
+        assert (counts(action), len(action.notes)) == ((WorkState.DONE, 0, MAX_NOTES + 5, 0), MAX_NOTES)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestGoingOn:
+    @pytest.fixture(autouse=True)
+    def _one_batch_a_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(work, "BATCH_SIZE", 2)
+        monkeypatch.setattr(work.work_on, "__defaults__", (0.0,))
+
+    def make_action(self, count: int = 7) -> BulkAction:
+        version = make_version()
+        action = run_again([make_ended_run(version, input={"topic": str(number)}) for number in range(count)])
+        assert counts(action) == (WorkState.WORKING, 2, 0, 0)
+        return action
+
+    def list_topics(self, action: BulkAction) -> list[str]:
+        return [run.input["topic"] for run in started_by(action)]
+
+    def test_task_after_task_does_a_batch_until_all_is_done(self) -> None:
+        action = self.make_action()
+        count = 0
+        while tasks := take_tasks():
+            work_on(*tasks)
+            count += 1
         action.refresh_from_db()
-        assert counts(action) == (WorkState.DONE, 5, 0, 0)
+        assert counts(action) == (WorkState.DONE, 7, 0, 0)
+        assert (count, action.percent, self.list_topics(action)) == (3, 100, list("0123456"))
 
-    def test_only_the_first_of_many_that_were_left_out_are_remembered_by_name(self) -> None:
-        version = make_version()
-        action = run_again([make_run(version) for _ in range(MOST_NOTES + 5)])
-        assert counts(action) == (WorkState.DONE, 0, MOST_NOTES + 5, 0)
-        assert len(action.notes) == MOST_NOTES
+    def test_after_a_crash_it_goes_on_behind_the_last_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        action = self.make_action()
+        take_tasks()
+        assert resume_all() == 0
+        BulkAction.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+        assert (resume_all(), resume_all(), take_tasks()) == (1, 0, [action.pk])
+
+        def fail(*_: Any) -> None:
+            raise OperationalError("the server closed the connection unexpectedly")
+
+        # The runs of the batch are stored with its position or not at all.
+        with monkeypatch.context() as broken:
+            broken.setattr(BulkAction, "advance", fail)
+            with pytest.raises(OperationalError):
+                work_on(action.pk)
+        assert self.list_topics(action) == ["0", "1"]
+        work_on(action.pk, timeout=60)
+        action.refresh_from_db()
+        assert counts(action) == (WorkState.DONE, 7, 0, 0)
+        assert self.list_topics(action) == list("0123456")
+
+    def test_a_task_that_comes_twice_does_nothing_twice(self) -> None:
+        action = self.make_action()
+        work_on(action.pk)
+        work_on(action.pk, timeout=60)
+        work_on(action.pk)
+        assert self.list_topics(action) == list("0123456")
+
+    def test_a_stopped_one_stays_as_it_is(self) -> None:
+        action = self.make_action()
+        assert action.stop() and not action.stop()
+        for task in take_tasks():
+            work_on(task)
+        action.refresh_from_db()
+        assert (counts(action), take_tasks()) == ((WorkState.STOPPED, 2, 0, 0), [])
+        assert action.percent == 28
+
+    def test_an_unexpected_error_ends_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        action = self.make_action()
+        monkeypatch.setattr(work, "_start_runs", lambda *_: 1 / 0)
+        work_on(action.pk)
+        action.refresh_from_db()
+        assert (counts(action), bool(action.problem)) == ((WorkState.FAILED, 2, 0, 0), True)
+
+    def test_a_broker_that_is_unreachable_refuses_no_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: Any) -> None:
+            raise ConnectionError("Redis is away")
+
+        monkeypatch.setattr(work, "async_task", fail)
+        self.make_action()
+
+
+def test_the_schedule_resumes_lost_actions() -> None:
+    schedule = Schedule.objects.get(name="toolflow bulk actions")
+    assert import_string(schedule.func) is resume_all
+    assert schedule.minutes == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, NoReturn
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -14,9 +15,9 @@ from django.urls import reverse
 from flows.engine import execution
 from flows.engine.errors import InputError
 from flows.engine.spec import AuditSpec, FlowSpec
-from runs.bulk_actions.effects import start_again
+from runs.bulk_actions.requests import request_bulk_action
 from runs.group_commit import RunWrite, commit_writes
-from runs.models import BulkAction, BulkKind, EndReason, OriginalInput, Run, RunStatus
+from runs.models import BulkKind, EndReason, OriginalInput, Run, RunStatus
 from runs.rollup import count_ended_runs
 from runs.stored_history import load_history, load_original_input
 from runs.submission import OrdersError, RunOrder, submit_run, submit_runs
@@ -183,6 +184,5 @@ class TestPages:
     def test_running_again_in_bulk_says_what_is_missing(self) -> None:
         run = submit_run(flow=make_version(make_spec()).flow, input=INPUT)
         Run.objects.update(status="succeeded", ended_at="2026-11-21T12:00:00Z")
-        action = BulkAction(kind=BulkKind.RUN_AGAIN)
-        start_again(action=action, run_ids=[run.pk])
-        assert "Its input doesn’t fit version 1, at /input/… and in 1 more place." in str(action.notes)
+        action = request_bulk_action(token=uuid4(), kind=BulkKind.RUN_AGAIN, run_ids=[run.pk])
+        assert action.failed == 1

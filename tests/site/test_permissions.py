@@ -182,9 +182,7 @@ class World:
             "<flow_id>": idle.flow_id,
             "<format>": "csv",
             "<token>": "5eed" * 8,
-            "<action_id>": BulkAction.objects.create(
-                kind="cancel", token="5eed" * 8, newest=1, oldest=1, position=2
-            ).pk,
+            "<action_id>": BulkAction.objects.create(kind="cancel", token="5eed" * 8).pk,
             "<delivery_id>": WebhookDelivery.objects.create(
                 run=run, event="run.failed", url="https://hooks.example.com/", host="hooks.example.com"
             ).pk,

@@ -9,9 +9,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from runs.audit_log.events import TrailAction
 from runs.backup import BackupError, log_copy, write_backup
 from runs.management.terminal import Progress
-from runs.trail.actions import TrailAction
 
 
 class Command(BaseCommand):

@@ -10,9 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from runs.models import TrailEntry
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.models import AuditEntry
 
 MIN_DAYS = 30
 BATCH_SIZE = 5_000
@@ -32,7 +31,7 @@ class Command(BaseCommand):
             raise CommandError(f"--days is {days}; entries of the last {MIN_DAYS} days are always kept.")
         before = timezone.now() - timedelta(days=days)
         if options["dry_run"]:
-            count = TrailEntry.objects.filter(at__lt=before).count()
+            count = AuditEntry.objects.filter(at__lt=before).count()
             self.stdout.write(f"{count} entries are older than {days} days.")
             return
         total = 0
@@ -44,7 +43,7 @@ class Command(BaseCommand):
 def _purge_batch(before: datetime) -> int:
     """Delete the oldest entries, and add one that says so; gives how many were deleted."""
     with transaction.atomic():
-        count = TrailEntry.objects.all().purge(before=before, limit=BATCH_SIZE)
+        count = AuditEntry.objects.all().purge(before=before, limit=BATCH_SIZE)
         if count:
             leave_trail(action=TrailAction.TRAIL_PURGED, details={"entries": count, "before": before.isoformat()})
     return count

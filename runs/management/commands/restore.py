@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from runs.audit_log.events import TrailAction
 from runs.backup import BackupError, log_copy, restore_backup
-from runs.trail.actions import TrailAction
 
 
 class Command(BaseCommand):

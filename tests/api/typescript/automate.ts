@@ -54,11 +54,9 @@ const file = await client.GET("/runs/export", {
 if (file.error) throw new Error(explain(file.error));
 const exported = file.data.split("\n").filter(Boolean).map((line) => JSON.parse(line) as Run);
 
-// What is done to many: look what it comes to, ask for it, and follow it.
+// What is done to many: request it and follow it.
 async function doToAll(kind: "cancel" | "run_again", filters: Filters): Promise<BulkAction> {
-  const preview = await client.POST("/bulk-actions/preview", { body: { kind, filters } });
-  if (preview.error) throw new Error(explain(preview.error));
-  const begun = await client.POST("/bulk-actions", { body: { kind, filters, newest: preview.data.newest } });
+  const begun = await client.POST("/bulk-actions", { body: { kind, filters } });
   if (begun.error) throw new Error(explain(begun.error));
   let action: BulkAction = begun.data;
   while (action.status === "waiting" || action.status === "working") {

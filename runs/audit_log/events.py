@@ -1,12 +1,27 @@
-"""What the trail tells of."""
+"""The actions of the audit log, and writing an entry."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
 from django.db import models
+
+from runs.audit_log.actor import current_actor
+from runs.models import AuditEntry
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+MAX_NAME_LENGTH, MAX_LABEL_LENGTH, MAX_ID_LENGTH = 150, 200, 64
+
+_is_off: ContextVar[bool] = ContextVar("audit_log_is_off", default=False)
 
 
 class TrailAction(models.TextChoices):
-    """What somebody did. Values are stored and stand in addresses: they never change."""
+    """What was done. Values are stored and stand in addresses: they never change."""
 
     SIGNED_IN = "signed_in", "Signed in"
     SIGN_IN_FAILED = "sign_in_failed", "Failed to sign in"
@@ -65,3 +80,53 @@ class TrailAction(models.TextChoices):
 
     TRAIL_EXPORTED = "trail_exported", "Exported the trail"
     TRAIL_PURGED = "trail_purged", "Deleted old entries of the trail"
+
+
+def leave_trail(
+    *,
+    action: TrailAction,
+    about: models.Model | None = None,
+    kind: str = "",
+    label: str = "",
+    details: Mapping[str, Any] | None = None,
+    actor: AbstractBaseUser | None = None,
+) -> None:
+    """Write an entry of ``action``, in the transaction that is open, with ``current_actor``.
+
+    ``about`` is the row that it was done to; ``kind`` and ``label`` name it where its model and its text don't.
+    ``details`` are a few figures and names: no inputs, outputs or secrets. ``actor`` is for what is done for a user who
+    sends no request.
+    """
+    if _is_off.get():
+        return
+    current = current_actor()
+    user = actor or current.user
+    # A flow that is loaded from a file has its name before it has its title.
+    label = label or (str(about) or getattr(about, "name", "") if about else "")
+    AuditEntry.objects.create(
+        actor_id=user.pk if user else None,
+        actor_name=_fit(user.get_username() if user else current.name, MAX_NAME_LENGTH),
+        token_name=current.token_name,
+        address=current.address,
+        action=action,
+        object_kind=kind or (about._meta.model_name or "" if about else ""),
+        object_id=str(about.pk)[:MAX_ID_LENGTH] if about else "",
+        object_label=_fit(label, MAX_LABEL_LENGTH),
+        details=dict(details or {}),
+        request_id=current.request_id,
+    )
+
+
+@contextmanager
+def without_entries() -> Iterator[None]:
+    """Write no entries in this block: one entry stands for all of it."""
+    token = _is_off.set(True)
+    try:
+        yield
+    finally:
+        _is_off.reset(token)
+
+
+def _fit(text: str, length: int) -> str:
+    """A text as a column can hold it: without NUL and lone surrogates, and not too long."""
+    return text.replace("\0", "").encode(errors="replace").decode()[:length]

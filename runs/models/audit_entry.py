@@ -1,7 +1,6 @@
-"""The trail: who did what, when, from where. Entries are added, and never changed.
+"""The audit log: who did what, when, from where. Entries are added and never changed.
 
-Whatever adds one does so in the transaction of what it tells: see ``runs.trail``. A trigger in the database refuses
-changes that don't come through here: see ADR 0016.
+A trigger in the database refuses what goes past this model: see ADR 0016.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ from django.db import connections, models, transaction
 from django.db.models.functions import Now
 
 
-class TrailIsKeptError(Exception):
-    """Somebody tried to change or delete entries of the trail."""
+class AppendOnlyError(Exception):
+    """An entry of the audit log was to be changed or deleted."""
 
     def __init__(self) -> None:
-        super().__init__("Entries of the trail are kept as they are; “manage.py purge_trail” deletes old ones.")
+        super().__init__("Entries of the audit log are kept as they are; “manage.py purge_trail” deletes old ones.")
 
 
-class TrailEntryQuerySet(models.QuerySet["TrailEntry"]):
+class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
     """Entries, which can be added and read."""
 
     def update(self, **values: Any) -> NoReturn:
         """Refused."""
-        raise TrailIsKeptError
+        raise AppendOnlyError
 
     def delete(self) -> NoReturn:
         """Refused."""
-        raise TrailIsKeptError
+        raise AppendOnlyError
 
     def purge(self, *, before: datetime, limit: int) -> int:
-        """Delete at most ``limit`` entries from before that time, the oldest first; gives how many these were.
+        """Delete up to ``limit`` entries from before that time, the oldest first; return their number.
 
-        This is the one way to delete any. Whoever calls it decides how long the trail is kept.
+        This is the only way to delete any.
         """
         connection = connections[self.db]
         with transaction.atomic(using=self.db):
@@ -45,20 +44,20 @@ class TrailEntryQuerySet(models.QuerySet["TrailEntry"]):
                     # The trigger lets this transaction through.
                     cursor.execute("SET LOCAL toolflow.purges_trail = 'on'")
             oldest = self.filter(at__lt=before).order_by("at", "pk").values_list("pk", flat=True)[:limit]
-            rows: models.QuerySet[TrailEntry] = models.QuerySet(model=self.model, using=self.db)
+            rows: models.QuerySet[AuditEntry] = models.QuerySet(model=self.model, using=self.db)
             return rows.filter(pk__in=list(oldest))._raw_delete(self.db)
 
 
-class TrailEntry(models.Model):
-    """Something that somebody did.
+class AuditEntry(models.Model):
+    """One action of a user, a command or the worker.
 
-    Names stand beside what they name: they are what it was called then, and outlive it. ``details`` is small and holds
-    no inputs, outputs or secrets.
+    Names are those of the time of the action and outlive what they name. ``details`` is small and holds no inputs,
+    outputs or secrets.
     """
 
     at = models.DateTimeField(db_default=Now())
     actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="trail_entries"
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     actor_name = models.CharField(
         max_length=150, blank=True, default="", help_text="Of a sign-in that failed, the name that was tried."
@@ -72,14 +71,15 @@ class TrailEntry(models.Model):
     details: models.JSONField[Mapping[str, Any], Mapping[str, Any]] = models.JSONField(blank=True, default=dict)
     request_id = models.CharField(max_length=64, blank=True, default="")
 
-    objects = TrailEntryQuerySet.as_manager()
+    objects = AuditEntryQuerySet.as_manager()
 
     class Meta:
         ordering = ["-at", "-pk"]
-        verbose_name = "trail entry"
-        verbose_name_plural = "trail"
-        # Nobody adds, changes or deletes one by hand.
-        default_permissions = ("view",)
+        verbose_name = "audit log entry"
+        verbose_name_plural = "audit log"
+        # No page adds, changes or deletes one. The name of the permission is stored with groups and users.
+        default_permissions = ()
+        permissions = [("view_trailentry", "Can view trail entry")]
         indexes = [
             models.Index(fields=["at", "id"], name="trail_by_time"),
             models.Index(fields=["actor_name", "at", "id"], name="trail_by_actor"),
@@ -89,14 +89,14 @@ class TrailEntry(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.actor_name or 'somebody'}: {self.action} {self.object_label}".strip()
+        return f"{self.actor_name or 'unknown'}: {self.action} {self.object_label}".strip()
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Add it. Raises ``TrailIsKeptError`` if it is stored already."""
+        """Add it. Raises ``AppendOnlyError`` if it is stored already."""
         if not self._state.adding:
-            raise TrailIsKeptError
+            raise AppendOnlyError
         super().save(*args, **{**kwargs, "force_insert": True})
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused."""
-        raise TrailIsKeptError
+        raise AppendOnlyError

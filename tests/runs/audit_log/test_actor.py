@@ -15,14 +15,13 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.utils import timezone
 
-from runs.models import ApiToken, RateLimit, TrailEntry
+from runs.audit_log import actor
+from runs.audit_log.actor import act_as_command
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.models import ApiToken, AuditEntry, RateLimit
 from runs.request_id import current_request
 from runs.retention.tasks import purge_due
 from runs.tokens import make_token
-from runs.trail import acting
-from runs.trail.acting import act_as_command
-from runs.trail.actions import TrailAction
-from runs.trail.entries import leave_trail
 from toolflow_site.openid_accounts import put_into_groups
 
 pytestmark = pytest.mark.django_db
@@ -30,20 +29,20 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test starts this process for, it is forgotten."""
-    monkeypatch.setattr(acting, "_process", "")
+    """Forget the command that a test starts."""
+    monkeypatch.setattr(actor, "_process_name", "")
 
 
 def test_a_token_that_the_worker_clears_away_was_deleted_by_toolflow() -> None:
     row, _ = make_token(user=User.objects.create_user("olga"), name="old", scope="read", lifetime=timedelta(days=1))
     ApiToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(days=100))
     purge_due()
-    assert TrailEntry.objects.get(action="token_deleted").actor_name == "ToolFlow"
+    assert AuditEntry.objects.get(action="token_deleted").actor_name == "ToolFlow"
 
 
 def name_actor() -> str:
     RateLimit.objects.create(model=f"model-{RateLimit.objects.count()}", calls_in_flight=1)
-    return TrailEntry.objects.latest("pk").actor_name
+    return AuditEntry.objects.latest("pk").actor_name
 
 
 def test_a_command_is_done_by_a_user_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +55,7 @@ def test_a_command_is_done_by_a_user_of_the_system(monkeypatch: pytest.MonkeyPat
     assert name_actor() == "Command line: user 3000000000"
 
 
-def test_whoever_started_a_worker_did_not_do_its_work() -> None:
+def test_what_a_worker_does_is_done_by_toolflow() -> None:
     act_as_command("run_worker", caller="olga")
     assert name_actor() == "ToolFlow"
 
@@ -69,28 +68,26 @@ def test_whoever_started_a_worker_did_not_do_its_work() -> None:
         (("axes_reset_ip", "192.0.2.7"), "", {"counters": 1, "of_address": "192.0.2.7"}),
     ],
 )
-def test_lifted_lockouts_are_told_of(command: tuple[str, ...], label: str, details: Any, capsys: Any) -> None:
+def test_lifted_lockouts_have_an_entry(command: tuple[str, ...], label: str, details: Any, capsys: Any) -> None:
     User.objects.create_user("olga")
     for name, address in (("olga", "192.0.2.7"), ("nina", "192.0.2.8")):
         AccessAttempt.objects.create(username=name, ip_address=address, failures_since_start=5)
     act_as_command(command[0])
     call_command(*command)
-    entry = TrailEntry.objects.get(action="lockout_lifted")
+    entry = AuditEntry.objects.get(action="lockout_lifted")
     assert (entry.object_label, entry.details) == (label, details)
     assert entry.actor_name.startswith("Command line: ")
 
 
 @pytest.mark.parametrize("signed_in", ["", "ada"])
-def test_groups_that_follow_from_a_provider_are_given_by_it_whoever_is_signed_in(
-    rf: RequestFactory, settings: Any, signed_in: str
-) -> None:
+def test_groups_that_follow_from_a_provider_are_given_by_it(rf: RequestFactory, settings: Any, signed_in: str) -> None:
     settings.TOOLFLOW_OIDC_GROUPS = {"support": "Watchers"}
     group = Group.objects.create(name="Watchers")
     group.permissions.add(Permission.objects.get(codename="change_flow"))
     olga = User.objects.create_user("olga")
     request = rf.get("/")
     request.user = User.objects.create_user(signed_in) if signed_in else AnonymousUser()
-    start = TrailEntry.objects.latest("pk").pk
+    start = AuditEntry.objects.latest("pk").pk
 
     def answer(_: HttpRequest) -> HttpResponse:
         put_into_groups(olga, {"Watchers"})
@@ -100,8 +97,8 @@ def test_groups_that_follow_from_a_provider_are_given_by_it_whoever_is_signed_in
     token = current_request.set(request)
     answer(request)
     current_request.reset(token)
-    told = TrailEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
-    assert list(told) == [
+    stored = AuditEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
+    assert list(stored) == [
         ("rights_changed", "Sign-in provider", None),
         ("user_changed", "Sign-in provider", None),
         ("signed_out", signed_in, request.user.pk),

@@ -11,14 +11,14 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from runs.management.commands import purge_trail
-from runs.models import TrailEntry
+from runs.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 
 
 def store_old_entries(count: int) -> None:
     for _ in range(count):
-        TrailEntry.objects.create(action="run_started", at=timezone.now() - timedelta(days=400))
+        AuditEntry.objects.create(action="run_started", at=timezone.now() - timedelta(days=400))
 
 
 def test_a_purge_that_is_broken_off_has_logged_what_it_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_a_purge_that_is_broken_off_has_logged_what_it_deleted(monkeypatch: pyte
     monkeypatch.setattr(purge_trail, "_purge_batch", fail_later)
     with pytest.raises(KeyboardInterrupt):
         call_command("purge_trail", "--days=365")
-    entries = TrailEntry.objects.order_by("pk").values_list("action", "details__entries")
+    entries = AuditEntry.objects.order_by("pk").values_list("action", "details__entries")
     assert list(entries) == [("run_started", None), ("trail_purged", 2), ("trail_purged", 2)]
 
 
@@ -47,4 +47,4 @@ def test_nothing_is_deleted_where_that_can_not_be_logged(monkeypatch: pytest.Mon
     monkeypatch.setattr(purge_trail, "leave_trail", fail)
     with pytest.raises(OperationalError):
         call_command("purge_trail", "--days=365")
-    assert TrailEntry.objects.get().action == "run_started"
+    assert AuditEntry.objects.get().action == "run_started"

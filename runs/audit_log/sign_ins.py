@@ -1,0 +1,76 @@
+"""Entries of sign-ins, and sessions that are ended before their time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from axes.signals import user_locked_out
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.db import transaction
+from django.db.models.signals import post_save
+from django.http import HttpRequest
+from django.utils import timezone
+
+from runs.audit_log.actor import find_address
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.models import BrowserSession
+
+ADDRESS, BROWSER, SINCE = "signed_in_from", "signed_in_with", "signed_in_at"
+"""What a session holds of its beginning."""
+MAX_BROWSER_LENGTH = 300
+
+
+def connect() -> None:
+    """Write entries of sign-ins, and end the sessions of accounts that are closed, from now on."""
+    user_logged_in.connect(_log_sign_in, dispatch_uid="audit log signed in")
+    user_login_failed.connect(_log_failure, dispatch_uid="audit log sign-in failed")
+    user_logged_out.connect(_log_sign_out, dispatch_uid="audit log signed out")
+    user_locked_out.connect(_log_lockout, dispatch_uid="audit log locked out")
+    post_save.connect(_end_sessions_of_closed, sender=User, dispatch_uid="sessions of closed accounts")
+
+
+@transaction.atomic
+def end_sessions(*, user: User) -> int:
+    """Sign a user out of all browsers; return the number of sessions."""
+    count, _ = BrowserSession.objects.filter(user=user.pk).delete()
+    if count:
+        leave_trail(action=TrailAction.SESSIONS_ENDED, about=user, details={"sessions": count})
+    return count
+
+
+def _end_sessions_of_closed(*, instance: User, raw: bool, **_: Any) -> None:
+    # They would work again if the account were opened again.
+    if not raw and not instance.is_active:
+        end_sessions(user=instance)
+
+
+def _log_sign_in(*, request: HttpRequest, user: User, **_: Any) -> None:
+    request.session[ADDRESS] = find_address(request)
+    request.session[BROWSER] = request.headers.get("User-Agent", "")[:MAX_BROWSER_LENGTH]
+    request.session[SINCE] = timezone.now().isoformat()
+    leave_trail(action=TrailAction.SIGNED_IN, about=user, actor=user)
+
+
+def _log_sign_out(*, user: User | None, **_: Any) -> None:
+    if user is not None:
+        leave_trail(action=TrailAction.SIGNED_OUT, about=user, actor=user)
+
+
+def _log_failure(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+    # A lock-out has an entry of its own.
+    if not getattr(request, "axes_locked_out", False):
+        _log_anonymous(TrailAction.SIGN_IN_FAILED, credentials.get("username"))
+
+
+def _log_lockout(*, request: HttpRequest, username: str | None = None, **_: Any) -> None:
+    # Only the failure that locks out is counted: those after it write no further entries.
+    if getattr(request, "axes_failures_since_start", None) is not None:
+        _log_anonymous(TrailAction.LOCKED_OUT, username)
+
+
+def _log_anonymous(action: TrailAction, name: Any) -> None:
+    # What is no user's name may be a password in the wrong field: it is not kept.
+    user = User.objects.filter(username=str(name).replace("\0", "")).first() if name else None
+    leave_trail(action=action, about=user, details={} if user else {"unknown_name": True})

@@ -1,0 +1,212 @@
+"""Entries of rows, written by signals: whichever page, API or command changes them.
+
+Rows that come with a fixture have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.db.models import Model
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
+
+from flows.forms import OPERATIONAL_FIELDS
+from flows.models import Flow, FlowVersion
+from flows.portability import flows_exported
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.models import ApiToken, RateLimit, WebhookEndpoint
+
+MAX_NAMES = 20
+"""Names of permissions or groups that an entry lists."""
+LIMIT_FIELDS = ("model", "calls_in_flight", "requests_per_minute", "tokens_per_minute")
+USER_FIELDS = (
+    "username", "email", "first_name", "last_name", "password", "is_active", "is_staff", "is_superuser"
+)  # fmt: skip
+ENDPOINT_FIELDS = ("url", "flow_id", "event_types", "is_enabled")
+"""What an entry names of a webhook endpoint, without values: an address may hold a key."""
+COMPARED: Mapping[type[Model], Sequence[str]] = {
+    Flow: OPERATIONAL_FIELDS,
+    RateLimit: LIMIT_FIELDS,
+    User: USER_FIELDS,
+    WebhookEndpoint: ENDPOINT_FIELDS,
+}
+"""Fields whose changes an entry names."""
+SHOWN_SETTINGS = frozenset({"keep_days", "keep_outputs_days"})
+"""Settings of a flow with their values, as they delete data; those of others stay out: an address may hold a key."""
+SHOWN_USER_FIELDS = frozenset({"username", "email"})
+"""Fields of a user with their values: who signs in by them."""
+
+
+def connect() -> None:
+    """Write entries of rows from now on."""
+    for compared in COMPARED:
+        pre_save.connect(_compare, sender=compared, dispatch_uid=f"audit log before {compared.__name__}")
+    saved: dict[type[Model], Callable[..., None]] = {
+        Flow: _log_flow,
+        FlowVersion: _log_version,
+        User: _log_user,
+        Group: _log_group,
+        RateLimit: _log_limit,
+        ApiToken: _log_token,
+        WebhookEndpoint: _log_endpoint,
+    }
+    for model, log in saved.items():
+        post_save.connect(_unless_raw(log), sender=model, weak=False, dispatch_uid=f"audit log {model.__name__}")
+    deleted: dict[type[Model], Callable[..., None]] = {
+        Flow: _log_deletion(TrailAction.FLOW_DELETED),
+        FlowVersion: _log_deleted_version,
+        User: _log_deletion(TrailAction.USER_DELETED),
+        Group: _log_deletion(TrailAction.GROUP_DELETED),
+        RateLimit: _log_deletion(TrailAction.LIMIT_DELETED),
+        ApiToken: _log_deleted_token,
+        WebhookEndpoint: _log_deletion(TrailAction.WEBHOOK_ENDPOINT_DELETED),
+    }
+    for model, log in deleted.items():
+        post_delete.connect(log, sender=model, weak=False, dispatch_uid=f"audit log deleted {model.__name__}")
+    flows_exported.connect(_log_exported_flows, dispatch_uid="audit log exported flows")
+    for through in (User.groups.through, User.user_permissions.through, Group.permissions.through):
+        m2m_changed.connect(_log_rights, sender=through, dispatch_uid=f"audit log {through.__name__}")
+
+
+def _compare(*, sender: type[Model], instance: Any, raw: bool, update_fields: Any, **_: Any) -> None:
+    """Keep on the instance what is about to change: once it is saved, the old values are gone."""
+    fields = [name for name in COMPARED[sender] if update_fields is None or name in update_fields]
+    is_stored = not raw and fields and instance.pk is not None
+    before = sender._default_manager.filter(pk=instance.pk).values(*fields).first() if is_stored else None
+    instance._audit_changes = {
+        name: {"from": value, "to": getattr(instance, name)}
+        for name, value in (before or {}).items()
+        if value != getattr(instance, name)
+    }
+
+
+def _unless_raw(log: Callable[..., None]) -> Callable[..., None]:
+    def receive(*, instance: Any, created: bool, raw: bool, update_fields: Any, **_: Any) -> None:
+        if not raw:
+            log(instance, created, frozenset(update_fields or ()))
+
+    return receive
+
+
+def _log_deletion(action: TrailAction) -> Callable[..., None]:
+    def receive(*, instance: Model, **_: Any) -> None:
+        leave_trail(action=action, about=instance)
+
+    return receive
+
+
+def _is_cascade(origin: Any, model: type[Model]) -> bool:
+    """Whether a row is deleted with one of ``model``, which has an entry of its own."""
+    return isinstance(origin, model) or getattr(origin, "model", None) is model
+
+
+def _choose(changes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: change for name, change in changes.items() if name in names}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Flows
+
+
+def _log_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
+    if "live_version" in fields:
+        number = flow.live_version.number if flow.live_version else None
+        leave_trail(action=TrailAction.FLOW_MADE_LIVE, about=flow, details={"version": number})
+    elif "is_archived" in fields:
+        leave_trail(action=TrailAction.FLOW_ARCHIVED if flow.is_archived else TrailAction.FLOW_TAKEN_OUT, about=flow)
+    elif created:
+        leave_trail(action=TrailAction.FLOW_ADDED, about=flow)
+    elif not fields:
+        # To count a save is part of one.
+        changes: Mapping[str, Any] = getattr(flow, "_audit_changes", {})
+        details = {"settings": list(changes)} if changes else {}
+        leave_trail(action=TrailAction.FLOW_CHANGED, about=flow, details=details | _choose(changes, SHOWN_SETTINGS))
+
+
+def _log_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
+    if len(versions) == 1:
+        details = {"version": versions[0].number}
+        leave_trail(action=TrailAction.FLOW_EXPORTED, about=versions[0].flow, details=details)
+    else:
+        leave_trail(action=TrailAction.FLOW_EXPORTED, kind="flow", details={"flows": len(versions)})
+
+
+def _log_version(version: FlowVersion, created: bool, fields: frozenset[str]) -> None:
+    details = {"version": version.number, **({"note": version.note[:200]} if version.note else {})}
+    leave_trail(action=TrailAction.FLOW_PUBLISHED, about=version.flow, details=details)
+
+
+def _log_deleted_version(*, instance: FlowVersion, origin: Any = None, **_: Any) -> None:
+    if not _is_cascade(origin, Flow):
+        leave_trail(action=TrailAction.VERSION_DELETED, about=instance.flow, details={"version": instance.number})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Users, groups, tokens, limits and webhook endpoints
+
+
+def _log_user(user: User, created: bool, fields: frozenset[str]) -> None:
+    # The plain password is there while a new one is being saved.
+    is_new_password = getattr(user, "_password", None) is not None and not created
+    if is_new_password:
+        leave_trail(action=TrailAction.PASSWORD_CHANGED, about=user)
+    if fields and fields <= {"last_login", "password"}:
+        return
+    rights = {"is_active": user.is_active, "is_staff": user.is_staff, "is_superuser": user.is_superuser}
+    if created:
+        leave_trail(action=TrailAction.USER_ADDED, about=user, details=rights)
+        return
+    changes = dict(getattr(user, "_audit_changes", {}))
+    if is_new_password:
+        changes.pop("password", None)
+    if changes or not is_new_password:
+        names = {"changed": list(changes)} if changes else {}
+        details = rights | names | _choose(changes, SHOWN_USER_FIELDS)
+        leave_trail(action=TrailAction.USER_CHANGED, about=user, details=details)
+
+
+def _log_group(group: Group, created: bool, fields: frozenset[str]) -> None:
+    leave_trail(action=TrailAction.GROUP_ADDED if created else TrailAction.GROUP_CHANGED, about=group)
+
+
+def _log_rights(*, instance: Any, action: str, model: Any, pk_set: Any, **_: Any) -> None:
+    verb = {"post_add": "added", "post_remove": "removed", "post_clear": "cleared"}.get(action)
+    if verb is None or (verb != "cleared" and not pk_set):
+        return
+    rows = model.objects.filter(pk__in=pk_set) if pk_set else ()
+    names = sorted(row.codename if hasattr(row, "codename") else str(row) for row in rows)
+    more = {"more": len(names) - MAX_NAMES} if len(names) > MAX_NAMES else {}
+    leave_trail(action=TrailAction.RIGHTS_CHANGED, about=instance, details={verb: names[:MAX_NAMES], **more})
+
+
+def _log_token(token: ApiToken, created: bool, fields: frozenset[str]) -> None:
+    if created:
+        expiry = token.expiry.date().isoformat() if token.expiry else None
+        details = {"scope": token.scope, "of": token.user.get_username(), "expires": expiry}
+        leave_trail(action=TrailAction.TOKEN_MADE, kind="apitoken", label=token.name, details=details)
+
+
+def _log_deleted_token(*, instance: ApiToken, origin: Any = None, **_: Any) -> None:
+    if not _is_cascade(origin, User):
+        details = {"of": instance.user.get_username()}
+        leave_trail(action=TrailAction.TOKEN_DELETED, kind="apitoken", label=instance.name, details=details)
+
+
+def _log_limit(limit: RateLimit, created: bool, fields: frozenset[str]) -> None:
+    if created:
+        values = {name: getattr(limit, name) for name in LIMIT_FIELDS}
+        details = {name: value for name, value in values.items() if value is not None}
+        leave_trail(action=TrailAction.LIMIT_ADDED, about=limit, details=details)
+    else:
+        leave_trail(action=TrailAction.LIMIT_CHANGED, about=limit, details=getattr(limit, "_audit_changes", {}))
+
+
+def _log_endpoint(endpoint: WebhookEndpoint, created: bool, fields: frozenset[str]) -> None:
+    details: dict[str, Any] = {"flow": endpoint.flow.name if endpoint.flow else None}
+    if created:
+        leave_trail(action=TrailAction.WEBHOOK_ENDPOINT_ADDED, about=endpoint, details=details)
+    elif changes := getattr(endpoint, "_audit_changes", {}):
+        details["changed"] = [name.removesuffix("_id") for name in changes]
+        leave_trail(action=TrailAction.WEBHOOK_ENDPOINT_CHANGED, about=endpoint, details=details)

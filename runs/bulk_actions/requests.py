@@ -1,0 +1,164 @@
+"""Requesting that something be done to many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Count, Q, Sum
+
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.bulk_actions.work import send_task, work_on
+from runs.filters import RunFilters, find_runs
+from runs.models import BulkAction, BulkKind, Run, RunStatus
+from runs.models.run import ENDED
+from runs.paging import Position
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+
+MAX_CHOSEN = 1_000
+"""Runs that can be chosen one by one."""
+MAX_STARTED = 10_000
+"""Runs that one action may start."""
+MAX_COUNTED = 1_000
+"""Runs that a preview counts; of more it only says that there are more."""
+PREVIEW_WINDOWS = 5
+"""Windows that a preview searches."""
+EXAMPLES = 10
+_BATCH_SIZE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPreview:
+    """The runs that would be cancelled or run again."""
+
+    count: int
+    """Runs that are meant, as far as they were counted."""
+    is_exact: bool
+    """False if there may be more."""
+    examples: tuple[Run, ...]
+    """The newest of them."""
+    cost: Decimal | None
+    """USD of the counted runs; None if no cost is known."""
+    unpriced: int
+    """Attempts of theirs at an unknown price."""
+    simulated: int
+    """How many of the counted were answered by the simulated model."""
+    left_out: int
+    """Chosen runs to which nothing would be done: they have ended, or have not, or there are none."""
+
+
+def request_bulk_action(
+    *,
+    token: UUID,
+    kind: BulkKind,
+    run_ids: Collection[int],
+    filters: RunFilters | None = None,
+    uses_live_version: bool = False,
+    most: int | None = None,
+    asked_by: AbstractBaseUser | None = None,
+    is_deferred: bool = False,
+) -> BulkAction:
+    """Store the request to do ``kind`` to these runs, and work on it for about a second unless ``is_deferred``.
+
+    What takes longer is left to a worker. ``filters`` and ``most`` are those that ``fetch_matching`` found the runs by.
+    ``token`` names the request: one that comes again gives the action of the first one.
+    """
+    with transaction.atomic():
+        action, is_new = BulkAction.objects.get_or_create(
+            token=token,
+            defaults={
+                "kind": kind,
+                "run_ids": list(run_ids),
+                "run_count": len(run_ids),
+                "is_chosen": filters is None,
+                "query": "" if filters is None else filters.to_query(),
+                "uses_live_version": uses_live_version,
+                "most": most,
+                "asked_by_id": asked_by.pk if asked_by else None,
+            },
+        )
+        if is_new:
+            details = {"runs": len(run_ids), **({} if action.is_chosen else {"query": action.query[:500]})}
+            event = TrailAction.BULK_CANCEL if kind == BulkKind.CANCEL else TrailAction.BULK_RUN_AGAIN
+            leave_trail(action=event, about=action, details=details, actor=asked_by)
+    if is_new and is_deferred:
+        send_task(action.pk)
+    elif is_new:
+        work_on(action.pk)
+        action.refresh_from_db()
+    return action
+
+
+def fetch_matching(kind: BulkKind, filters: RunFilters, *, newest: int, most: int | None = None) -> list[int]:
+    """The runs up to number ``newest`` that match and to which ``kind`` does something, the newest first.
+
+    Of runs that are started again no more than ``most`` or ``MAX_STARTED``. Days of filters are those of the active
+    time zone.
+    """
+    limit = None if kind == BulkKind.CANCEL else min(most or MAX_STARTED, MAX_STARTED)
+    ids, _ = _search(kind, filters, newest=newest, limit=limit)
+    return ids
+
+
+def preview_matching(kind: BulkKind, filters: RunFilters, *, newest: int) -> BulkPreview:
+    """The runs that ``fetch_matching`` would give, counted up to a bound."""
+    ids, is_complete = _search(kind, filters, newest=newest, limit=MAX_COUNTED + 1, windows=PREVIEW_WINDOWS)
+    return _build_preview(ids[:MAX_COUNTED], is_exact=is_complete and len(ids) <= MAX_COUNTED, left_out=0)
+
+
+def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> BulkPreview:
+    """Those of these runs to which ``kind`` would do something."""
+    is_meant = ~Q(status__in=ENDED) if kind == BulkKind.CANCEL else Q(status__in=ENDED)
+    meant = Run.objects.filter(is_meant, pk__in=run_ids).order_by("-created_at", "-pk").values_list("pk", flat=True)
+    return _build_preview(list(meant), is_exact=True, left_out=len(set(run_ids)) - len(meant))
+
+
+def _search(
+    kind: BulkKind, filters: RunFilters, *, newest: int, limit: int | None, windows: int | None = None
+) -> tuple[list[int], bool]:
+    """The runs, and whether these are all, or as many as the limit."""
+    possible = (RunStatus.QUEUED, RunStatus.RUNNING) if kind == BulkKind.CANCEL else ENDED
+    statuses = [status for status in possible if not filters.statuses or status in filters.statuses]
+    if not statuses:
+        return [], True
+    wanted = RunFilters(filters.to_query(status=",".join(statuses)))
+    ids: list[int] = []
+    position: Position | None = None
+    while windows is None or windows > 0:
+        size = _BATCH_SIZE if limit is None else min(_BATCH_SIZE, limit - len(ids))
+        found = find_runs(wanted, before=position, newest=newest, limit=size)
+        ids += found.ids
+        position = found.searched_to
+        if len(found.ids) == size:
+            position = found.positions[-1]
+        if position is None or len(ids) == limit:
+            return ids, True
+        windows = None if windows is None else windows - 1
+    return ids, False
+
+
+def _build_preview(ids: Sequence[int], *, is_exact: bool, left_out: int) -> BulkPreview:
+    figures = Run.objects.filter(pk__in=ids).aggregate(
+        cost=Sum("cost"), unpriced=Sum("unpriced_count"), simulated=Count("pk", filter=Q(is_simulated=True))
+    )
+    examples = (
+        Run.objects.filter(pk__in=ids[:EXAMPLES])
+        .select_related("flow", "version")
+        .defer("input", "model_settings", "end_sentence", "flow__input_schema", "version__spec")
+        .order_by("-created_at", "-pk")
+    )
+    return BulkPreview(
+        count=len(ids),
+        is_exact=is_exact,
+        examples=tuple(examples),
+        cost=figures["cost"],
+        unpriced=figures["unpriced"] or 0,
+        simulated=figures["simulated"],
+        left_out=left_out,
+    )

@@ -1,0 +1,210 @@
+"""The audit log: a list with filters in the address, and the same as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries, iterate_entries
+from runs.audit_log.events import TrailAction, leave_trail
+from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
+from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
+from runs.models import AuditEntry
+from runs.pages.access import require_permission
+from runs.pages.exporting import answer_too_many
+from runs.pages.json_lines import show_invisible
+from runs.pages.list_turns import turn_pages
+from runs.paging import Found, Position
+from runs.prepared_select import LARGEST_NUMBER
+
+READ_AUDIT_LOG = "runs.view_trailentry"
+PAGE_SIZE = 100
+MAX_EXPORTED = 100_000
+"""Entries that one file holds, the newest."""
+BATCH_SIZE = 2_000
+
+FILTERS = ("actor", "action", "kind", "id", "from", "to")
+NAMES = (*FILTERS, "before", "after")
+_LINKS: Mapping[str, str] = {
+    "run": "runs:page",
+    "flow": "admin:flows_flow_change",
+    "user": "admin:auth_user_change",
+    "group": "admin:auth_group_change",
+    "bulkaction": "runs:bulk",
+    "webhookdelivery": "runs:webhook",
+    "webhookendpoint": "admin:runs_webhookendpoint_change",
+    "ratelimit": "admin:runs_ratelimit_change",
+}
+_HEAD = (
+    "at", "actor", "token", "address", "action", "object_kind", "object_id", "object", "details", "request_id",
+)  # fmt: skip
+
+
+class FilterForm(forms.Form):
+    """What the address asks for. Days are those of the active time zone, both included."""
+
+    actor = forms.CharField(max_length=150, required=False)
+    action = forms.ChoiceField(choices=[("", ""), *TrailAction.choices], required=False)
+    kind = forms.ChoiceField(choices=[("", ""), *KINDS.items()], required=False)
+    id = forms.CharField(max_length=64, required=False)
+    before = forms.IntegerField(min_value=1, max_value=LARGEST_NUMBER, required=False)
+    after = forms.IntegerField(min_value=1, max_value=LARGEST_NUMBER, required=False)
+
+    def __init__(self, data: Mapping[str, str]) -> None:
+        super().__init__(data)
+        bounds = [MinValueValidator(date(1970, 1, 1)), MaxValueValidator(date(2199, 12, 31))]
+        for name in ("from", "to"):
+            self.fields[name] = forms.DateField(input_formats=["%Y-%m-%d"], required=False, validators=bounds)
+        self.is_valid()
+
+    def list_problems(self) -> list[str]:
+        """A sentence for each value that is not valid; its filter is left out."""
+        return [f"“{name}”: {sentence}" for name, sentences in self.errors.items() for sentence in sentences]
+
+    def list_values(self) -> dict[str, str]:
+        """The filters as an address has them."""
+        return {name: str(self.cleaned_data[name]) for name in FILTERS if self.cleaned_data.get(name)}
+
+    def to_filters(self) -> EntryFilters:
+        """The filters as entries are found by."""
+        values = self.cleaned_data
+        return EntryFilters(
+            actor=values.get("actor", ""),
+            actions=[action] if (action := values.get("action")) else [],
+            kind=values.get("kind", ""),
+            object_id=values.get("id", "").removeprefix("#"),
+            since=_begin(values.get("from")),
+            until=_begin(values.get("to"), days=1),
+        )
+
+    def build_url(self, view: str = "runs:trail", **position: int) -> str:
+        """An address with these filters."""
+        query = urlencode({**self.list_values(), **position})
+        return f"{reverse(view)}?{query}" if query else reverse(view)
+
+
+def _begin(day: date | None, *, days: int = 0) -> datetime | None:
+    return None if day is None else timezone.make_aware(datetime.combine(day + timedelta(days=days), time.min))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry as the list shows it."""
+
+    entry: AuditEntry
+    actor: str
+    action: str
+    kind: str
+    url: str
+    """The page of what it is about; empty for what is gone."""
+    details: tuple[tuple[str, str], ...]
+
+
+@require_safe
+@require_permission(READ_AUDIT_LOG)
+def show_audit_log(request: HttpRequest) -> HttpResponse:
+    """The list of entries, the newest first."""
+    form = FilterForm(request.GET)
+    before, after = form.cleaned_data.get("before"), form.cleaned_data.get("after")
+    found = fetch_entries(form.to_filters(), limit=PAGE_SIZE + 1, before=before, after=after)
+    entries = {entry.pk: entry for entry in found}
+    keys, turns = turn_pages(
+        Found([Position("", key) for key in entries]),
+        page_size=PAGE_SIZE,
+        before=before,
+        after=after,
+        build_url=form.build_url,
+    )
+    values = form.list_values()
+    context = {
+        "values": values,
+        "problems": form.list_problems(),
+        "page": turns,
+        "rows": [_build_row(entries[key]) for key in keys],
+        "actions": TrailAction.choices,
+        "kinds": KINDS.items(),
+        "export_url": form.build_url("runs:trail-export"),
+        "max_exported": f"{MAX_EXPORTED:,}",
+    }
+    return render(request, "runs/audit_log.html", context)
+
+
+@require_safe
+@require_permission(READ_AUDIT_LOG)
+def export_audit_log(request: HttpRequest) -> HttpResponseBase:
+    """The entries that match as CSV. A filter that is not valid is refused: a file looks right whatever it holds."""
+    form = FilterForm(request.GET)
+    if problems := form.list_problems():
+        return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+    name, content_type = f"toolflow-trail-{timezone.localdate().isoformat()}.csv", "text/csv; charset=utf-8"
+    try:
+        if request.method != "HEAD":
+            require_free_slot()
+            leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": form.list_values()})
+    except TooManyFilesError as error:
+        return answer_too_many(request, error)
+    # The filters are made while the viewer's time zone is active; the file is read later.
+    batches = iterate_entries(form.to_filters(), batch_size=BATCH_SIZE, limit=MAX_EXPORTED)
+    return send_file(request, _write_parts(batches), name=name, content_type=content_type)
+
+
+def _write_parts(batches: Iterable[Sequence[AuditEntry]]) -> Iterator[bytes]:
+    """A CSV file of the entries, a part for each batch."""
+    yield format_rows([_HEAD]).encode()
+    for entries in batches:
+        yield format_rows(map(_list_cells, entries)).encode()
+
+
+def _list_cells(entry: AuditEntry) -> list[Any]:
+    return [
+        format_time_cell(entry.at),
+        *map(format_text_cell, (entry.actor_name, entry.token_name, entry.address, entry.action)),
+        *map(format_text_cell, (entry.object_kind, entry.object_id, entry.object_label)),
+        format_json_cell(entry.details) if entry.details else "",
+        format_text_cell(entry.request_id),
+    ]
+
+
+def _build_row(entry: AuditEntry) -> Row:
+    is_there = entry.object_kind in _LINKS and entry.object_id.isdigit() and not entry.action.endswith("_deleted")
+    return Row(
+        entry,
+        # A request without a user is an anonymous one.
+        entry.actor_name or ("Anonymous" if entry.address else "Command line"),
+        str(dict(TrailAction.choices).get(entry.action, entry.action)),
+        KINDS.get(entry.object_kind, ""),
+        reverse(_LINKS[entry.object_kind], args=[entry.object_id]) if is_there else "",
+        tuple(
+            (show_invisible(name.replace("_", " ")), show_invisible(_format(value)))
+            for name, value in entry.details.items()
+        ),
+    )
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "—"}[value]
+    if isinstance(value, dict) and value.keys() == {"from", "to"}:
+        return " → ".join(_format(part) or "—" for part in (value["from"], value["to"]))
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "all"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={part}" for name, part in value.items()) or "none"
+    return str(value)
+
+
+urls: list[URLPattern] = [
+    path("trail/", show_audit_log, name="trail"),
+    path("trail/export.csv", export_audit_log, name="trail-export"),
+]

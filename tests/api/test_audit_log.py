@@ -1,0 +1,128 @@
+"""The audit log as a script reads it that keeps a copy elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from runs.models import AuditEntry
+from tests.api.asking import Script, read_problem
+from tests.api.documents import SIGN_IN_QUERIES, read, settle
+
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
+
+
+def make_entry(**values: Any) -> int:
+    defaults = {"action": "run_started", "actor_name": "ada", "object_kind": "run", "object_id": "7"}
+    return AuditEntry.objects.create(**{**defaults, **values}).pk
+
+
+def list_ids(script: Script, query: str = "actor=ada") -> list[int]:
+    return [item["id"] for item in read(script, f"trail?{query}")["items"]]
+
+
+def test_an_entry_says_who_did_what_when_and_from_where(administrator: Script) -> None:
+    values = {"object_label": "Tea #7", "details": {"flow": "tea"}, "request_id": "r1"}
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    key = make_entry(at=at, token_name="nightly", address="192.0.2.1", **values)
+    make_entry(actor_name="", object_kind="", object_id="", action="trail_purged")
+    (first,) = read(administrator, "trail?to=2026-03-01")["items"]
+    assert first == {
+        "id": key,
+        "at": "2026-03-01T12:00:00Z",
+        "actor": "ada",
+        "token": "nightly",
+        "ip_address": "192.0.2.1",
+        "action": "run_started",
+        "object_kind": "run",
+        "object_id": "7",
+        **values,
+    }
+    (last,) = read(administrator, "trail?action=trail_purged")["items"]
+    assert [name for name, value in last.items() if value is None] == [
+        "actor", "token", "ip_address", "object_kind", "object_id", "object_label", "request_id",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("actor=ada", [2, 1, 0]),
+        ("actor=ada&action=run_started,flow_changed", [2, 0]),
+        ("actor=ada&action=run_started&action=flow_changed", [2, 0]),
+        ("kind=run&id=8", [1]),
+        ("kind=flow", [2]),
+        ("from=2026-03-02&to=2026-03-02", [1]),
+        ("to=2026-03-01", [0]),
+        ("actor=ada&from=2026-03-05&to=2026-03-06", []),
+    ],
+)
+def test_it_is_filtered_by_actor_action_object_and_day(administrator: Script, query: str, found: list[int]) -> None:
+    ids = [
+        make_entry(at=datetime(2026, 3, 1, 23, 59, tzinfo=UTC)),
+        make_entry(at=datetime(2026, 3, 2, tzinfo=UTC), action="run_cancelled", object_id="8"),
+        make_entry(at=datetime(2026, 3, 3, tzinfo=UTC), object_kind="flow", action="flow_changed"),
+        make_entry(actor_name="olga", object_kind="group"),
+    ]
+    assert list_ids(administrator, query) == [ids[index] for index in found]
+
+
+def test_entries_are_in_the_order_of_time_whatever_their_numbers(administrator: Script) -> None:
+    second = datetime(2026, 3, 2, tzinfo=UTC)
+    last = make_entry(at=second + timedelta(seconds=1))
+    first = make_entry(at=second)
+    third = make_entry(at=second + timedelta(milliseconds=5))
+    same = make_entry(at=second + timedelta(milliseconds=5))
+    assert list_ids(administrator) == [last, same, third, first]
+    assert list_ids(administrator, f"actor=ada&before={same}") == [third, first]
+    assert list_ids(administrator, f"actor=ada&after={first}") == [last, same, third]
+
+
+def test_a_script_reads_on_from_the_entry_that_it_has(
+    administrator: Script, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    # Their times are the database's own.
+    ids = [make_entry() for _ in range(5)]
+    settle(administrator)
+    with django_assert_num_queries(SIGN_IN_QUERIES + 1):
+        page = read(administrator, f"trail?actor=ada&limit=2&after={ids[0]}")
+    assert [item["id"] for item in page["items"]] == [ids[2], ids[1]]
+    newer = read(administrator, page["previous"])
+    assert [item["id"] for item in newer["items"]] == [ids[4], ids[3]]
+    assert newer["previous"] is None
+    assert [item["id"] for item in read(administrator, newer["next"])["items"]] == [ids[2], ids[1]]
+
+
+def test_a_script_reads_on_from_an_entry_that_was_purged(administrator: Script) -> None:
+    now = timezone.now()
+    gone = make_entry(at=now - timedelta(days=90))
+    kept = make_entry()
+    AuditEntry.objects.all().purge(before=now - timedelta(days=60), limit=9)
+    assert list_ids(administrator, f"actor=ada&after={gone}") == [kept]
+    assert list_ids(administrator, f"actor=ada&before={gone}") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("action=danced", ["action"]),
+        ("kind=teapot", ["kind"]),
+        ("id=7", ["id"]),
+        ("actor=", ["actor"]),
+        ("from=yesterday", ["from"]),
+        ("from=2026-1-1", ["from"]),
+        ("to=0001-01-01", ["to"]),
+        ("from=2026-03-02&to=2026-03-01", ["to"]),
+        ("actor=%00", ["actor"]),
+        ("before=1&after=2", ["after"]),
+        ("before=1&after=2&colour=red", ["colour"]),
+    ],
+)
+def test_a_parameter_that_is_not_valid_is_named(administrator: Script, query: str, names: list[str]) -> None:
+    answer = administrator.get(f"trail?{query}")
+    assert answer.status_code == 400
+    assert [error["parameter"] for error in read_problem(answer)["errors"]] == names

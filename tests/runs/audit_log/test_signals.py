@@ -1,0 +1,211 @@
+"""Flows, users, groups, limits and tokens have entries, whichever page, API or command changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from flows.models import Flow
+from runs.models import ApiToken, AuditEntry, RateLimit
+from runs.tokens import make_token, revoke_token
+from tests.engine.builders import make_flow, make_step
+from tests.runs.builders import make_version
+
+pytestmark = pytest.mark.django_db
+
+List = Callable[[], list[tuple[str, str, str, Any]]]
+RIGHTS = {"is_active": True, "is_staff": False, "is_superuser": False}
+
+
+@pytest.fixture
+def ada(client: Client) -> User:
+    user = User.objects.create_superuser("ada", password="correct horse")
+    client.force_login(user)
+    return user
+
+
+def watch() -> List:
+    """Give a function that lists the entries from now on: actor, action, object, details."""
+    last = AuditEntry.objects.order_by("pk").values_list("pk", flat=True).last() or 0
+
+    def list_entries() -> list[tuple[str, str, str, Any]]:
+        rows = AuditEntry.objects.filter(pk__gt=last).order_by("pk")
+        return [(row.actor_name, row.action, row.object_label, row.details) for row in rows]
+
+    return list_entries
+
+
+def test_flows_are_archived_made_live_and_exported(client: Client, ada: User, tmp_path: Path) -> None:
+    flow = make_version().flow
+    make_version(make_flow(make_step()).model_copy(update={"name": "another"}))
+    entries = watch()
+    for action in ("archive", "take-out", "versions/1/make-live"):
+        client.post(f"/admin/flows/flow/{flow.pk}/{action}/")
+    client.get(f"/admin/flows/flow/{flow.pk}/download/")
+    client.get("/admin/flows/flow/download/")
+    call_command("export_flow", flow.name, output=str(tmp_path / "flow.yaml"))
+    assert entries() == [
+        ("ada", "flow_archived", flow.title, {}),
+        ("ada", "flow_taken_out", flow.title, {}),
+        ("ada", "flow_made_live", flow.title, {"version": 1}),
+        ("ada", "flow_exported", flow.title, {"version": 1}),
+        ("ada", "flow_exported", "", {"flows": 2}),
+        ("", "flow_exported", flow.title, {"version": 1}),
+    ]
+
+
+def test_a_flow_that_a_command_loads_has_entries_without_an_actor() -> None:
+    call_command("import_flow", "flows/examples/colour-theme.yaml", verbosity=0)
+    assert {"flow_added", "flow_published", "flow_made_live"} <= set(
+        AuditEntry.objects.values_list("action", flat=True)
+    )
+    # Its title comes after its row.
+    assert AuditEntry.objects.get(action="flow_added").object_label
+    assert set(AuditEntry.objects.values_list("actor_name", flat=True)) == {""}
+
+
+def test_a_deleted_flow_has_one_entry() -> None:
+    flow = make_version().flow
+    Flow.objects.filter(pk=flow.pk).update(live_version=None)
+    flow.refresh_from_db()
+    entries = watch()
+    flow.delete()
+    assert [action for _, action, _, _ in entries()] == ["flow_deleted"]
+
+
+def test_settings_that_delete_runs_are_shown_with_their_values_and_addresses_without(client: Client, ada: User) -> None:
+    flow = make_version().flow
+    entries = watch()
+    values = {"keep_days": 30, "webhook_url": "https://hooks.example.com/key-4711"}
+    client.patch(f"/api/v1/flows/{flow.name}/settings", values, content_type="application/json")
+    details = {"settings": ["webhook_url", "keep_days"], "keep_days": {"from": None, "to": 30}}
+    assert entries() == [("ada", "flow_changed", flow.title, details)]
+
+
+def test_users_and_their_permissions(client: Client, ada: User) -> None:
+    group = Group.objects.create(name="Watchers")
+    entries = watch()
+    new = {"password1": "a long one, not guessed", "password2": "a long one, not guessed", "usable_password": "true"}
+    client.post("/admin/auth/user/add/", {"username": "olga", **new})
+    olga = User.objects.get(username="olga")
+    changed = {"username": "olga", "is_active": "on", "is_staff": "on", "groups": [group.pk]}
+    client.post(f"/admin/auth/user/{olga.pk}/change/", changed)
+    client.post(f"/admin/auth/user/{olga.pk}/password/", new)
+    olga.delete()
+    assert entries() == [
+        ("ada", "user_added", "olga", RIGHTS),
+        ("ada", "user_changed", "olga", {**RIGHTS, "is_staff": True, "changed": ["is_staff"]}),
+        ("ada", "rights_changed", "olga", {"added": ["Watchers"]}),
+        ("ada", "password_changed", "olga", {}),
+        ("", "user_deleted", "olga", {}),
+    ]
+
+
+class TestChangedUsers:
+    @pytest.fixture
+    def olga(self) -> User:
+        return User.objects.create_user("olga", "olga@example.com", "correct horse")
+
+    def test_names_and_addresses_are_shown_as_they_were_and_are(self, olga: User) -> None:
+        entries = watch()
+        olga.email, olga.username, olga.last_name = "ada@example.com", "olga2", "Ott"
+        olga.save()
+        ((_, action, _, details),) = entries()
+        assert (action, details) == (
+            "user_changed",
+            {
+                **RIGHTS,
+                "changed": ["username", "email", "last_name"],
+                "username": {"from": "olga", "to": "olga2"},
+                "email": {"from": "olga@example.com", "to": "ada@example.com"},
+            },
+        )
+
+    def test_passwords_are_never_stored(self, olga: User) -> None:
+        entries = watch()
+        olga.set_password("another one, not guessed")
+        olga.email = "ada@example.com"
+        olga.save()
+        olga.password = "pbkdf2_sha256$1$salt$hash"
+        olga.save(update_fields=["password", "is_active"])
+        assert [(action, details.get("changed")) for _, action, _, details in entries()] == [
+            ("password_changed", None),
+            ("user_changed", ["email"]),
+            ("user_changed", ["password"]),
+        ]
+        stored = str(list(AuditEntry.objects.values_list()))
+        assert "not guessed" not in stored and "pbkdf2" not in stored
+
+    def test_only_what_is_saved_has_changed(self, olga: User) -> None:
+        entries = watch()
+        olga.email, olga.is_staff = "ada@example.com", True
+        olga.save(update_fields=["is_staff"])
+        assert entries()[0][3]["changed"] == ["is_staff"]
+
+    def test_sign_ins_and_upgraded_hashes_are_no_changes(
+        self, olga: User, django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
+        olga = User.objects.get(pk=olga.pk)
+        entries = watch()
+        olga.last_login = timezone.now()
+        with django_assert_num_queries(1):
+            olga.save(update_fields=["last_login"])
+        olga.save(update_fields=["password"])
+        assert entries() == []
+
+
+def test_permissions_of_a_group_by_name() -> None:
+    group = Group.objects.create(name="Watchers")
+    entries = watch()
+    permissions = Permission.objects.filter(codename__in=["view_run", "add_run"])
+    group.permissions.set(permissions)
+    group.permissions.remove(permissions.get(codename="add_run"))
+    group.permissions.clear()
+    assert [(action, details) for _, action, _, details in entries()] == [
+        ("rights_changed", {"added": ["add_run", "view_run"]}),
+        ("rights_changed", {"removed": ["add_run"]}),
+        ("rights_changed", {"cleared": []}),
+    ]
+
+
+def test_limits_with_their_values() -> None:
+    entries = watch()
+    limit = RateLimit.objects.create(model="gpt-5-mini", requests_per_minute=10)
+    limit.requests_per_minute, limit.tokens_per_minute = None, 5000
+    limit.save()
+    limit.delete()
+    assert [(action, details) for _, action, _, details in entries()] == [
+        ("limit_added", {"model": "gpt-5-mini", "requests_per_minute": 10}),
+        (
+            "limit_changed",
+            {"requests_per_minute": {"from": 10, "to": None}, "tokens_per_minute": {"from": None, "to": 5000}},
+        ),
+        ("limit_deleted", {}),
+    ]
+
+
+def test_tokens_without_their_secrets(client: Client, ada: User) -> None:
+    entries = watch()
+    row, secret = make_token(user=ada, name="nightly", scope="run", lifetime=timedelta(days=1))
+    assert revoke_token(row) and not revoke_token(row)
+    other, _ = make_token(user=ada, name="hourly", scope="read", lifetime=None)
+    page = {"action": "revoke", "_selected_action": [row.pk, other.pk], "_revoke": "yes"}
+    client.post("/admin/runs/apitoken/", page)
+    assert [(actor, action, label) for actor, action, label, _ in entries()] == [
+        ("", "token_made", "nightly"),
+        ("", "token_revoked", "nightly"),
+        ("", "token_made", "hourly"),
+        ("ada", "token_revoked", "hourly"),
+    ]
+    stored = str(list(AuditEntry.objects.values_list()))
+    assert not [part for part in (secret, row.digest, other.digest) if part in stored]
+    assert ApiToken.objects.active(timezone.now()).count() == 0
