@@ -91,7 +91,7 @@ class BulkActionList(ApiView):
     )
     def post(self, request: Request, body: NewBulkAction) -> HttpResponseBase:
         """To `cancel` takes the permission to change runs, to `run_again` the one to add them. The runs are fixed now.
-        About a second of work is done at once, with an `Idempotency-Key` none; the rest is left to a worker, and
+        About a second of work is done at once, with an `Idempotency-Key` one batch; the rest is left to a worker, and
         `Location` tells the progress. Runs where it is not possible are counted, and the first ones named in `notes`.
         """
         kind = BulkKind(body.kind)
@@ -124,7 +124,7 @@ class BulkActionList(ApiView):
             most=body.most,
             asked_by=user,
             # With a key all of this is one transaction, which must be short.
-            is_deferred="Idempotency-Key" in request.headers,
+            is_brief="Idempotency-Key" in request.headers,
         )
         return _answer(request, action, HTTPStatus.ACCEPTED)
 

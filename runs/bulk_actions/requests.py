@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Count, Q, Sum
 
 from runs.audit_log.events import TrailAction, leave_trail
-from runs.bulk_actions.work import send_task, work_on
+from runs.bulk_actions.work import work_on
 from runs.filters import RunFilters, find_runs
 from runs.models import BulkAction, BulkKind, Run, RunStatus
 from runs.models.run import ENDED
@@ -62,9 +62,9 @@ def request_bulk_action(
     uses_live_version: bool = False,
     most: int | None = None,
     asked_by: AbstractBaseUser | None = None,
-    is_deferred: bool = False,
+    is_brief: bool = False,
 ) -> BulkAction:
-    """Store the request to do ``kind`` to these runs, and work on it for about a second unless ``is_deferred``.
+    """Store the request to do ``kind`` to these runs, and work on it for about a second, or one batch if ``is_brief``.
 
     What takes longer is left to a worker. ``filters`` and ``most`` are those that ``fetch_matching`` found the runs by.
     ``token`` names the request: one that comes again gives the action of the first one.
@@ -87,10 +87,8 @@ def request_bulk_action(
             details = {"runs": len(run_ids), **({} if action.is_chosen else {"query": action.query[:500]})}
             event = TrailAction.BULK_CANCEL if kind == BulkKind.CANCEL else TrailAction.BULK_RUN_AGAIN
             leave_trail(action=event, about=action, details=details, actor=asked_by)
-    if is_new and is_deferred:
-        send_task(action.pk)
-    elif is_new:
-        work_on(action.pk)
+    if is_new:
+        work_on(action.pk, **({"timeout": 0.0} if is_brief else {}))
         action.refresh_from_db()
     return action
 

