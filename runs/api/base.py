@@ -44,7 +44,7 @@ from runs.api.problems import MEDIA_TYPE as PROBLEM
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
 from runs.api.schemas.base import Body, Page, Query
 from runs.api.schemas.problems import describe_problems
-from runs.prepared_select import LARGEST_NUMBER
+from runs.paging import MAX_NUMBER
 
 _Query = TypeVar("_Query", bound=Query)
 _Body = TypeVar("_Body", bound=Body)
@@ -309,7 +309,7 @@ class ApiView(APIView):
         self.perform_authentication(request)
         request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
         self.check_permissions(request)
-        if any(isinstance(part, int) and part > LARGEST_NUMBER for part in kwargs.values()):
+        if any(isinstance(part, int) and part > MAX_NUMBER for part in kwargs.values()):
             raise Http404
         if request.method not in READ_METHODS and hasattr(self, str(request.method).lower()):
             prepare_body(request._request)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import QueryDict
-from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
 
 from flows.engine.json_values import describe_type
 from runs.api.run_query import find_filters
@@ -29,31 +27,6 @@ def _describe_filters() -> dict[str, Any]:
 
 FILTERS_SHAPE = _describe_filters()
 """The schema of filters as an object."""
-
-
-@extend_schema_field(FILTERS_SHAPE)
-class WrittenFiltersField(serializers.DictField):
-    """Filters in an answer."""
-
-
-@extend_schema_field(FILTERS_SHAPE)
-class FiltersField(serializers.Field[RunFilters, Any, Any, Any]):
-    """Filters by their names in addresses. Costs a query for each of flow, version and user that is named."""
-
-    default_error_messages = {"null": "This must not be null.", "required": "This is missing."}
-
-    def to_internal_value(self, data: Any) -> RunFilters:
-        """The filters. Raises ``ValidationError`` that says what is wrong with each."""
-        if not isinstance(data, Mapping):
-            raise serializers.ValidationError(f"This must be an object of filters, got {describe_type(data)}.")
-        filters, problems = parse_filters(data)
-        if problems:
-            raise serializers.ValidationError(problems)
-        return filters
-
-    def to_representation(self, value: RunFilters) -> Any:
-        """What answers hold."""
-        return write_filters(value.to_query())
 
 
 def parse_filters(given: Mapping[str, Any]) -> tuple[RunFilters, dict[str, list[str]]]:

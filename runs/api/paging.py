@@ -23,7 +23,8 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from runs.api.problems import InvalidQuery
-from runs.prepared_select import LARGEST_NUMBER
+from runs.paging import MAX_NUMBER, Found
+from runs.paging import cut_page as cut_scan
 
 DEFAULT_LIMIT = 50
 MOST_ITEMS = 200
@@ -78,7 +79,7 @@ def _read_number(text: str) -> int:
     # What is larger than any number there is bounds nothing; Python reads no number of more than 4,300 digits.
     if not re.fullmatch(r"0*[1-9][0-9]*", text, re.ASCII) or len(text) > 4_000:
         raise ValueError(f"“{shorten(text)}” is not a whole number from 1 on.")
-    return min(int(text), LARGEST_NUMBER)
+    return min(int(text), MAX_NUMBER)
 
 
 def _read_name(text: str) -> str:
@@ -131,6 +132,16 @@ def _read_limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) or not 1 <= int(text) <= MOST_ITEMS:
         raise ValueError(f"“{shorten(text)}” is not a number of items from 1 to {MOST_ITEMS}.")
     return int(text)
+
+
+def cut_found(found: Found, paging: Paging[int]) -> Page[int]:
+    """The page of what a scan of ``paging.limit + 1`` rows found, and where the scan can continue."""
+    page = cut_scan(found, limit=paging.limit, before=paging.before, after=paging.after)
+    return Page(page.keys, next=_format_turn(page.older), previous=_format_turn(page.newer))
+
+
+def _format_turn(turn: Mapping[str, int] | None) -> Turn | None:
+    return None if turn is None else {name: str(key) for name, key in turn.items()}
 
 
 def read_page(

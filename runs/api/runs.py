@@ -17,8 +17,7 @@ from rest_framework.response import Response
 from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS
 from runs.api.base import ApiView, build_page, operation
 from runs.api.idempotency import idempotent
-from runs.api.looking import cut_found
-from runs.api.paging import NUMBERS, find_paging
+from runs.api.paging import NUMBERS, cut_found, find_paging
 from runs.api.problems import Conflict, InvalidQuery
 from runs.api.run_documents import build_new_run, load_run, load_summaries
 from runs.api.run_links import RunLinks
@@ -80,7 +79,7 @@ class RunList(ApiView):
             raise InvalidQuery([*problems, *paging_problems])
         # One more than the page holds tells whether there is another.
         found = find_runs(filters, before=paging.before, after=paging.after, limit=paging.limit + 1)
-        page = cut_found(found.ids, found.looked_to, paging)
+        page = cut_found(found, paging)
         items = load_summaries(page.rows, RunLinks(request))
         return build_page(RunPage, request, items, next=page.next, previous=page.previous)
 

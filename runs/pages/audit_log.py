@@ -25,8 +25,7 @@ from runs.pages.access import require_permission
 from runs.pages.exporting import answer_too_many
 from runs.pages.json_lines import show_invisible
 from runs.pages.list_turns import turn_pages
-from runs.paging import Found, Position
-from runs.prepared_select import LARGEST_NUMBER
+from runs.paging import MAX_NUMBER, Found, Position
 
 READ_AUDIT_LOG = "runs.view_trailentry"
 PAGE_SIZE = 100
@@ -58,8 +57,8 @@ class FilterForm(forms.Form):
     action = forms.ChoiceField(choices=[("", ""), *TrailAction.choices], required=False)
     kind = forms.ChoiceField(choices=[("", ""), *KINDS.items()], required=False)
     id = forms.CharField(max_length=64, required=False)
-    before = forms.IntegerField(min_value=1, max_value=LARGEST_NUMBER, required=False)
-    after = forms.IntegerField(min_value=1, max_value=LARGEST_NUMBER, required=False)
+    before = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
+    after = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
 
     def __init__(self, data: Mapping[str, str]) -> None:
         super().__init__(data)

@@ -28,7 +28,7 @@ from runs.models import BulkAction, BulkKind, Worker
 from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
 from runs.pages.figures import format_count, format_plural
-from runs.prepared_select import LARGEST_NUMBER
+from runs.paging import MAX_NUMBER
 
 MAX_LISTED = 50
 """Actions that the list of them shows."""
@@ -219,7 +219,7 @@ def _format_title(action: BulkAction) -> str:
 
 def _parse_number(text: str) -> int | None:
     is_number = text.isascii() and text.isdigit() and len(text) < 20
-    return int(text) if is_number and int(text) < LARGEST_NUMBER else None
+    return int(text) if is_number and int(text) < MAX_NUMBER else None
 
 
 urls = [

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from runs.prepared_select import LARGEST_NUMBER
+from runs.paging import MAX_NUMBER
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -126,7 +126,7 @@ def _parse_number(text: Any) -> Any:
 
 def _bound(number: int) -> int:
     # A larger number than any row has bounds nothing.
-    return min(number, LARGEST_NUMBER)
+    return min(number, MAX_NUMBER)
 
 
 Flag = Annotated[bool, BeforeValidator(_parse_flag)]

@@ -12,11 +12,11 @@ from runs.api.schemas.base import WHOLE, Answer, Body, Count, Page, TextOrNull, 
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED
 from runs.models import WorkState
 from runs.models.bulk_action import MAX_NOTES
-from runs.prepared_select import LARGEST_NUMBER
+from runs.paging import MAX_NUMBER
 
 KindName = Literal["cancel", "run_again"]
 VersionName = Literal["same", "live"]
-RunNumber = Annotated[int, Field(ge=1, lt=LARGEST_NUMBER), WHOLE]
+RunNumber = Annotated[int, Field(ge=1, lt=MAX_NUMBER), WHOLE]
 Filters = Annotated[dict[str, Any], WithJsonSchema(FILTERS_SHAPE)]
 
 
@@ -33,7 +33,7 @@ class NewBulkAction(Body):
     filters: Filters | None = Field(
         None, description="All runs that match these filters, which are those of `listRuns`; `{}` means all runs."
     )
-    newest: Annotated[int, Field(ge=0, lt=LARGEST_NUMBER), WHOLE] | None = Field(
+    newest: Annotated[int, Field(ge=0, lt=MAX_NUMBER), WHOLE] | None = Field(
         None, description="With `filters`: runs of a higher number are not meant."
     )
     version: VersionName | None = Field(
