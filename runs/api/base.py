@@ -31,7 +31,7 @@ from rest_framework import exceptions
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.renderers import JSONRenderer
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -65,7 +65,7 @@ def operation(
     tag: str,
     requires: Requirement | None,
     query: type[Query] | None = None,
-    body: type[Body] | None = None,
+    body: type[Body] | Mapping[str, Any] | None = None,
     answers: Mapping[Any, Any],
     problems: Sequence[int] = (),
     parameters: Sequence[OpenApiParameter] = (),
@@ -74,10 +74,11 @@ def operation(
 ) -> Callable[[Any], Any]:
     """Declare a method of an ``ApiView`` as the operation ``name`` of the OpenAPI document.
 
-    The method gets ``query`` and ``body`` as the models that were parsed. ``requires`` is None for what every signed-in
-    user may do. ``answers`` are models by status, or an ``OpenApiResponse`` with a sentence; ``problems`` the statuses
-    of problems besides those that every operation has. ``parameters`` are headers, and parameters of the address that
-    the method parses itself. ``described`` goes to ``extend_schema``.
+    The method gets ``query`` and ``body`` as the models that were parsed; a ``body`` that is described by media type
+    it parses itself. ``requires`` is None for what every signed-in user may do. ``answers`` are models by status, or an
+    ``OpenApiResponse`` with a sentence; ``problems`` the statuses of problems besides those that every operation has.
+    ``parameters`` are headers, and parameters of the address that the method parses itself. ``described`` goes to
+    ``extend_schema``.
     """
     declared = [*parameters, *(describe_query(query) if query else ()), *([ETAG] if has_etag else ())]
     known = {one.name: _is_list(one) for one in declared if one.location == OpenApiParameter.QUERY}
@@ -89,7 +90,7 @@ def operation(
             arguments = dict(place)
             if query is not None:
                 arguments["query"] = parse_query(query, request.query_params)
-            if body is not None:
+            if isinstance(body, type):
                 arguments["body"] = parse_body(body, request)
             answer = method(view, request, **arguments)
             view.has_etag = has_etag
@@ -263,8 +264,8 @@ class ApiView(APIView):
     authentication_classes = (ApiTokenAuthentication, SessionAuthentication)
     permission_classes = (ScopePermission,)
     throttle_classes = (RequestQuota,)
-    parser_classes = (JsonParser,)
-    renderer_classes = (JsonRenderer,)
+    parser_classes: tuple[type[BaseParser], ...] = (JsonParser,)
+    renderer_classes: tuple[type[BaseRenderer], ...] = (JsonRenderer,)
     content_negotiation_class = HeaderNegotiation
     metadata_class = None
     # All but OPTIONS: what there is, the schema says.

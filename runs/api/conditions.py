@@ -1,39 +1,66 @@
-"""Headers by which a request depends on what is there (RFC 9110): ETags, and answers that need not be sent again."""
+"""Conditions of requests: ETags, ``If-Match`` and ``If-None-Match``, so that nothing is overwritten or sent in vain."""
 
 from __future__ import annotations
 
 import hashlib
 from http import HTTPStatus
-from typing import Any
 
 from django.http import HttpRequest, HttpResponseNotModified
 from django.http.response import HttpResponseBase
 from django.utils.http import parse_etags, quote_etag
-from rest_framework.utils.encoders import JSONEncoder
+from rest_framework.request import Request
 
-READING = ("GET", "HEAD")
+from runs.api.problems import ApiProblem
+
 _OF_BODY = ("Content-Type", "Content-Length", "Content-Disposition")
-_encoder = JSONEncoder()
 
 
-def make_tag(representation: Any) -> str:
-    """The ETag of a document, or of the bytes of a file: another one for whatever is not the same in all parts."""
-    said = representation if isinstance(representation, bytes) else _encoder.encode(representation).encode()
-    return quote_etag(hashlib.sha256(said).hexdigest()[:32])
-
-
-def is_among(tag: str, tags: list[str]) -> bool:
-    """Whether ``If-None-Match`` names it: there a weak ETag will do (``W/"…"``), as caches on the way make them."""
-    return tags == ["*"] or tag in {one.removeprefix("W/") for one in tags}
+def make_tag(representation: bytes) -> str:
+    """The ETag of an answer: another one for whatever is not the same in all parts."""
+    return quote_etag(hashlib.sha256(representation).hexdigest()[:32])
 
 
 def leave_out_known(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """The answer; 304 without a body if ``If-None-Match`` says that whoever asks has it already."""
+    """The answer; 304 without a body if ``If-None-Match`` says that the caller has it already."""
     tag = response.get("ETag")
     tags = parse_etags(request.headers.get("If-None-Match", ""))
-    if tag is None or request.method not in READING or response.status_code != HTTPStatus.OK:
+    if tag is None or request.method not in ("GET", "HEAD") or response.status_code != HTTPStatus.OK:
         return response
-    if not is_among(tag, tags):
+    if not _is_among(tag, tags):
         return response
     headers = {name: value for name, value in response.items() if name not in _OF_BODY}
     return HttpResponseNotModified(headers=headers)
+
+
+def require_unchanged(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) unless ``If-Match``, if it was sent, names one of ``tags``, those of what is there.
+
+    There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
+    """
+    wanted = _parse_tags(request, "If-Match")
+    if wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted):
+        return
+    sentence = "This has changed since you read it, or is not there. Read it again."
+    raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
+
+
+def require_other(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
+    unwanted = _parse_tags(request, "If-None-Match")
+    if unwanted is not None and tags and _is_among(tags[0], unwanted):
+        sentence = "This exists already, and the request must not change it."
+        raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]})
+
+
+def _is_among(tag: str, tags: list[str]) -> bool:
+    # A weak ETag will do (``W/"…"``), as caches on the way make them.
+    return tags == ["*"] or tag in {one.removeprefix("W/") for one in tags}
+
+
+def _parse_tags(request: Request, name: str) -> list[str] | None:
+    header = request.headers.get(name)
+    tags = None if header is None else parse_etags(header)
+    if tags == []:
+        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    return tags

@@ -65,7 +65,7 @@ def write_yaml(schema: dict[str, Any]) -> str:
 class SchemaView(ApiView):
     """The OpenAPI document."""
 
-    renderer_classes = RENDERERS  # type: ignore[assignment]  # other formats than elsewhere
+    renderer_classes = RENDERERS
 
     @extend_schema(
         operation_id="getSchema",

@@ -3,232 +3,146 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.http import Http404
-from django.utils.http import parse_etags, quote_etag
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
 
 from flows.admin.protection import is_referred_to
 from flows.engine.spec import FlowSpec
-from flows.models import Flow, FlowVersion
+from flows.models import Flow as FlowRow
+from flows.models import FlowVersion as VersionRow
 from flows.portability import load_flow
-from runs.api.conditions import is_among, make_tag
-from runs.api.flow_documents import describe_flow, describe_whole_flow, read_flow, select_flows
-from runs.api.problems import ApiProblem, Conflict
+from runs.api.access import find_user
+from runs.api.conditions import require_other, require_unchanged
+from runs.api.flow_documents import list_tags, load_version, load_whole_flow, select_flows
+from runs.api.problems import Conflict
+from runs.api.schemas.flows import ChangedFlowQuery, Flow, StoredFlow
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
-    from rest_framework.request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What became of a flow that was sent: whether it is new, and the number of the version that was made, if any."""
-
-    is_new: bool
-    made_version: int | None
-    flow: Flow
-    latest: FlowVersion | None
-    """Both as they were stored: what somebody saves a moment later is not told as if it were this."""
-
-    @classmethod
-    def read(cls, name: str, *, is_new: bool, made_version: int | None) -> Stored:
-        """What is stored now, within the transaction that stored it."""
-        return cls(is_new, made_version, *read_flow(name))
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The `ETag` of the flow as it was read: if it was saved or another version was made live meanwhile, it "
+    "is left alone (412). The digest of its latest version in double quotes will do, too.",
+)
 
 
-class Condition:
-    """The headers ``If-Match`` and ``If-None-Match`` of a change: it counts only as long as what it changes is what it
-    was when it was read; or as long as there is nothing of the kind yet.
-    """
-
-    def __init__(self, header: str | None, unless: str | None = None) -> None:
-        """Raises ``ApiProblem`` for a header that holds no ETag; ``unless`` is ``If-None-Match``."""
-        self._tags = _read_tags("If-Match", header)
-        self._unless = _read_tags("If-None-Match", unless)
-
-    @classmethod
-    def read(cls, request: Request) -> Condition:
-        """What a request says of it. Raises as the class does."""
-        return cls(request.headers.get("If-Match"), request.headers.get("If-None-Match"))
-
-    def require(self, flow: Flow | None, latest: FlowVersion | None) -> None:
-        """Raises ``ApiProblem`` with status 412 if the flow with its latest version is not what was read."""
-        if self._tags is None and self._unless is None:
-            return
-        tag = "" if flow is None else make_headers(flow, latest).get("ETag", "")
-        if flow is not None and self._unless is not None and is_among(tag, self._unless):
-            sentence = f"There is a flow “{flow.name}” already, and the request wants to change none that is there."
-            raise ApiProblem(
-                HTTPStatus.PRECONDITION_FAILED, "flow-exists", sentence, headers={"ETag": tag} if tag else {}
-            )
-        if latest is not None:
-            now = f"version {latest.number} is its latest now"
-            sentence = f"The flow has changed since you read it: {now}. Read it again."
-            # The digest alone says what somebody works on, too.
-            if self._tags is None or quote_etag(latest.digest) not in self._tags:
-                self.require_tag(tag, kind="flow-changed", sentence=sentence)
-        elif self._tags is not None:
-            sentence = "There is no version of this flow any more, or not yet."
-            raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, "flow-changed", sentence)
-
-    def require_tag(self, tag: str, *, kind: str, sentence: str) -> None:
-        """Raises ``ApiProblem`` of that ``kind`` with status 412 if ``tag`` is not that of what was read."""
-        if self._tags is not None and self._tags != ["*"] and tag not in self._tags:
-            raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tag})
-
-
-def _read_tags(name: str, header: str | None) -> list[str] | None:
-    tags = None if header is None else parse_etags(header)
-    if tags == []:
-        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
-    return tags
-
-
-def make_headers(flow: Flow, latest: FlowVersion | None) -> dict[str, str]:
-    """The header ``ETag`` of a flow as it is read; nothing if it has no version."""
-    return {} if latest is None else {"ETag": make_tag(describe_whole_flow(flow, latest))}
-
-
-def create_flow(*, spec: FlowSpec, by: User, note: str) -> Stored:
+def create_flow(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
     """Store a new flow, whose first version is live. Raises ``Conflict`` if the name is taken."""
     try:
         with transaction.atomic():
-            made = _make_flow(spec, by, note)
-            return Stored.read(spec.name, is_new=True, made_version=made.number)
+            return _add_flow(request, spec, note)
     except IntegrityError:
-        if not Flow.objects.filter(name=spec.name).exists():
+        if not FlowRow.objects.filter(name=spec.name).exists():
             raise
         sentence = f"There is a flow “{spec.name}” already. Send a PUT request to its address to change it."
         raise Conflict("name-taken", sentence) from None
 
 
-def _make_flow(spec: FlowSpec, by: User, note: str) -> FlowVersion:
-    # Whoever takes the name at the same moment waits here, or is waited for.
-    Flow.objects.create(name=spec.name)
-    version = load_flow(document=spec.to_document(), by=by, note=note)
-    _log(version.flow, by, "Created through the API.", action=ADDITION)
-    return version
-
-
-def store_flow(*, spec: FlowSpec, by: User, note: str, make_live: bool, condition: Condition) -> Stored:
+def store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tuple[StoredFlow, bool]:
     """Make a flow what ``spec`` says: a new version if that differs from the latest, a new flow if there is none.
 
-    ``make_live`` lets new runs use it; those of a new flow do anyhow. Raises ``ApiProblem`` if ``condition`` isn't
-    met, ``PermissionDenied`` if the flow is new and the user may add none.
+    Gives the flow, and whether it is new. Raises ``ApiProblem`` if the request's conditions aren't met,
+    ``PermissionDenied`` if the flow is new and the user may add none.
     """
     try:
-        return _store(spec, by, note, make_live, condition)
+        return _store_flow(request, spec, query)
     except IntegrityError:
-        # Somebody made a flow of this name meanwhile: it is there to be changed now.
-        return _store(spec, by, note, make_live, condition)
+        # Another request made a flow of this name meanwhile: it is there to be changed now.
+        return _store_flow(request, spec, query)
 
 
 @transaction.atomic
-def _store(spec: FlowSpec, by: User, note: str, make_live: bool, condition: Condition) -> Stored:
-    # Whoever saves the flow meanwhile waits.
-    flow = Flow.objects.select_for_update().filter(name=spec.name).first()
-    latest = flow.versions.first() if flow is not None else None
-    condition.require(flow, latest)
+def _store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tuple[StoredFlow, bool]:
+    flow = FlowRow.objects.select_for_update().filter(name=spec.name).first()
+    tags = list_tags(load_whole_flow(spec.name)) if flow else []
+    require_other(request, "flow-exists", *tags)
+    require_unchanged(request, "flow-changed", *tags)
     if flow is None:
-        if not by.has_perm("flows.add_flow"):
+        if not request.user.has_perm("flows.add_flow"):
             raise PermissionDenied("There is no such flow, and your account lacks the permission “flows.add_flow”.")
-        made = _make_flow(spec, by, note)
-        return Stored.read(spec.name, is_new=True, made_version=made.number)
-    version = load_flow(document=spec.to_document(), by=by, note=note)
+        return _add_flow(request, spec, query.note), True
+    latest = flow.versions.first()
+    version = load_flow(document=spec.to_document(), by=find_user(request), note=query.note)
     is_made = version != latest
-    said = []
+    messages = []
     if is_made:
-        said.append(f"Saved version {version.number} through the API.")
+        messages.append(f"Saved version {version.number} through the API.")
     elif version.flow.revision != flow.revision:
-        said.append(f"Saved through the API what version {version.number} holds.")
-    if make_live and version.flow.live_version_id != version.pk:
+        messages.append(f"Saved through the API what version {version.number} holds.")
+    if query.make_live and version.flow.live_version_id != version.pk:
         version.flow.make_live(version)
-        said.append(f"Made version {version.number} live.")
-    if said:
-        _log(version.flow, by, " ".join(said))
-    return Stored.read(spec.name, is_new=False, made_version=version.number if is_made else None)
+        messages.append(f"Made version {version.number} live.")
+    if messages:
+        log_change(request, version.flow, " ".join(messages))
+    return _load_stored(spec.name, version.number if is_made else None), False
 
 
-def make_version_live(*, name: str, number: int, by: User, condition: Condition) -> dict[str, Any]:
-    """Let new runs of a flow use one of its versions; gives the flow as it is then, without its definition.
-
-    Raises ``Http404``, and ``ApiProblem`` if ``condition`` isn’t met.
-    """
-
-    def change(flow: Flow) -> str:
-        version = flow.versions.filter(number=number).first()
-        if version is None:
-            raise Http404
-        if flow.live_version_id == version.pk:
-            return ""
-        flow.make_live(version)
-        return f"Made version {number} live."
-
-    return _change(name, by, change, condition)
+def _add_flow(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
+    # Another request that takes the name at the same moment waits here, or is waited for.
+    FlowRow.objects.create(name=spec.name)
+    version = load_flow(document=spec.to_document(), by=find_user(request), note=note)
+    log_change(request, version.flow, "Created through the API.", action=ADDITION)
+    return _load_stored(spec.name, version.number)
 
 
-def set_archived(*, name: str, is_archived: bool, by: User, condition: Condition) -> dict[str, Any]:
-    """Archive a flow: it takes no new runs; or take it out. Gives and raises as ``make_version_live``."""
-
-    def change(flow: Flow) -> str:
-        if flow.is_archived == is_archived:
-            return ""
-        flow.is_archived = is_archived
-        flow.save(update_fields=["is_archived", "updated_at"])
-        return "Archived." if is_archived else "Taken out of the archive."
-
-    return _change(name, by, change, condition)
+def _load_stored(name: str, made_version: int | None) -> StoredFlow:
+    # Within the transaction: what another request saves a moment later is not answered as if it were this.
+    return StoredFlow.model_validate({**dict(load_whole_flow(name)), "made_version": made_version})
 
 
 @transaction.atomic
-def delete_flow(*, name: str, by: User, condition: Condition) -> None:
-    """Delete a flow with its versions. Raises ``Http404``, ``Conflict`` if it has runs, and ``ApiProblem`` if
-    ``condition`` isn’t met.
+def change_flow(request: Request, name: str, change: Callable[[FlowRow], str]) -> Flow:
+    """Do something to a flow that makes no version, and give it without its definition.
+
+    ``change`` gives what the history says of it, nothing if all was so before. Raises ``Http404``, and ``ApiProblem``
+    if the request's ``If-Match`` isn't met.
     """
+    flow = _lock_flow(request, name)
+    if message := change(flow):
+        log_change(request, flow, message)
+    return Flow.model_validate(select_flows().get(pk=flow.pk))
+
+
+@transaction.atomic
+def delete_flow(request: Request, name: str) -> None:
+    """Delete a flow with its versions. Raises as ``change_flow``, and ``Conflict`` if it has runs."""
     # A run that is started meanwhile waits, and then finds no flow.
-    flow = Flow.objects.select_for_update().filter(name=name).first()
-    if flow is None:
-        raise Http404
-    condition.require(flow, flow.versions.first())
+    flow = _lock_flow(request, name)
     if is_referred_to(flow):
         raise Conflict("has-runs", f"“{name}” has runs, and history is kept. Archive the flow instead.")
-    _log(flow, by, "Deleted through the API, with all its versions.", action=DELETION)
+    log_change(request, flow, "Deleted through the API, with all its versions.", action=DELETION)
     flow.delete()
 
 
 @transaction.atomic
-def delete_version(*, name: str, number: int, by: User) -> None:
-    """Delete a version that is of no use. Raises ``Http404``, and ``Conflict`` if it is live or has runs."""
-    flow = Flow.objects.select_for_update().filter(name=name).first()
-    version = flow.versions.filter(number=number).select_for_update().first() if flow is not None else None
-    if flow is None or version is None:
+def delete_version(request: Request, name: str, number: int) -> None:
+    """Delete a version. Raises ``Http404``, and ``Conflict`` if it is live or has runs."""
+    flow = FlowRow.objects.select_for_update().filter(name=name).first()
+    if flow is None:
         raise Http404
+    version = load_version(flow, number)
     if flow.live_version_id == version.pk:
         raise Conflict("is-live", f"Version {number} of “{name}” is live. Make another version live first.")
     if is_referred_to(version):
         sentence = f"Version {number} of “{name}” has runs, and they are kept with the definition that they used."
         raise Conflict("has-runs", sentence)
-    _log(version, by, "Deleted through the API.", action=DELETION)
+    log_change(request, version, "Deleted through the API.", action=DELETION)
     version.delete()
 
 
-@transaction.atomic
-def _change(name: str, by: User, change: Callable[[Flow], str], condition: Condition) -> dict[str, Any]:
-    flow = Flow.objects.select_for_update().filter(name=name).first()
+def _lock_flow(request: Request, name: str) -> FlowRow:
+    flow = FlowRow.objects.select_for_update().filter(name=name).first()
     if flow is None:
         raise Http404
-    condition.require(flow, flow.versions.first())
-    if said := change(flow):
-        _log(flow, by, said)
-    return describe_flow(select_flows(has_input_schema=False).get(pk=flow.pk))
+    require_unchanged(request, "flow-changed", *list_tags(load_whole_flow(name)))
+    return flow
 
 
-def _log(row: Flow | FlowVersion, by: User, said: str, *, action: int = CHANGE) -> None:
-    LogEntry.objects.log_actions(by.pk, [row], action, said, single_object=True)
+def log_change(request: Request, row: FlowRow | VersionRow, message: str, *, action: int = CHANGE) -> None:
+    """Add an entry to the admin's history of a flow or version."""
+    LogEntry.objects.log_actions(find_user(request).pk, [row], action, message, single_object=True)

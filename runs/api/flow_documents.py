@@ -1,72 +1,142 @@
-"""Flows and their versions as JSON documents."""
+"""Flows in and out: the document in a body, and rows as the models that are answered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from http import HTTPStatus
+from typing import IO, Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.http import Http404
+from django.utils.http import quote_etag
+from rest_framework import exceptions
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
 
-from flows.engine.differences import Change, FieldChange, Subject, compare_specs, summarise_changes
-from flows.engine.errors import SpecError
+from flows.engine.errors import Problem, SpecError
+from flows.engine.json_values import describe_type, parse_json
 from flows.engine.spec import FlowSpec
-from flows.models import Flow, FlowVersion
-from runs.api.problems import Conflict
+from flows.flow_file import MAX_FILE_BYTES, FlowFileError
+from flows.models import Flow as FlowRow
+from flows.models import FlowVersion as VersionRow
+from flows.portability import find_problems, parse_flow_file
+from runs.api.base import read_text
+from runs.api.conditions import make_tag
+from runs.api.problems import ApiProblem, Conflict, InvalidBody
+from runs.api.schemas.flows import FlowDocument, WholeFlow, WholeVersion
 
-Rows = QuerySet[Any, dict[str, Any]]
-"""Rows of values."""
+YAML = "application/yaml"
+FLOW_BODY = {"application/json": FlowDocument, YAML: FlowDocument}
+"""The document of a flow in a body, as JSON or as a flow file."""
 
-_OWN = ("name", "title", "description", "is_archived", "created_at", "updated_at")
+# ---------------------------------------------------------------------------------------------------------------------
+# Bodies
 
 
-def select_flows(*, has_input_schema: bool) -> Rows:
-    """Flows as rows of values, each for ``describe_flow``: in one query, whatever they are filtered by."""
-    latest = FlowVersion.objects.filter(flow=OuterRef("pk")).order_by("-number").values("number")[:1]
-    flows: Any = Flow.objects.annotate(live=F("live_version__number"), latest=Subquery(latest))
-    # The text of a schema lies within that of the definition: databases can't look inside.
-    rows: Rows = flows.values(*_OWN, "live", "latest", *(["live_version__spec"] if has_input_schema else []))
+class FlowJsonParser(BaseParser):
+    """Reads a body as JSON, for ``parse_flow_body``."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        """The value. Raises ``ParseError`` for what is no JSON, ``ApiProblem`` for what is too large for a flow."""
+        try:
+            return parse_json(_read_flow_text(stream))
+        except ValueError as error:
+            raise exceptions.ParseError(str(error)) from None
+
+
+class FlowYamlParser(BaseParser):
+    """Reads a body as text, for ``parse_flow_body``."""
+
+    media_type = YAML
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        """The text. Raises ``ApiProblem`` for what is too large for a flow."""
+        return _read_flow_text(stream)
+
+
+def _read_flow_text(stream: IO[bytes]) -> str:
+    text = read_text(stream)
+    if len(text.encode()) > MAX_FILE_BYTES:
+        sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
+        raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
+    return text
+
+
+def parse_flow_body(request: Request) -> FlowSpec:
+    """The flow in a body that one of the parsers here read. Raises ``InvalidBody`` with all that is wrong."""
+    source: object = request.data
+    if isinstance(source, dict) and source:
+        return parse_flow_document(source)
+    if not isinstance(source, str):
+        given = describe_type(source) if source else "nothing"
+        raise InvalidBody([Problem("", f"The body is the document of a flow, an object; got {given}.")])
+    try:
+        return parse_flow_file(source)
+    except FlowFileError as error:
+        problems = error.problems
+    raise InvalidBody(
+        [Problem(one.path, f"{one.place}: {one.message}" if one.place else one.message) for one in problems]
+    )
+
+
+def parse_flow_document(document: Mapping[str, Any], pointer: str = "") -> FlowSpec:
+    """The flow in a JSON object, which ``pointer`` leads to in the body. Raises as ``parse_flow_body``."""
+    try:
+        spec = FlowSpec.from_document(dict(document))
+        problems = find_problems(spec)
+    except SpecError as error:
+        problems = list(error.problems)
+    if problems:
+        raise InvalidBody([Problem(pointer + problem.path, problem.message) for problem in problems])
+    return spec
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Answers
+
+
+def select_flows(*further: str) -> QuerySet[Any, dict[str, Any]]:
+    """Flows as rows of what makes a ``Flow``, and of ``further`` columns."""
+    latest = VersionRow.objects.filter(flow=OuterRef("pk")).order_by("-number").values("number")[:1]
+    flows: Any = FlowRow.objects.annotate(live_number=F("live_version__number"), latest_number=Subquery(latest))
+    columns = ("name", "title", "description", "is_archived", "created_at", "updated_at")
+    rows: QuerySet[Any, dict[str, Any]] = flows.values(*columns, "live_number", "latest_number", *further)
     return rows
 
 
-def describe_flow(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A flow without its definition; with the input schema of its live version if the row was asked for it."""
-    document = {
-        "name": row["name"],
-        "title": row["title"],
-        "description": row["description"] or None,
-        "live_version": row["live"],
-        "latest_version": row["latest"],
-        "is_archived": row["is_archived"],
-        "created_at": row["created_at"],
-        "updated_at": row["updated_at"],
-    }
-    if "live_version__spec" in row:
-        document["input_schema"] = (row["live_version__spec"] or {}).get("input_schema")
-    return document
-
-
-def read_flow(name: str) -> tuple[Flow, FlowVersion | None]:
-    """A flow with its live version, and its latest version. Raises ``Http404``. Costs two queries."""
-    flow = Flow.objects.select_related("live_version__created_by").filter(name=name).first()
+def load_whole_flow(name: str) -> WholeFlow:
+    """A flow with the definitions of its live and of its latest version. Raises ``Http404``. Two queries."""
+    flow = FlowRow.objects.select_related("live_version__created_by").filter(name=name).first()
     if flow is None:
         raise Http404
-    return flow, flow.versions.select_related("created_by").first()
+    live, latest = flow.live_version, flow.versions.select_related("created_by").first()
+    return WholeFlow.model_validate(
+        {
+            **vars(flow),
+            "live_number": live and live.number,
+            "latest_number": latest and latest.number,
+            "live": live and build_version(live, flow),
+            "latest": latest and build_version(latest, flow),
+        }
+    )
 
 
-def describe_whole_flow(flow: Flow, latest: FlowVersion | None) -> dict[str, Any]:
-    """A flow with the definitions of its live and of its latest version."""
-    row = {name: getattr(flow, name) for name in _OWN}
-    live = flow.live_version
-    numbers = {"live": live and live.number, "latest": latest and latest.number}
-    return {
-        **describe_flow({**row, **numbers}),
-        "live": live and describe_whole_version(live, flow),
-        "latest": latest and describe_whole_version(latest, flow),
-    }
+def build_version(version: VersionRow, flow: FlowRow) -> WholeVersion:
+    """A version with its definition, as it was stored."""
+    author = version.created_by.get_username() if version.created_by else None
+    is_live = version.pk == flow.live_version_id
+    return WholeVersion.model_validate({**vars(version), "flow": flow.name, "is_live": is_live, "created_by": author})
 
 
-def find_version(flow: Flow, number: int) -> FlowVersion:
+def list_tags(flow: WholeFlow) -> list[str]:
+    """The ETags of a flow: that of reading it, and the digest of its latest version."""
+    tag = make_tag(flow.model_dump_json(exclude={"made_version"}, exclude_unset=True).encode())
+    return [tag] if flow.latest is None else [tag, quote_etag(flow.latest.digest)]
+
+
+def load_version(flow: FlowRow, number: int) -> VersionRow:
     """A version of a flow with its author. Raises ``Http404``."""
     version = flow.versions.select_related("created_by").filter(number=number).first()
     if version is None:
@@ -74,79 +144,10 @@ def find_version(flow: Flow, number: int) -> FlowVersion:
     return version
 
 
-def select_versions(flow: Flow) -> Rows:
-    """The versions of a flow as rows of values, each for ``describe_version``."""
-    versions: Any = flow.versions
-    rows: Rows = versions.values("pk", "number", "digest", "note", "created_at", "created_by__username")
-    return rows
-
-
-def describe_version(row: Mapping[str, Any], flow: Flow) -> dict[str, Any]:
-    """A version without its definition."""
-    return {
-        "flow": flow.name,
-        "number": row["number"],
-        "is_live": row["pk"] == flow.live_version_id,
-        "digest": row["digest"],
-        "note": row["note"] or None,
-        "created_by": row["created_by__username"],
-        "created_at": row["created_at"],
-    }
-
-
-def describe_whole_version(version: FlowVersion, flow: Flow) -> dict[str, Any]:
-    """A version with its definition, as it was stored."""
-    row = {
-        "pk": version.pk,
-        "number": version.number,
-        "digest": version.digest,
-        "note": version.note,
-        "created_at": version.created_at,
-        "created_by__username": version.created_by and version.created_by.get_username(),
-    }
-    return {**describe_version(row, flow), "document": version.spec}
-
-
-def read_definition(version: FlowVersion) -> FlowSpec:
+def read_definition(version: VersionRow) -> FlowSpec:
     """The definition of a version. Raises ``Conflict`` if this installation can't read it."""
     try:
         return version.flow_spec
     except SpecError:
         sentence = f"The definition of version {version.number} can’t be read by this version of ToolFlow."
         raise Conflict("unreadable-version", sentence) from None
-
-
-def describe_difference(old: FlowVersion, new: FlowVersion, flow: Flow) -> dict[str, Any]:
-    """What changed from one version to another. Raises ``Conflict`` as ``read_definition``."""
-    changes = compare_specs(read_definition(old), read_definition(new))
-    return {
-        "flow": flow.name,
-        "from": old.number,
-        "to": new.number,
-        "summary": summarise_changes(changes),
-        "changes": [_describe_change(change) for change in changes],
-    }
-
-
-def _describe_change(change: Change) -> dict[str, Any]:
-    document = {
-        "subject": change.subject.value,
-        "kind": change.kind.value,
-        "name": change.name,
-        "place": change.place or None,
-        "notes": list(change.notes),
-        "fields": [_describe_field(field) for field in change.fields],
-    }
-    if change.subject is not Subject.AUDIT:
-        document["audits"] = [_describe_change(audit) for audit in change.audits]
-    return document
-
-
-def _describe_field(field: FieldChange) -> dict[str, Any]:
-    return {
-        "field": field.field,
-        "kind": field.kind.value,
-        "old": field.old,
-        "new": field.new,
-        "notes": list(field.notes),
-    }

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from django.contrib.admin.models import CHANGE, LogEntry
 from django.db import transaction
 from django.http import Http404
 from django.urls import URLPattern, path
-from django.utils.crypto import salted_hmac
-from django.utils.http import quote_etag
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
-from flows.engine.json_values import dump_json
 from flows.forms import OPERATIONAL_FIELDS, FlowForm
-from flows.models import Flow
+from flows.models import Flow as FlowRow
 from flows.publishing import raise_revision
-from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
-from runs.api.flow_changes import Condition
-from runs.api.flow_reading import find_user
-from runs.api.flow_settings_schema import (
-    SETTINGS_ETAG,
-    SETTINGS_IF_MATCH,
-    ChangedSettingsSerializer,
-    FlowSettingsSerializer,
-)
-from runs.api.flows_schema import NAME, TAGS
+from runs.api.access import CHANGE_FLOWS, READ_FLOWS
+from runs.api.base import ApiView, operation
+from runs.api.conditions import make_tag, require_unchanged
+from runs.api.flow_changes import log_change
 from runs.api.problems import InvalidBody
-from runs.api.reading import read_body
-from runs.api.schema_parts import problem_responses
-from runs.api.schemas.base import format_amount
-from runs.api.view import ApiView
+from runs.api.schemas.flows import ChangedSettings, FlowSettings
 from runs.retention.policy import read_policy
 
-_CHANGED = "The settings have changed since you read them. Read them again."
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The `ETag` of the settings as they were read: if they have changed meanwhile, they are left alone "
+    "(412).",
+)
+ETAG = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=[200],
+    description="The same for the same settings, in double quotes: send it back as `If-Match`. What changes in the "
+    "definition of the flow does not change it.",
+)
+EXAMPLE = OpenApiExample(
+    "Of an example flow",
+    value={"max_runs_in_flight": 20},
+    request_only=True,
+)
 
 
 class _SettingsForm(FlowForm):
@@ -50,113 +56,89 @@ class _SettingsForm(FlowForm):
         fields = OPERATIONAL_FIELDS
 
 
-class FlowSettingsView(ApiView):
-    """The settings of one flow."""
+class FlowSettingsDetail(ApiView):
+    """``/flows/<name>/settings``"""
 
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "PATCH": CHANGE_FLOWS}
-
-    @extend_schema(
-        operation_id="getFlowSettings",
-        tags=TAGS,
-        summary="Read how a flow is run here",
-        description="The runs that may be in flight, budgets of all runs together, and how long runs are "
-        "kept. None of that is in the definition, and no flow file holds it.",
-        parameters=[NAME, SETTINGS_ETAG],
-        responses={200: OpenApiResponse(FlowSettingsSerializer, "The settings."), **problem_responses(404)},
+    @operation(
+        "getFlowSettings",
+        "Read how a flow is run here",
+        tag="Flows",
+        requires=READ_FLOWS,
+        parameters=[ETAG],
+        answers={200: OpenApiResponse(FlowSettings, "The settings.")},
+        problems=[404],
     )
     def get(self, request: Request, name: str) -> Response:
-        """The settings."""
-        flow = Flow.objects.filter(name=name).first()
+        """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
+        the definition, and no flow file holds it.
+        """
+        flow = FlowRow.objects.filter(name=name).first()
         if flow is None:
             raise Http404
         return _answer(flow)
 
-    @extend_schema(
-        operation_id="changeFlowSettings",
-        tags=TAGS,
-        summary="Change how a flow is run here",
-        description="What the body names is set, null takes it away, and all else stays. It holds at once, also for "
-        "runs that are queued, and makes no version.",
-        parameters=[NAME, SETTINGS_IF_MATCH, SETTINGS_ETAG],
-        request=ChangedSettingsSerializer,
-        examples=[
-            OpenApiExample(
-                "Of an example flow",
-                value={"max_runs_in_flight": 20},
-                request_only=True,
-            )
-        ],
-        responses={200: OpenApiResponse(FlowSettingsSerializer, "The settings now."), **problem_responses(404, 412)},
+    @operation(
+        "changeFlowSettings",
+        "Change how a flow is run here",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        parameters=[IF_MATCH, ETAG],
+        body=ChangedSettings,
+        examples=[EXAMPLE],
+        answers={200: OpenApiResponse(FlowSettings, "The settings now.")},
+        problems=[404, 412],
     )
-    def patch(self, request: Request, name: str) -> Response:
-        """Set what the body names."""
-        condition = Condition(request.headers.get("If-Match"))
-        values = read_body(ChangedSettingsSerializer, request)
+    def patch(self, request: Request, name: str, body: ChangedSettings) -> Response:
+        """What the body names is set, null takes it away, and all else stays. It holds at once, also for runs that are
+        queued, and makes no version.
+        """
         with transaction.atomic():
-            # Whoever saves the flow meanwhile waits.
-            flow = Flow.objects.select_for_update().filter(name=name).first()
+            flow = FlowRow.objects.select_for_update().filter(name=name).first()
             if flow is None:
                 raise Http404
-            condition.require_tag(_make_tag(flow), kind="settings-changed", sentence=_CHANGED)
-            _change(flow, values, find_user(request).pk)
+            require_unchanged(request, "settings-changed", _build_tag(_build_settings(flow)))
+            _change(request, flow, body)
             # As it will be read: an amount has as many places as its column.
             flow.refresh_from_db()
         return _answer(flow)
 
 
-def _change(flow: Flow, values: dict[str, Any], user_id: int) -> None:
+def _change(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
     """Store what differs. Raises ``InvalidBody`` where the settings don't fit together."""
     before = {name: getattr(flow, name) for name in OPERATIONAL_FIELDS}
-    wanted = {name: values[name] if name in values else before[name] for name in OPERATIONAL_FIELDS}
+    wanted = {**before, **{name: getattr(body, name) for name in body.model_fields_set}}
     form = _SettingsForm({name: "" if value is None else value for name, value in wanted.items()}, instance=flow)
     if not form.is_valid():
-        raise InvalidBody(
-            [Problem(f"/{name}", str(one)) for name, sentences in form.errors.items() for one in sentences]
-        )
+        raise InvalidBody([Problem(f"/{name}", str(one)) for name, errors in form.errors.items() for one in errors])
     changes = [
-        f"{name} {_tell(name, before[name])} → {_tell(name, getattr(flow, name))}"
+        f"{name} {_format_setting(name, before[name])} → {_format_setting(name, getattr(flow, name))}"
         for name in OPERATIONAL_FIELDS
         if getattr(flow, name) != before[name]
     ]
-    if not changes:
-        return
-    form.save()
-    # Pages of the editor that are open would write what they were made of.
-    raise_revision(flow=flow)
-    said = f"Changed through the API: {', '.join(changes)}."
-    LogEntry.objects.log_actions(user_id, [flow], CHANGE, said, single_object=True)
+    if changes:
+        form.save()
+        # Pages of the editor that are open would write what they were made of.
+        raise_revision(flow=flow)
+        log_change(request, flow, f"Changed through the API: {', '.join(changes)}.")
 
 
-def _tell(name: str, value: Any) -> str:
+def _format_setting(name: str, value: Any) -> str:
     if value in (None, ""):
         return "none"
     return str(value)
 
 
-def _answer(flow: Flow) -> Response:
-    return Response(_describe(flow), headers={"ETag": _make_tag(flow)})
+def _answer(flow: FlowRow) -> Response:
+    settings = _build_settings(flow)
+    return Response(settings, headers={"ETag": _build_tag(settings)})
 
 
-def _make_tag(flow: Flow) -> str:
-    """The ETag of the settings."""
-    values = {name: getattr(flow, name) for name in OPERATIONAL_FIELDS}
-    said = dump_json({**values, "flow": flow.pk, "total_cost_budget": _format_budget(flow)})
-    return quote_etag(salted_hmac("runs.api.flow_settings", said, algorithm="sha256").hexdigest())
+def _build_settings(flow: FlowRow) -> FlowSettings:
+    return FlowSettings.model_validate({**vars(flow), "retention": read_policy(flow)})
 
 
-def _describe(flow: Flow) -> dict[str, Any]:
-    policy = read_policy(flow)
-    return {
-        "flow": flow.name,
-        **{name: getattr(flow, name) for name in OPERATIONAL_FIELDS},
-        "total_cost_budget": _format_budget(flow),
-        "retention": {"keep_days": policy.keep_days, "keep_outputs_days": policy.keep_outputs_days},
-        "updated_at": flow.updated_at,
-    }
+def _build_tag(settings: FlowSettings) -> str:
+    return make_tag(settings.model_dump_json(exclude={"updated_at"}).encode())
 
 
-def _format_budget(flow: Flow) -> str | None:
-    return None if flow.total_cost_budget is None else format_amount(flow.total_cost_budget)
-
-
-urls: list[URLPattern] = [path("flows/<slug:name>/settings", FlowSettingsView.as_view(), name="flow-settings")]
+urls: list[URLPattern] = [path("flows/<slug:name>/settings", FlowSettingsDetail.as_view(), name="flow-settings")]

@@ -3,191 +3,204 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
-from drf_spectacular.utils import extend_schema
 from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flows.engine.history import Issue
+from flows.engine.errors import Problem
+from flows.engine.json_values import clean_value, format_pointer
+from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import registry
-from flows.models import Flow
+from flows.engine.spec_check import freeze_schemas
+from flows.models import Flow as FlowRow
 from flows.portability import plan_load
-from flows.providers import find_flow_warnings
+from flows.providers import build_providers, default_model_settings, find_flow_warnings
 from flows.throttle import count_request
-from runs.api.access import CHANGE_FLOWS, SEE_FLOWS
-from runs.api.flow_reading import FlowJSONParser, FlowYAMLParser, read_flow_body
-from runs.api.flow_trial import read_audited_output, read_trial
-from runs.api.flows import FlowView
-from runs.api.flows_schema import (
-    FLOW_BODY,
-    TAGS,
-    PreviewAnswerSerializer,
-    PreviewSerializer,
-    TryAuditsSerializer,
-    ValidFlowSerializer,
-    VerdictSerializer,
-)
-from runs.api.schema_parts import problem_responses
-from runs.api.view import ApiView
-from runs.try_out.trial import Trial
+from runs.api.access import CHANGE_FLOWS, READ_FLOWS, require_permission
+from runs.api.base import ApiView, operation
+from runs.api.flow_documents import FLOW_BODY, FlowJsonParser, FlowYamlParser, parse_flow_body, parse_flow_document
+from runs.api.flows import FlowDetail
+from runs.api.problems import InvalidBody
+from runs.api.schemas.flows import AuditTrial, Preview, StepTrial, ValidFlow, Verdict
+from runs.stored_history import load_history
+from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_values
 
-TRIES_A_MINUTE = 60
+MAX_TRIES_PER_MINUTE = 60
 """Of one user, together with those in the editor: expressions and plug-ins may take long."""
 
 
-class ValidateView(ApiView):
-    """Checks flows.
+class FlowTool(ApiView):
+    """An address below ``/flows`` that a flow may have as well: whose methods the tool hasn't."""
 
-    Nothing is stored, no expression is evaluated and no plug-in is called: so it takes no more than reading, and a
-    token with which somebody’s pull request is checked can’t change anything.
-    """
+    flow_name: str
 
-    needs: ClassVar[Any] = {"POST": SEE_FLOWS}
-    parser_classes: Any = (FlowJSONParser, FlowYAMLParser)
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """What the flow of this name answers. Raises ``MethodNotAllowed`` if there is none."""
+        if not FlowRow.objects.filter(name=self.flow_name).exists():
+            raise exceptions.MethodNotAllowed(str(request.method))
+        # The answer has one of its own.
+        del self.headers["Allow"]
+        answer: Any = FlowDetail.as_view()(self.request._request, name=self.flow_name)
+        found: Response = answer
+        return found
 
-    @extend_schema(
-        operation_id="validateFlow",
-        tags=TAGS,
-        summary="Check a flow without saving it",
-        description="By the same rules by which it would be stored. All mistakes are told at once. A token with the "
-        "scope `read` is enough: a pipeline needs no other one to check what is only proposed.",
-        request=FLOW_BODY,
-        responses={200: ValidFlowSerializer, **problem_responses(400, 401, 403, 413, 415, 422)},
+
+class ValidateFlow(FlowTool):
+    """``/flows/validate``"""
+
+    flow_name = "validate"
+    parser_classes = (FlowJsonParser, FlowYamlParser)
+
+    @operation(
+        "validateFlow",
+        "Check a flow without saving it",
+        tag="Flows",
+        # No expression is evaluated and no plug-in is called: it takes no more than reading.
+        requires=READ_FLOWS,
+        body=FLOW_BODY,
+        answers={200: ValidFlow},
     )
-    def post(self, request: Request) -> Response:
-        """Check the flow in the body."""
-        plan = plan_load(read_flow_body(request))
-        doubts = find_flow_warnings(plan.spec)
-        return Response(
-            {
-                "valid": True,
-                "name": plan.spec.name,
-                "digest": plan.spec.digest,
-                "would_make_version": None if plan.is_unchanged else plan.number,
-                "warnings": [{"detail": doubt.message, "pointer": doubt.path} for doubt in doubts],
-            }
+    def post(self, request: Request) -> ValidFlow:
+        """By the same rules by which it would be stored. All mistakes are answered at once. A token with the scope
+        `read` is enough: a pipeline needs no other one to check what is only proposed.
+        """
+        plan = plan_load(parse_flow_body(request))
+        return ValidFlow(
+            valid=True,
+            name=plan.spec.name,
+            digest=plan.spec.digest,
+            would_make_version=None if plan.is_unchanged else plan.number,
+            warnings=find_flow_warnings(plan.spec),  # type: ignore[arg-type]  # they are read by their attributes
         )
 
 
-class _TryingView(ApiView):
-    """Tries a step. The editor's tries and these share one limit.
+class PreviewStep(FlowTool):
+    """``/flows/preview``"""
 
-    Whoever tries has this server evaluate their expressions and call its plug-ins with values of their choice, which
-    takes what saving a flow takes.
-    """
+    flow_name = "preview"
 
-    needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Let nobody through who may not, or who tries too often."""
-        super().initial(request, *args, **kwargs)
-        wait = count_request("try", request.user.pk, most=TRIES_A_MINUTE, seconds=60, now=time.time())
-        if wait:
-            raise exceptions.Throttled(wait)
-
-
-class PreviewView(_TryingView):
-    """Shows requests."""
-
-    @extend_schema(
-        operation_id="previewFlowStep",
-        tags=TAGS,
-        summary="See the request of a step",
-        description="The exact request that the next attempt of a step would send, or what a local step computes. "
-        "No model is called, and nothing is stored.",
-        request=PreviewSerializer,
-        responses={200: PreviewAnswerSerializer, **problem_responses(400, 401, 403, 413, 415, 422, 429)},
+    @operation(
+        "previewFlowStep",
+        "See the request of a step",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        body=StepTrial,
+        answers={200: Preview},
     )
-    def post(self, request: Request) -> Response:
-        """Build the request."""
-        trial, _ = read_trial(request, PreviewSerializer)
+    def post(self, request: Request, body: StepTrial) -> Preview:
+        """The exact request that the next attempt of a step would send, or what a local step computes. No model is
+        called, and nothing is stored.
+        """
+        trial = build_trial(request, body)
         found = trial.preview(registry)
-        return Response(
+        return Preview.model_validate(
             {
                 **_describe_trial(trial),
                 "request": found.request,
                 "output": found.output,
-                "issues": _describe_issues(found.notes),
-                "problem": found.problem or None,
+                "issues": [issue.model_dump() for issue in found.notes],
+                "problem": found.problem,
             }
         )
 
 
-class TryAuditsView(_TryingView):
-    """Audits outputs."""
+class TryAudits(FlowTool):
+    """``/flows/try-audits``"""
 
-    @extend_schema(
-        operation_id="tryFlowAudits",
-        tags=TAGS,
-        summary="Have an output audited",
-        description="What an attempt of a step would make of an output: its issues, and whether it passes. "
-        "No model is called, and nothing is stored.",
-        request=TryAuditsSerializer,
-        responses={200: VerdictSerializer, **problem_responses(400, 401, 403, 413, 415, 422, 429)},
+    flow_name = "try-audits"
+
+    @operation(
+        "tryFlowAudits",
+        "Have an output audited",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        body=AuditTrial,
+        answers={200: Verdict},
     )
-    def post(self, request: Request) -> Response:
-        """Audit the output."""
-        trial, values = read_trial(request, TryAuditsSerializer)
-        attempt, audits = trial.judge(read_audited_output(trial, values), registry)
-        return Response(
+    def post(self, request: Request, body: AuditTrial) -> Verdict:
+        """What an attempt of a step would make of an output: its issues, and whether it passes. No model is called, and
+        nothing is stored.
+        """
+        trial = build_trial(request, body)
+        attempt, audits = trial.judge(_find_output(trial, body), registry)
+        return Verdict.model_validate(
             {
                 **_describe_trial(trial),
-                "outcome": attempt.outcome.value,
+                "outcome": attempt.outcome,
                 "output": attempt.output,
                 "raw_output": attempt.raw_output,
-                "failure_reason": attempt.failure_reason or None,
-                "issues": _describe_issues(attempt.issues),
+                "failure_reason": attempt.failure_reason,
+                "issues": [issue.model_dump() for issue in attempt.issues],
                 "audits": audits,
             }
         )
 
 
 def _describe_trial(trial: Trial) -> dict[str, Any]:
-    return {"step": trial.index, "name": trial.step.name, "notes": list(trial.notes)}
+    return {"step": trial.index, "name": trial.step.name, "notes": trial.notes}
 
 
-def _describe_issues(issues: Iterable[Issue]) -> list[dict[str, Any]]:
-    return [issue.model_dump(mode="json") for issue in issues]
+# ---------------------------------------------------------------------------------------------------------------------
+# Trials
 
 
-class _NamesakeView(FlowView):
-    """The flow that has the name of a tool. Without one the address takes only what is for the tool."""
+def build_trial(request: Request, body: StepTrial) -> Trial:
+    """The step that a body tries, and what it works on.
 
-    @property
-    def allowed_methods(self) -> list[str]:
-        """Those of the tool, as long as no flow was found: anonymous clients see no more."""
-        return ["POST"]
+    Raises ``InvalidBody`` with what is wrong, ``Throttled`` for too many tries, and ``PermissionDenied`` if the user
+    may read no runs.
+    """
+    if wait := count_request("try", request.user.pk, most=MAX_TRIES_PER_MINUTE, seconds=60, now=time.time()):
+        raise exceptions.Throttled(wait)
+    spec = parse_flow_document(body.document.model_extra or {}, "/document")
+    spec = resolve_spec(freeze_schemas(spec, registry), default_model_settings(), build_providers())
+    if body.step > len(spec.steps):
+        raise InvalidBody([Problem("/step", f"There is no step {body.step}: the flow has {len(spec.steps)}.")])
+    if (body.run is None) == (body.input is None):
+        raise InvalidBody([Problem("", "Say what the step works on: either “run”, or “input” and “outputs”.")])
+    of_run, of_values = ("after_attempt", "attempt"), ("outputs",)
+    if misplaced := [name for name in (of_run if body.run is None else of_values) if getattr(body, name, None)]:
+        raise InvalidBody([Problem(f"/{name}", "This does not go with the rest; leave it out.") for name in misplaced])
+    try:
+        if body.run is None:
+            return try_on_values(spec, body.step, body.input or {}, _parse_outputs(body.outputs or {}, body.step))
+        require_permission(request, "runs.view_run")
+        flow_id = FlowRow.objects.filter(name=spec.name).values_list("pk", flat=True).first()
+        run = fetch_run(flow_id, body.run)
+        return try_on_run(spec, body.step, run, load_history(run), feedback_count=body.after_attempt or 0)
+    except TrialError as error:
+        raise InvalidBody([Problem(f"/{error.field}", str(error))]) from None
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Find out who asks, then whether there is such a flow; strangers make nobody look for it."""
-        self.perform_authentication(request)
-        if request.user.is_authenticated:
-            if not Flow.objects.filter(name=kwargs["name"]).exists():
-                raise exceptions.MethodNotAllowed(str(request.method))
-            self.headers["Allow"] = ", ".join([*super().allowed_methods, "POST"])
-        super().initial(request, *args, **kwargs)
+
+def _parse_outputs(outputs: Mapping[str, Any], step: int) -> dict[int, dict[str, Any] | None]:
+    before = {str(position): position for position in range(1, step)}
+    if unknown := [name for name in outputs if name not in before]:
+        sentence = f"Outputs are named by the numbers of the steps before step {step}."
+        raise InvalidBody([Problem(format_pointer(["outputs", name]), sentence) for name in unknown])
+    return {before[name]: output for name, output in outputs.items()}
 
 
-def _share_address(tool: type[ApiView], name: str) -> Callable[..., HttpResponseBase]:
-    """The view of an address that is a tool's and, if a flow has its name, that flow's."""
-    use_tool, use_flow = tool.as_view(), _NamesakeView.as_view()
+def _find_output(trial: Trial, body: AuditTrial) -> dict[str, Any]:
+    """The output to audit, which can be stored. Raises ``InvalidBody`` if the body has none, or two."""
+    if (body.attempt is None) == (body.output is None):
+        raise InvalidBody([Problem("", "Say what to audit: either “output”, or “attempt” of “run”.")])
+    if body.attempt is None:
+        cleaned: dict[str, Any] = clean_value(body.output).value
+        return cleaned
+    attempt = next((attempt for attempt in trial.attempts if attempt.number == body.attempt), None)
+    output = None if attempt is None else find_audited_output(attempt)
+    if output is None:
+        sentence = f"The run has no attempt {body.attempt} of step {trial.index} with an output that could be audited."
+        raise InvalidBody([Problem("/attempt", sentence)])
+    return output
 
-    @wraps(use_tool)
-    def answer(request: HttpRequest) -> HttpResponseBase:
-        return use_tool(request) if request.method == "POST" else use_flow(request, name=name)
 
-    return answer
-
-
-_TOOLS: dict[str, type[ApiView]] = {"validate": ValidateView, "preview": PreviewView, "try-audits": TryAuditsView}
+_TOOLS: tuple[type[FlowTool], ...] = (ValidateFlow, PreviewStep, TryAudits)
 urls: list[URLPattern] = [
-    *(path(f"flows/{name}", _share_address(tool, name), name=f"flow-{name}") for name, tool in _TOOLS.items()),
-    path("flows/<slug:name>", FlowView.as_view(), name="flow"),
+    path(f"flows/{tool.flow_name}", tool.as_view(), name=f"flow-{tool.flow_name}") for tool in _TOOLS
 ]

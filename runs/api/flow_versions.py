@@ -1,240 +1,225 @@
-"""The versions of flows: list, read, compare them, and make one live."""
+"""The versions of flows: list, read, compare and delete them, and make one live."""
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
-from typing import Any, ClassVar
+from operator import itemgetter
+from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.urls import URLPattern, path
-from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import Problem
-from flows.engine.spec import FlowSpec
 from flows.flow_file import render_flow
-from flows.models import Flow, FlowVersion
+from flows.models import Flow as FlowRow
+from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
-from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, SEE_FLOWS
-from runs.api.base import HeaderNegotiation
-from runs.api.conditions import make_tag
-from runs.api.flow_changes import Condition, delete_version, make_version_live
-from runs.api.flow_documents import (
-    describe_difference,
-    describe_version,
-    describe_whole_version,
-    find_version,
-    read_definition,
-    select_versions,
-)
-from runs.api.flow_reading import YAML, find_user, require_no_body
-from runs.api.flows_schema import (
-    AGAINST,
-    FORMAT,
-    IF_MATCH,
-    NAME,
-    NUMBER,
-    TAGS,
-    VERSION_AFTER,
-    VERSION_BEFORE,
-    VERSION_ETAG,
-    FlowDifferenceSerializer,
-    FlowSerializer,
-    VersionPageSerializer,
-    WholeVersionSerializer,
-)
-from runs.api.paging import NUMBERS, PAGING, answer_page, read_page, read_paging
+from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
+from runs.api.base import ApiView, HeaderNegotiation, JsonRenderer, build_page, operation
+from runs.api.flow_changes import IF_MATCH, change_flow, delete_version
+from runs.api.flow_documents import YAML, build_version, load_version, read_definition
+from runs.api.paging import NUMBERS, read_page, read_paging
 from runs.api.problems import InvalidQuery
-from runs.api.schema_parts import LIMIT, problem_responses
-from runs.api.view import ApiView
+from runs.api.schema_parts import LIMIT
+from runs.api.schemas.base import Nothing
+from runs.api.schemas.flows import (
+    ComparedVersion,
+    Flow,
+    FlowDifference,
+    FlowDocument,
+    FlowVersion,
+    VersionFormat,
+    VersionPage,
+    WholeVersion,
+)
+
+_PLACE = {"type": "integer", "minimum": 1}
+
+NUMBER = OpenApiParameter("number", _PLACE, OpenApiParameter.PATH, description="The number of the version.")
+PAGE_PARAMETERS = [
+    LIMIT,
+    OpenApiParameter("before", _PLACE, description="Only versions older than that of this number."),
+    OpenApiParameter("after", _PLACE, description="Only versions newer than that of this number."),
+]
 
 
-def _find_flow(name: str) -> Flow:
-    flow = Flow.objects.select_related("live_version").filter(name=name)
-    found = flow.only("name", "live_version__number").first()
-    if found is None:
-        raise Http404
-    return found
+class FlowVersionList(ApiView):
+    """``/flows/<name>/versions``"""
 
-
-class FlowVersionListView(ApiView):
-    """All versions of a flow."""
-
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS}
-    parameters: ClassVar[Any] = {"GET": PAGING}
-
-    @extend_schema(
-        operation_id="listFlowVersions",
-        tags=TAGS,
-        summary="List the versions of a flow",
-        description="The newest first, without definitions.",
-        parameters=[NAME, LIMIT, VERSION_BEFORE, VERSION_AFTER],
-        responses={200: VersionPageSerializer, **problem_responses(400, 401, 403, 404)},
+    @operation(
+        "listFlowVersions",
+        "List the versions of a flow",
+        tag="Flows",
+        requires=READ_FLOWS,
+        parameters=PAGE_PARAMETERS,
+        answers={200: VersionPage},
+        problems=[404],
     )
     def get(self, request: Request, name: str) -> Response:
-        """A page of the list."""
+        """The newest first, without definitions."""
         paging = read_paging(request.query_params, NUMBERS)
-        flow = _find_flow(name)
-        rows = select_versions(flow)
-        page = read_page(rows, paging, column="number", key_of=_read_number, is_descending=True)
-        return answer_page(request, page, [describe_version(row, flow) for row in page.rows])
+        flow = _load_flow(name)
+        versions: Any = flow.versions
+        rows = versions.values("pk", "number", "digest", "note", "created_at", "created_by__username")
+        page = read_page(rows, paging, column="number", key_of=itemgetter("number"), is_descending=True)
+        items = [
+            FlowVersion.model_validate({**row, "flow": name, "is_live": row["pk"] == flow.live_version_id})
+            for row in page.rows
+        ]
+        return build_page(VersionPage, request, items, next=page.next, previous=page.previous)
 
 
-def _read_number(row: Any) -> int:
-    number: int = row["number"]
-    return number
-
-
-class FlowFileRenderer(JSONRenderer):
-    """Lets YAML be asked for. Views write it themselves; what is rendered here is why there is none."""
+class FlowFileRenderer(JsonRenderer):
+    """Writes text, a flow file, as it is; anything else, such as why there is none, as JSON."""
 
     media_type = YAML
     format = "yaml"
+    charset = "utf-8"
+
+    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+        """The bytes of an answer."""
+        return data.encode() if isinstance(data, str) else super().render(data)
 
 
 class _FormatNegotiation(HeaderNegotiation):
-    """The parameter ``format`` wins over the header ``Accept``."""
+    """The parameter ``format`` wins over the header ``Accept``. A format that isn't known is refused with the query."""
 
     def select_renderer(
         self, request: Request, renderers: Any, format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """The renderer to use. Raises ``InvalidQuery`` for a format that is not known."""
+        """The renderer to use, and its media type."""
         wanted = request.query_params.get("format")
-        if wanted is None:
-            chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
-            return chosen
         for renderer in renderers:
             if renderer.format == wanted:
-                return renderer, renderer.media_type or ""
-        listed = ", ".join(str(renderer.format) for renderer in renderers)
-        raise InvalidQuery([Problem("format", f"“format” is one of {listed}; got “{wanted[:40]}”.")])
+                return renderer, renderer.media_type
+        chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
+        return chosen
 
 
-class FlowVersionView(ApiView):
-    """One version of a flow."""
+class FlowVersionDetail(ApiView):
+    """``/flows/<name>/versions/<number>``"""
 
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "DELETE": DELETE_VERSIONS}
-    parameters: ClassVar[Any] = {"GET": ("format",)}
-    renderer_classes: Any = (JSONRenderer, FlowFileRenderer)
+    renderer_classes = (JsonRenderer, FlowFileRenderer)
     content_negotiation_class = _FormatNegotiation
 
-    @extend_schema(
-        operation_id="getFlowVersion",
-        tags=TAGS,
-        summary="Read a version of a flow",
-        description="With its definition; as a flow file with `Accept: application/yaml` or `?format=yaml`.",
-        parameters=[NAME, NUMBER, FORMAT, VERSION_ETAG],
-        responses={
-            (200, "application/json"): WholeVersionSerializer,
-            (200, YAML): FlowSpec,
-            **problem_responses(400, 401, 403, 404, 409),
-        },
+    @operation(
+        "getFlowVersion",
+        "Read a version of a flow",
+        tag="Flows",
+        requires=READ_FLOWS,
+        query=VersionFormat,
+        parameters=[NUMBER],
+        answers={(200, "application/json"): WholeVersion, (200, YAML): FlowDocument},
+        problems=[404, 409],
+        has_etag=True,
     )
-    def get(self, request: Request, name: str, number: int) -> Response | HttpResponse:
-        """The version with its definition."""
-        flow = _find_flow(name)
-        version = find_version(flow, number)
-        if request.accepted_renderer.format == FlowFileRenderer.format:
-            return _answer_file(version, is_taken=request.method != "HEAD")
-        document = describe_whole_version(version, flow)
-        return Response(document, headers={"ETag": make_tag(document)})
+    def get(self, request: Request, name: str, number: int, query: VersionFormat) -> Response | WholeVersion:
+        """With its definition; as a flow file with `Accept: application/yaml` or `?format=yaml`."""
+        flow = _load_flow(name)
+        version = load_version(flow, number)
+        if request.accepted_renderer.format != FlowFileRenderer.format:
+            return build_version(version, flow)
+        file = render_flow(read_definition(version))
+        if request.method != "HEAD":
+            announce_export([version])
+        return Response(file, headers={"Content-Disposition": f'attachment; filename="{name}-v{number}.yaml"'})
 
-    @extend_schema(
-        operation_id="deleteFlowVersion",
-        tags=TAGS,
-        summary="Delete a version of a flow",
-        description="Only one that is not live and has no runs: those are kept with the definition that they used.",
-        parameters=[NAME, NUMBER],
-        request=None,
-        responses={204: OpenApiResponse(description="It is gone."), **problem_responses(404, 409)},
+    @operation(
+        "deleteFlowVersion",
+        "Delete a version of a flow",
+        tag="Flows",
+        requires=DELETE_VERSIONS,
+        parameters=[NUMBER],
+        answers={204: OpenApiResponse(description="It is gone.")},
+        problems=[404, 409],
     )
     def delete(self, request: Request, name: str, number: int) -> HttpResponse:
-        """Delete the version."""
-        require_no_body(request)
-        delete_version(name=name, number=number, by=find_user(request))
+        """Only one that is not live and has no runs: those are kept with the definition that they used."""
+        delete_version(request, name, number)
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 
-def _answer_file(version: FlowVersion, *, is_taken: bool) -> HttpResponse:
-    spec = read_definition(version)
-    file = render_flow(spec).encode()
-    if is_taken:
-        announce_export([version])
-    disposition = f'attachment; filename="{spec.name}-v{version.number}.yaml"'
-    headers = {"ETag": make_tag(file), "Content-Disposition": disposition}
-    return HttpResponse(file, content_type=f"{YAML}; charset=utf-8", headers=headers)
+class FlowVersionDiff(ApiView):
+    """``/flows/<name>/versions/<number>/diff``"""
 
-
-class FlowDifferenceView(ApiView):
-    """What a version changed."""
-
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS}
-    parameters: ClassVar[Any] = {"GET": ("against",)}
-
-    @extend_schema(
-        operation_id="diffFlowVersions",
-        tags=TAGS,
-        summary="Compare two versions of a flow",
-        description="What changed on the way from the version `against` to this one: steps and audits are found "
-        "again under new names and at new places.",
-        parameters=[NAME, NUMBER, AGAINST],
-        responses={200: FlowDifferenceSerializer, **problem_responses(400, 401, 403, 404, 409)},
+    @operation(
+        "diffFlowVersions",
+        "Compare two versions of a flow",
+        tag="Flows",
+        requires=READ_FLOWS,
+        query=ComparedVersion,
+        parameters=[NUMBER],
+        answers={200: FlowDifference},
+        problems=[404, 409],
     )
-    def get(self, request: Request, name: str, number: int) -> Response:
-        """All differences."""
-        flow = _find_flow(name)
-        new = find_version(flow, number)
-        old = _find_other(flow, new, request.query_params.get("against"))
-        return Response(describe_difference(old, new, flow))
+    def get(self, request: Request, name: str, number: int, query: ComparedVersion) -> FlowDifference:
+        """What changed on the way from the version `against` to this one: steps and audits are found again under new
+        names and at new places.
+        """
+        flow = _load_flow(name)
+        new = load_version(flow, number)
+        old = _find_other(flow, new, query.against)
+        changes = compare_specs(read_definition(old), read_definition(new))
+        summary = summarise_changes(changes)
+        return FlowDifference(flow=name, old=old.number, new=number, summary=summary, changes=changes)  # type: ignore[arg-type]  # they are read by their attributes
 
 
-def _find_other(flow: Flow, new: FlowVersion, against: str | None) -> FlowVersion:
-    """The version to compare with; without a word the one before. Raises ``InvalidQuery`` if it isn't there."""
-    versions = flow.versions.select_related("created_by")
+def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionRow:
+    """The version to compare with. Raises ``InvalidQuery`` if it isn't there."""
     if against is None:
-        found = versions.filter(number__lt=new.number).first()
-        problem = f"Version {new.number} has none before it; name another one."
+        found = flow.versions.filter(number__lt=new.number).first()
     elif against == "live":
-        found = versions.filter(number=flow.live_version.number).first() if flow.live_version else None
-        problem = "No version of this flow is live."
-    elif re.fullmatch(r"[0-9]{1,9}", against, re.ASCII):
-        found = versions.filter(number=int(against)).first()
-        problem = f"This flow has no version {int(against)}."
+        found = flow.live_version
     else:
-        found, problem = None, f"“{against[:40]}” is neither the number of a version nor “live”."
+        found = flow.versions.filter(number=int(against)).first()
     if found is None:
-        raise InvalidQuery([Problem("against", problem)])
+        sentence = "There is no such version of this flow, or none before this one; name another."
+        raise InvalidQuery([Problem("against", sentence)])
     return found
 
 
-class MakeLiveView(ApiView):
-    """The version that new runs use."""
+class MakeVersionLive(ApiView):
+    """``/flows/<name>/versions/<number>/make-live``"""
 
-    needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
-
-    @extend_schema(
-        operation_id="makeFlowVersionLive",
-        tags=TAGS,
-        summary="Make a version live",
-        description="New runs use it from now on. Runs under way keep theirs.",
-        parameters=[NAME, NUMBER, IF_MATCH],
-        request=None,
-        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 412, 422)},
+    @operation(
+        "makeFlowVersionLive",
+        "Make a version live",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        parameters=[NUMBER, IF_MATCH],
+        body=Nothing,
+        answers={200: Flow},
+        problems=[404, 412],
     )
-    def post(self, request: Request, name: str, number: int) -> Response:
-        """Make the version live."""
-        require_no_body(request)
-        condition = Condition.read(request)
-        return Response(make_version_live(name=name, number=number, by=find_user(request), condition=condition))
+    def post(self, request: Request, name: str, number: int, body: Nothing) -> Flow:
+        """New runs use it from now on. Runs under way keep theirs."""
+
+        def make_live(flow: FlowRow) -> str:
+            version = load_version(flow, number)
+            if flow.live_version_id == version.pk:
+                return ""
+            flow.make_live(version)
+            return f"Made version {number} live."
+
+        return change_flow(request, name, make_live)
+
+
+def _load_flow(name: str) -> FlowRow:
+    flow = FlowRow.objects.only("name", "live_version").filter(name=name).first()
+    if flow is None:
+        raise Http404
+    return flow
 
 
 _VERSIONS = "flows/<slug:name>/versions"
 urls: list[URLPattern] = [
-    path(_VERSIONS, FlowVersionListView.as_view(), name="flow-version-list"),
-    path(f"{_VERSIONS}/<int:number>", FlowVersionView.as_view(), name="flow-version"),
-    path(f"{_VERSIONS}/<int:number>/diff", FlowDifferenceView.as_view(), name="flow-version-diff"),
-    path(f"{_VERSIONS}/<int:number>/make-live", MakeLiveView.as_view(), name="flow-version-make-live"),
+    path(_VERSIONS, FlowVersionList.as_view(), name="flow-version-list"),
+    path(f"{_VERSIONS}/<int:number>", FlowVersionDetail.as_view(), name="flow-version"),
+    path(f"{_VERSIONS}/<int:number>/diff", FlowVersionDiff.as_view(), name="flow-version-diff"),
+    path(f"{_VERSIONS}/<int:number>/make-live", MakeVersionLive.as_view(), name="flow-version-make-live"),
 ]

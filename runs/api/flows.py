@@ -1,236 +1,228 @@
-"""Flows: list, read, create, change and archive them. ``flow_versions`` has their versions."""
+"""Flows: list, read, create, change, archive and delete them."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from operator import itemgetter
-from typing import Any, ClassVar
 
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
-from runs.api import flow_versions
-from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, SEE_FLOWS
-from runs.api.flow_changes import (
-    Condition,
-    Stored,
-    create_flow,
-    delete_flow,
-    make_headers,
-    set_archived,
-    store_flow,
-)
-from runs.api.flow_documents import describe_flow, describe_whole_flow, read_flow, select_flows
-from runs.api.flow_reading import (
-    FlowJSONParser,
-    FlowYAMLParser,
-    find_user,
-    read_choice,
-    read_flag,
-    read_flow_body,
-    read_note,
-    require_no_body,
-)
-from runs.api.flows_schema import (
-    ARCHIVED,
-    ETAG,
-    FLOW_AFTER,
-    FLOW_BEFORE,
+from flows.models import Flow as FlowRow
+from runs.api import flow_settings, flow_versions
+from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS
+from runs.api.base import ApiView, build_page, operation
+from runs.api.flow_changes import IF_MATCH, change_flow, create_flow, delete_flow, store_flow
+from runs.api.flow_documents import (
     FLOW_BODY,
-    IF_MATCH,
-    IF_NONE_MATCH,
-    INPUT_SCHEMA,
-    LOCATION,
-    MAKE_LIVE,
-    NAME,
-    NOTE,
-    TAGS,
-    FlowPageSerializer,
-    FlowSerializer,
-    StoredFlowSerializer,
-    WholeFlowSerializer,
+    FlowJsonParser,
+    FlowYamlParser,
+    list_tags,
+    load_whole_flow,
+    parse_flow_body,
+    select_flows,
 )
 from runs.api.idempotency import idempotent
-from runs.api.paging import NAMES, PAGING, answer_page, read_page, read_paging
+from runs.api.paging import NAMES, read_page, read_paging
 from runs.api.problems import InvalidBody
-from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, REPLAYED, problem_responses
-from runs.api.view import ApiView
+from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, REPLAYED
+from runs.api.schemas.base import Nothing
+from runs.api.schemas.flows import (
+    ChangedFlowQuery,
+    Flow,
+    FlowFilters,
+    FlowPage,
+    ListedFlow,
+    NewFlowQuery,
+    StoredFlow,
+    WholeFlow,
+)
 
-_ARCHIVED: dict[str, dict[str, bool]] = {
-    "false": {"is_archived": False},
-    "true": {"is_archived": True},
-    "all": {},
-}
+_NAME = {"type": "string", "minLength": 1, "maxLength": 200}
+_ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true": {"is_archived": True}, "all": {}}
+
+PAGE_PARAMETERS = [
+    LIMIT,
+    OpenApiParameter("before", _NAME, description="Only flows before this name. Follow `next` rather than make it."),
+    OpenApiParameter("after", _NAME, description="Only flows after this name. Follow `next` rather than make it."),
+]
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="`*` creates the flow only if there is none of this name (else 412).",
+)
+STORED_TAG = OpenApiParameter(
+    "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="That of the flow as it is read now."
+)
+LOCATION = OpenApiParameter(
+    "Location", str, OpenApiParameter.HEADER, response=[201], description="The address of the new flow."
+)
 
 
-class FlowListView(ApiView):
-    """All flows."""
+class FlowList(ApiView):
+    """``/flows``"""
 
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "POST": ADD_FLOWS}
-    parameters: ClassVar[Any] = {"GET": (*PAGING, "archived", "input_schema"), "POST": ("note",)}
-    parser_classes: Any = (FlowJSONParser, FlowYAMLParser)
+    parser_classes = (FlowJsonParser, FlowYamlParser)
 
-    @extend_schema(
-        operation_id="listFlows",
-        tags=TAGS,
-        summary="List flows",
-        description="By name, without definitions.",
-        parameters=[LIMIT, FLOW_BEFORE, FLOW_AFTER, ARCHIVED, INPUT_SCHEMA],
-        responses={200: FlowPageSerializer, **problem_responses(400, 401, 403)},
+    @operation(
+        "listFlows",
+        "List flows",
+        tag="Flows",
+        requires=READ_FLOWS,
+        query=FlowFilters,
+        parameters=PAGE_PARAMETERS,
+        answers={200: FlowPage},
     )
-    def get(self, request: Request) -> Response:
-        """A page of the list."""
+    def get(self, request: Request, query: FlowFilters) -> Response:
+        """By name, without definitions."""
         paging = read_paging(request.query_params, NAMES)
-        wanted = _ARCHIVED[read_choice(request, "archived", _ARCHIVED, default="false")]
-        flows = select_flows(has_input_schema=read_flag(request, "input_schema")).filter(**wanted)
-        page = read_page(flows, paging, column="name", key_of=itemgetter("name"))
-        return answer_page(request, page, [describe_flow(row) for row in page.rows])
+        # The text of a schema lies within that of the definition: databases can't look inside.
+        flows = select_flows(*(["live_version__spec"] if query.input_schema else []))
+        page = read_page(flows.filter(**_ARCHIVED[query.archived]), paging, column="name", key_of=itemgetter("name"))
+        for row in page.rows if query.input_schema else ():
+            row["input_schema"] = (row["live_version__spec"] or {}).get("input_schema")
+        items = [ListedFlow.model_validate(row) for row in page.rows]
+        return build_page(FlowPage, request, items, next=page.next, previous=page.previous)
 
-    @extend_schema(
-        operation_id="createFlow",
-        tags=TAGS,
-        summary="Create a flow",
-        description="From the same document as a flow file, in JSON or YAML. Its first version is live at once.",
-        parameters=[NOTE, IDEMPOTENCY_KEY, ETAG, LOCATION, REPLAYED],
-        request=FLOW_BODY,
-        responses={201: StoredFlowSerializer, **problem_responses(400, 401, 403, 409, 413, 415, 422)},
+    @operation(
+        "createFlow",
+        "Create a flow",
+        tag="Flows",
+        requires=ADD_FLOWS,
+        query=NewFlowQuery,
+        parameters=[IDEMPOTENCY_KEY, STORED_TAG, LOCATION, REPLAYED],
+        body=FLOW_BODY,
+        answers={201: StoredFlow},
+        problems=[409],
     )
+    def post(self, request: Request, query: NewFlowQuery) -> HttpResponseBase:
+        """From the same document as a flow file, in JSON or YAML. Its first version is live at once."""
+        return self._create(request, query)
+
     @idempotent
-    def post(self, request: Request) -> Response:
-        """Store a new flow."""
-        note = read_note(request)
-        spec = read_flow_body(request)
-        return _answer_stored(request, create_flow(spec=spec, by=find_user(request), note=note))
+    def _create(self, request: Request, query: NewFlowQuery) -> HttpResponseBase:
+        return _answer_stored(request, create_flow(request, parse_flow_body(request), query.note), is_new=True)
 
 
-class FlowView(ApiView):
-    """One flow."""
+class FlowDetail(ApiView):
+    """``/flows/<name>``"""
 
-    needs: ClassVar[Any] = {"GET": SEE_FLOWS, "PUT": CHANGE_FLOWS, "DELETE": DELETE_FLOWS}
-    parameters: ClassVar[Any] = {"PUT": ("make_live", "note")}
-    parser_classes: Any = (FlowJSONParser, FlowYAMLParser)
+    parser_classes = (FlowJsonParser, FlowYamlParser)
 
-    @extend_schema(
-        operation_id="getFlow",
-        tags=TAGS,
-        summary="Read a flow",
-        description="With the definitions of its live and of its latest version.",
-        parameters=[NAME, ETAG],
-        responses={200: WholeFlowSerializer, **problem_responses(400, 401, 403, 404)},
+    @operation(
+        "getFlow",
+        "Read a flow",
+        tag="Flows",
+        requires=READ_FLOWS,
+        answers={200: WholeFlow},
+        problems=[404],
+        has_etag=True,
     )
-    def get(self, request: Request, name: str) -> Response:
-        """The flow with its definitions."""
-        flow, latest = read_flow(name)
-        return Response(describe_whole_flow(flow, latest), headers=make_headers(flow, latest))
+    def get(self, request: Request, name: str) -> WholeFlow:
+        """With the definitions of its live and of its latest version."""
+        return load_whole_flow(name)
 
-    @extend_schema(
-        operation_id="putFlow",
-        tags=TAGS,
-        summary="Change a flow, or create it",
-        description="Makes the flow what the document says. If that differs from the latest version, a new one is "
-        "made; else nothing changes, so that a pipeline may send all its flow files each time. A flow that is not "
-        "there yet is created (201). The name in the document is the name in the address.",
-        parameters=[NAME, MAKE_LIVE, NOTE, IF_MATCH, IF_NONE_MATCH, ETAG, LOCATION],
-        request=FLOW_BODY,
-        responses={
-            200: StoredFlowSerializer,
-            201: StoredFlowSerializer,
-            **problem_responses(400, 401, 403, 404, 412, 413, 415, 422),
-        },
+    @operation(
+        "putFlow",
+        "Change a flow, or create it",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        query=ChangedFlowQuery,
+        parameters=[IF_MATCH, IF_NONE_MATCH, STORED_TAG, LOCATION],
+        body=FLOW_BODY,
+        answers={200: StoredFlow, 201: StoredFlow},
+        problems=[404, 412],
     )
-    def put(self, request: Request, name: str) -> Response:
-        """Store what the flow is now."""
-        note, make_live = read_note(request), read_flag(request, "make_live")
-        condition = Condition.read(request)
-        spec = read_flow_body(request)
+    def put(self, request: Request, name: str, query: ChangedFlowQuery) -> Response:
+        """Makes the flow what the document says. If that differs from the latest version, a new one is made; else
+        nothing changes, so that a pipeline may send all its flow files each time. A flow that is not there yet is
+        created (201). The name in the document is the name in the address.
+        """
+        spec = parse_flow_body(request)
         if spec.name != name:
             sentence = f"“name” must be “{name}”, as in the address; got “{spec.name}”. Flows keep their names."
             raise InvalidBody([Problem("/name", sentence)])
-        stored = store_flow(spec=spec, by=find_user(request), note=note, make_live=make_live, condition=condition)
-        return _answer_stored(request, stored)
+        stored, is_new = store_flow(request, spec, query)
+        return _answer_stored(request, stored, is_new=is_new)
 
-    @extend_schema(
-        operation_id="deleteFlow",
-        tags=TAGS,
-        summary="Delete a flow",
-        description="With all its versions; only a flow that has no runs, for history is kept. Archive others.",
-        parameters=[NAME, IF_MATCH],
-        request=None,
-        responses={204: OpenApiResponse(description="It is gone."), **problem_responses(404, 409, 412)},
+    @operation(
+        "deleteFlow",
+        "Delete a flow",
+        tag="Flows",
+        requires=DELETE_FLOWS,
+        parameters=[IF_MATCH],
+        answers={204: OpenApiResponse(description="It is gone.")},
+        problems=[404, 409, 412],
     )
     def delete(self, request: Request, name: str) -> HttpResponse:
-        """Delete the flow."""
-        require_no_body(request)
-        delete_flow(name=name, by=find_user(request), condition=Condition.read(request))
+        """With all its versions; only a flow that has no runs, for history is kept. Archive others."""
+        delete_flow(request, name)
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 
-def _answer_stored(request: Request, stored: Stored) -> Response:
-    document = {**describe_whole_flow(stored.flow, stored.latest), "made_version": stored.made_version}
-    headers = make_headers(stored.flow, stored.latest)
-    if not stored.is_new:
-        return Response(document, headers=headers)
-    headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.flow.name]))
-    return Response(document, status=HTTPStatus.CREATED, headers=headers)
+def _answer_stored(request: Request, stored: StoredFlow, *, is_new: bool) -> Response:
+    headers = {"ETag": list_tags(stored)[0]}
+    if not is_new:
+        return Response(stored, headers=headers)
+    headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.name]))
+    return Response(stored, HTTPStatus.CREATED, headers=headers)
 
 
-class _ArchivingView(ApiView):
-    needs: ClassVar[Any] = {"POST": CHANGE_FLOWS}
-    is_archived: ClassVar[bool]
+class ArchiveFlow(ApiView):
+    """``/flows/<name>/archive``"""
 
-    def _set(self, request: Request, name: str) -> Response:
-        require_no_body(request)
-        condition = Condition.read(request)
-        return Response(
-            set_archived(name=name, is_archived=self.is_archived, by=find_user(request), condition=condition)
-        )
-
-
-class ArchiveView(_ArchivingView):
-    """The archive, the way in."""
-
-    is_archived = True
-
-    @extend_schema(
-        operation_id="archiveFlow",
-        tags=TAGS,
-        summary="Archive a flow",
-        description="No new runs can be started; runs under way go on, and history stays.",
-        parameters=[NAME, IF_MATCH],
-        request=None,
-        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 412, 422)},
+    @operation(
+        "archiveFlow",
+        "Archive a flow",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        parameters=[IF_MATCH],
+        body=Nothing,
+        answers={200: Flow},
+        problems=[404, 412],
     )
-    def post(self, request: Request, name: str) -> Response:
-        """Archive the flow."""
-        return self._set(request, name)
+    def post(self, request: Request, name: str, body: Nothing) -> Flow:
+        """No new runs can be started; runs under way go on, and history stays."""
+        return change_flow(request, name, lambda flow: _set_archived(flow, True))
 
 
-class TakeOutView(_ArchivingView):
-    """The archive, the way out."""
+class UnarchiveFlow(ApiView):
+    """``/flows/<name>/take-out``"""
 
-    is_archived = False
-
-    @extend_schema(
-        operation_id="takeFlowOut",
-        tags=TAGS,
-        summary="Take a flow out of the archive",
-        parameters=[NAME, IF_MATCH],
-        request=None,
-        responses={200: FlowSerializer, **problem_responses(400, 401, 403, 404, 412, 422)},
+    @operation(
+        "takeFlowOut",
+        "Take a flow out of the archive",
+        tag="Flows",
+        requires=CHANGE_FLOWS,
+        parameters=[IF_MATCH],
+        body=Nothing,
+        answers={200: Flow},
+        problems=[404, 412],
     )
-    def post(self, request: Request, name: str) -> Response:
-        """Take the flow out."""
-        return self._set(request, name)
+    def post(self, request: Request, name: str, body: Nothing) -> Flow:
+        """New runs can be started again."""
+        return change_flow(request, name, lambda flow: _set_archived(flow, False))
 
 
-# The address of one flow is among those of the tools, which look like it and come first.
+def _set_archived(flow: FlowRow, is_archived: bool) -> str:
+    if flow.is_archived == is_archived:
+        return ""
+    flow.is_archived = is_archived
+    flow.save(update_fields=["is_archived", "updated_at"])
+    return "Archived." if is_archived else "Taken out of the archive."
+
+
 urls: list[URLPattern] = [
-    path("flows", FlowListView.as_view(), name="flow-list"),
-    path("flows/<slug:name>/archive", ArchiveView.as_view(), name="flow-archive"),
-    path("flows/<slug:name>/take-out", TakeOutView.as_view(), name="flow-take-out"),
+    path("flows", FlowList.as_view(), name="flow-list"),
+    path("flows/<slug:name>", FlowDetail.as_view(), name="flow"),
+    path("flows/<slug:name>/archive", ArchiveFlow.as_view(), name="flow-archive"),
+    path("flows/<slug:name>/take-out", UnarchiveFlow.as_view(), name="flow-take-out"),
     *flow_versions.urls,
+    *flow_settings.urls,
 ]

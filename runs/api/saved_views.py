@@ -16,10 +16,9 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from flows.engine.json_values import format_pointer
 from runs import models
-from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, require_permission
+from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
 from runs.api.base import ApiView, build_page, operation
 from runs.api.filter_fields import parse_filters, write_filters
-from runs.api.flow_reading import find_user
 from runs.api.idempotency import idempotent
 from runs.api.paging import NUMBERS, Paging, read_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery

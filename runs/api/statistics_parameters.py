@@ -8,7 +8,6 @@ from typing import Any
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 
-from runs.api.flows_schema import NAME
 from runs.api.statistics_query import MOST_DAYS, USUAL_DAYS
 from runs.statistics.figures import FLOW, GROUPS
 
@@ -38,7 +37,6 @@ _VERSION = OpenApiParameter(
 )
 
 FLOW_PARAMETERS = [
-    NAME,
     *_SPAN,
     _VERSION,
     OpenApiParameter("model", _NAME, description="Only attempts that this model answered."),
@@ -50,7 +48,6 @@ FLOW_PARAMETERS = [
     ),
 ]
 AUDIT_PARAMETERS = [
-    NAME,
     *_SPAN,
     _VERSION,
     _SIMULATED,

@@ -43,10 +43,10 @@ def change(script: Script, **values: Any) -> dict[str, Any]:
     return document
 
 
-def read_errors(script: Script, values: Any) -> dict[str, str]:
-    answer = script.ask("PATCH", PATH, values)
-    assert answer.status_code == 422
-    return {error["pointer"]: error["detail"] for error in read_problem(answer)["errors"]}
+def list_pointers(script: Script, values: Any) -> list[str]:
+    problem = read_problem(script.ask("PATCH", PATH, values))
+    assert problem["status"] == 422
+    return [error["pointer"] for error in problem["errors"]]
 
 
 def test_a_flow_has_none_at_first(viewer: Script, django_assert_num_queries: DjangoAssertNumQueries) -> None:
@@ -82,56 +82,49 @@ def test_it_tells_what_holds_in_the_end(editor: Script, settings: Any) -> None:
 
 def test_a_change_makes_no_version_and_open_pages_of_the_editor_know(editor: Script) -> None:
     before = Flow.objects.get()
-    change(editor, max_runs_in_flight=3)
+    for _ in range(2):
+        # The second one changes nothing.
+        change(editor, max_runs_in_flight=3)
     flow = Flow.objects.get()
-    assert (flow.versions.count(), flow.revision) == (1, before.revision + 1)
+    assert (flow.versions.count(), flow.revision, LogEntry.objects.count()) == (1, before.revision + 1, 1)
     assert flow.updated_at > before.updated_at
 
 
-def test_history_and_trail_tell_of_a_change(editor: Script) -> None:
+def test_history_and_audit_log_have_a_change(editor: Script) -> None:
     change(editor, max_runs_in_flight=3, keep_days=90)
     entry = LogEntry.objects.get()
     assert entry.change_message == "Changed through the API: max_runs_in_flight none → 3, keep_days none → 90."
-    told = TrailEntry.objects.get(action="flow_changed")
-    assert (told.actor_name, told.details) == (
+    audited = TrailEntry.objects.get(action="flow_changed")
+    assert (audited.actor_name, audited.details) == (
         "editor",
         {"settings": ["max_runs_in_flight", "keep_days"], "keep_days": {"from": None, "to": 90}},
     )
 
 
-def test_what_changes_nothing_leaves_no_trace(editor: Script) -> None:
-    change(editor, max_runs_in_flight=3)
-    revision = Flow.objects.get().revision
-    change(editor, max_runs_in_flight=3)
-    change(editor)
-    assert (Flow.objects.get().revision, LogEntry.objects.count()) == (revision, 1)
-
-
 @pytest.mark.parametrize(
-    ("values", "pointer", "said"),
+    ("values", "pointer"),
     [
-        ({"max_runs_in_flight": 0}, "/max_runs_in_flight", "at least"),
-        ({"max_runs_in_flight": 2**31}, "/max_runs_in_flight", "at most"),
-        ({"max_runs_in_flight": "3"}, "/max_runs_in_flight", "whole number"),
-        ({"total_token_budget": 1.5}, "/total_token_budget", "whole number"),
-        ({"total_cost_budget": "0"}, "/total_cost_budget", "USD"),
-        ({"budget_period": "week"}, "/budget_period", "day, month"),
-        ({"budget_period": None}, "/budget_period", "null"),
-        ({"keep_days": 36_501}, "/keep_days", "at most"),
-        ({"keep_days": 30, "keep_outputs_days": 31}, "/keep_outputs_days", "longer than their runs"),
-        ({"priority": "high"}, "/priority", "no field of this name"),
-        ([], "", "object"),
+        ({"max_runs_in_flight": 0}, "/max_runs_in_flight"),
+        ({"max_runs_in_flight": 2**31}, "/max_runs_in_flight"),
+        ({"max_runs_in_flight": "3"}, "/max_runs_in_flight"),
+        ({"total_token_budget": 1.5}, "/total_token_budget"),
+        ({"total_cost_budget": "0"}, "/total_cost_budget"),
+        ({"budget_period": "week"}, "/budget_period"),
+        ({"budget_period": None}, "/budget_period"),
+        ({"keep_days": 36_501}, "/keep_days"),
+        ({"keep_days": 30, "keep_outputs_days": 31}, "/keep_outputs_days"),
+        ({"priority": "high"}, "/priority"),
+        ([], ""),
     ],
 )
-def test_what_can_not_be_is_told_where_it_is(editor: Script, values: Any, pointer: str, said: str) -> None:
-    errors = read_errors(editor, values)
-    assert errors.keys() == {pointer} and said in errors[pointer]
+def test_what_is_not_valid_is_named(editor: Script, values: Any, pointer: str) -> None:
+    assert list_pointers(editor, values) == [pointer]
     assert read(editor, PATH) | UNSET == read(editor, PATH)
 
 
 def test_what_is_stored_counts_where_settings_must_fit_together(editor: Script) -> None:
     change(editor, keep_days=30)
-    assert read_errors(editor, {"keep_outputs_days": 31}).keys() == {"/keep_outputs_days"}
+    assert list_pointers(editor, {"keep_outputs_days": 31}) == ["/keep_outputs_days"]
     assert change(editor, keep_outputs_days=31, keep_days=60)["keep_outputs_days"] == 31
 
 

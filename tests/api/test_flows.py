@@ -1,4 +1,4 @@
-"""Flows over the API: list, read, create, change and archive them, as a script in somebody's pipeline does."""
+"""Flows over the API: list, read, create, change, archive and delete them, as a script in a pipeline does."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Permission
 from django.http import HttpResponse
 
 from flows.examples import load_documents, load_examples
 from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
-from runs.models import TokenScope
+from runs.models import TrailEntry
 from tests.api.asking import Script, make_token, make_user, read_problem
 from tests.engine.builders import make_flow, make_step
 from tests.flows.versioned import store_three_versions, store_version
+from tests.runs.builders import make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -45,21 +46,20 @@ def list_names(script: Script, query: str = "") -> list[str]:
 class TestList:
     def test_flows_come_by_name_with_what_runs_need_to_know(self, viewer: Script) -> None:
         store("tea", description="Makes tea.")
-        store_three_versions()
+        flow = store_three_versions()
         first, second = read(viewer.get("flows"))["items"]
-        assert (first["name"], first["title"], first["live_version"], first["latest_version"]) == (
-            "example",
-            "Invoices",
-            1,
-            3,
-        )
-        assert second["created_at"].endswith("Z")
-        assert {name: second[name] for name in ("name", "description", "is_archived")} == {
-            "name": "tea",
-            "description": "Makes tea.",
+        assert first | {"created_at": "", "updated_at": ""} == {
+            "name": "example",
+            "title": "Invoices",
+            "description": None,
+            "live_version": 1,
+            "latest_version": 3,
             "is_archived": False,
+            "created_at": "",
+            "updated_at": "",
         }
-        assert first["description"] is None
+        assert first["created_at"] == flow.created_at.isoformat().replace("+00:00", "Z")
+        assert (second["name"], second["description"]) == ("tea", "Makes tea.")
 
     def test_what_is_archived_is_listed_on_demand(self, viewer: Script) -> None:
         store("tea")
@@ -71,52 +71,47 @@ class TestList:
         schema = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}}}
         store("tea", input_schema=schema)
         store("tea", input_schema={"type": "object"})
-        (item,) = read(viewer.get("flows?input_schema=true"))["items"]
-        assert item["input_schema"] == schema
-        assert list(item["input_schema"]["properties"]) == ["b", "a"]
+        Flow.objects.create(name="draft", title="Draft")
+        draft, item = read(viewer.get("flows?input_schema=true"))["items"]
+        assert (item["input_schema"], list(item["input_schema"]["properties"])) == (schema, ["b", "a"])
+        assert draft["input_schema"] is None
         assert "input_schema" not in read(viewer.get("flows"))["items"][0]
 
     def test_pages_lead_to_one_another(self, viewer: Script) -> None:
         for name in ("e", "a", "d", "b", "c"):
             store(name)
         first = read(viewer.get("flows?limit=2"))
-        second = read(viewer.get(first["next"].removeprefix("http://testserver")))
-        last = read(viewer.get(second["next"].removeprefix("http://testserver")))
-        back = read(viewer.get(last["previous"].removeprefix("http://testserver")))
+        second = read(viewer.get(first["next"]))
+        last = read(viewer.get(second["next"]))
+        back = read(viewer.get(last["previous"]))
         pages = [[item["name"] for item in page["items"]] for page in (first, second, last, back)]
         assert pages == [["a", "b"], ["c", "d"], ["e"], ["c", "d"]]
         assert (first["previous"], last["next"]) == (None, None)
 
     @pytest.mark.parametrize(
-        ("query", "parameter"),
-        [
-            ("archived=yes", "archived"),
-            ("input_schema=1", "input_schema"),
-            ("limit=201", "limit"),
-            ("after=%00", "after"),
-            ("status=failed", "status"),
-        ],
+        "query", ["archived=yes", "archived=", "input_schema=1", "limit=201", "after=%00", "status=failed"]
     )
-    def test_a_parameter_that_makes_no_sense_is_named(self, viewer: Script, query: str, parameter: str) -> None:
+    def test_a_parameter_that_is_not_valid_is_named(self, viewer: Script, query: str) -> None:
         problem = read_problem(viewer.get(f"flows?{query}"))
-        assert (problem["status"], problem["errors"][0]["parameter"]) == (400, parameter)
+        assert (problem["status"], problem["errors"][0]["parameter"]) == (400, query.partition("=")[0])
 
-    @pytest.mark.parametrize("count", [1, 30])
-    def test_it_costs_the_same_however_many_flows_there_are(
-        self, viewer: Script, count: int, django_assert_num_queries: Callable[[int], Any]
+    @pytest.mark.parametrize(("path", "count"), [("flows?input_schema=true", 3), ("flows/example", 4)])
+    def test_it_costs_the_same_however_much_there_is(
+        self, viewer: Script, path: str, count: int, django_assert_num_queries: Callable[[int], Any]
     ) -> None:
-        for number in range(count):
+        for number in range(5):
+            store_version(max_retries=number)
             store(f"flow-{number}")
-        viewer.get("flows")
-        with django_assert_num_queries(3):  # the token, permissions, and the flows
-            assert len(read(viewer.get("flows?input_schema=true"))["items"]) == count
+        viewer.get(path)
+        # The token, permissions, and the flows; or the flow and its latest version.
+        with django_assert_num_queries(count):
+            read(viewer.get(path))
 
 
 class TestRead:
     def test_a_flow_comes_with_its_live_and_its_latest_definition(self, viewer: Script) -> None:
         flow = store_three_versions()
-        answer = viewer.get("flows/example")
-        document = read(answer)
+        document = read(viewer.get("flows/example"))
         latest = flow.versions.get(number=3)
         assert (document["live_version"], document["latest_version"]) == (1, 3)
         assert document["live"]["document"]["steps"][0].get("max_retries", 3) == 3
@@ -126,33 +121,20 @@ class TestRead:
 
     def test_a_flow_that_was_never_published_has_no_definition(self, viewer: Script) -> None:
         Flow.objects.create(name="draft", title="Draft")
-        answer = viewer.get("flows/draft")
-        document = read(answer)
+        document = read(viewer.get("flows/draft"))
         assert (document["live"], document["latest"], document["latest_version"]) == (None, None, None)
-        assert "ETag" not in answer.headers
 
     @pytest.mark.parametrize("name", ["coffee", "Tea", "a/b", "tea/", "%00", "x" * 300, "..", "%F0%9F%8D%B5"])
     def test_what_is_no_flow_is_not_found(self, viewer: Script, name: str) -> None:
         store("tea")
         assert read_problem(viewer.get(f"flows/{name}"))["status"] == 404
 
-    @pytest.mark.parametrize("versions", [1, 5])
-    def test_it_costs_the_same_however_many_versions_there_are(
-        self, viewer: Script, versions: int, django_assert_num_queries: Callable[[int], Any]
-    ) -> None:
-        for retries in range(versions):
-            store_version(max_retries=retries)
-        viewer.get("flows/example")
-        with django_assert_num_queries(4):  # the token, permissions, the flow, its latest version
-            read(viewer.get("flows/example"))
-
 
 class TestCreate:
     def test_a_flow_is_created_from_its_document_and_runs_at_once(self, editor: Script) -> None:
-        answer = editor.post("flows?note=From%20git", make_document(max_retries=1))
+        answer = editor.post("flows?note=From%20%20git", make_document(max_retries=1))
         document = read(answer, 201)
-        assert answer["Location"] == "http://testserver/api/v1/flows/tea"
-        assert read(editor.get(answer["Location"].removeprefix("http://testserver")))["name"] == "tea"
+        assert read(editor.get(answer["Location"])) | {"made_version": 1} == document
         version = FlowVersion.objects.get()
         assert (version.note, version.created_by and version.created_by.username) == ("From git", "editor")
         assert document["made_version"] == document["live_version"] == 1
@@ -181,65 +163,49 @@ class TestCreate:
         other = editor.post("flows", make_document("coffee"), Idempotency_Key="once")
         assert read_problem(other)["status"] == 409
 
-    def test_all_mistakes_are_told_with_pointers(self, editor: Script) -> None:
-        document = {
-            "name": "Tea Time",
-            "colour": "green",
-            "steps": [{"name": "Brew", "compute": "input", "max_retries": -1}],
-        }
-        problem = read_problem(editor.post("flows", document))
-        assert problem["status"] == 422
+    def test_all_mistakes_have_pointers_and_in_yaml_their_lines(self, editor: Script) -> None:
+        steps = [{"name": "Brew", "compute": "input", "max_retries": -1}]
+        problem = read_problem(editor.post("flows", {"name": "Tea Time", "colour": "green", "steps": steps}))
         pointers = {error["pointer"] for error in problem["errors"]}
-        assert pointers == {"/colour", "/name", "/steps/0/max_retries"}
-        assert not Flow.objects.exists()
-
-    def test_mistakes_in_yaml_are_told_with_their_lines(self, editor: Script) -> None:
+        assert (problem["status"], pointers) == (422, {"/colour", "/name", "/steps/0/max_retries"})
         file = b"name: tea\nsteps:\n  - name: 5\n    compute: input\n"
-        problem = read_problem(editor.post("flows", file, Content_Type="application/yaml"))
-        (error,) = problem["errors"]
-        assert error["pointer"] == "/steps/0/name"
-        assert error["detail"].startswith("Line 3, column 5: “name”")
+        (error,) = read_problem(editor.post("flows", file, Content_Type="application/yaml"))["errors"]
+        assert (error["pointer"], error["detail"].partition(":")[0]) == ("/steps/0/name", "Line 3, column 5")
+        assert not Flow.objects.exists()
 
     @pytest.mark.parametrize(
         ("body", "kind", "status"),
         [
-            (b"", "application/json", 422),
-            (b"", "application/yaml", 422),
-            (b"[]", "application/json", 422),
-            (b"- a\n- b", "application/yaml", 422),
-            (b"null", "application/json", 422),
-            (b'"tea"', "application/json", 422),
-            (b"{", "application/json", 400),
-            (b'{"name": "a", "name": "b"}', "application/json", 400),
-            (b'{"name": NaN}', "application/json", 400),
-            (b"name: tea", "application/json", 400),
-            (b"\xff\xfe", "application/yaml", 400),
-            (b"name: [", "application/yaml", 422),
-            (b"name: tea\x00", "application/yaml", 422),
-            (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "application/yaml", 422),
-            (b"name: !!python/object:os.system tea", "application/yaml", 422),
-            (b"[" * 5_000, "application/yaml", 422),
-            (b"[" * 5_000, "application/json", 400),
-            (b'{"name": "t\\u0000a", "steps": []}', "application/json", 422),
-            (b'{"name": "tea", "title": "\\ud800", "steps": []}', "application/json", 422),
-            (b'{"name": "a/b", "steps": [{"name": "x", "compute": "input"}]}', "application/json", 422),
-            (b"<flow/>", "application/xml", 415),
-            (b"name=tea", "application/x-www-form-urlencoded", 415),
+            (b"", "json", 422),
+            (b"", "yaml", 422),
+            (b"[]", "json", 422),
+            (b"- a\n- b", "yaml", 422),
+            (b'"tea"', "json", 422),
+            (b"{", "json", 400),
+            (b'{"name": "a", "name": "b"}', "json", 400),
+            (b'{"name": NaN}', "json", 400),
+            (b"\xff\xfe", "yaml", 400),
+            (b"name: [", "yaml", 422),
+            (b"name: tea\x00", "yaml", 422),
+            (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "yaml", 422),
+            (b"name: !!python/object:os.system tea", "yaml", 422),
+            (b"[" * 5_000, "yaml", 422),
+            (b"[" * 5_000, "json", 400),
+            (b'{"name": "t\\u0000a", "steps": []}', "json", 422),
+            (b'{"name": "tea", "title": "\\ud800", "steps": []}', "json", 422),
+            (b'{"name": "tea", "\\ud800": 1, "steps": []}', "json", 422),
+            (b'{"name": "a/b", "steps": [{"name": "x", "compute": "input"}]}', "json", 422),
+            (b"<flow/>", "xml", 415),
+            (b"name=tea", "x-www-form-urlencoded", 415),
+            (b'{"title": "' + b"x" * 1_100_000 + b'"}', "json", 413),
+            (b'{"title": "' + b"x" * 1_100_000 + b'"}', "yaml", 413),
+            (b'{"title": "' + b"x" * 10_000_001 + b'"}', "yaml", 413),
         ],
     )
-    def test_what_is_no_flow_is_refused_with_a_sentence(
-        self, editor: Script, body: bytes, kind: str, status: int
-    ) -> None:
-        problem = read_problem(editor.post("flows", body, Content_Type=kind))
+    def test_what_is_no_flow_is_refused(self, editor: Script, body: bytes, kind: str, status: int) -> None:
+        problem = read_problem(editor.post("flows", body, Content_Type=f"application/{kind}"))
         assert problem["status"] == status
-        assert problem["detail"].endswith(".")
         assert not Flow.objects.exists()
-
-    @pytest.mark.parametrize("size", [1_100_000, 10_000_001])
-    @pytest.mark.parametrize("kind", ["application/json", "application/yaml"])
-    def test_a_body_that_is_too_large_is_refused(self, editor: Script, size: int, kind: str) -> None:
-        body = b'{"title": "' + b"x" * size + b'"}'
-        assert read_problem(editor.post("flows", body, Content_Type=kind))["status"] == 413
 
     @pytest.mark.parametrize("note", ["%00", "x" * 501])
     def test_a_note_that_cannot_be_stored_is_refused(self, editor: Script, note: str) -> None:
@@ -252,24 +218,15 @@ class TestCreate:
 
 
 class TestChange:
-    def test_what_differs_becomes_a_new_version_that_is_not_live_yet(self, editor: Script) -> None:
+    def test_what_differs_becomes_a_new_version_and_goes_live_if_that_is_wanted(self, editor: Script) -> None:
         store("tea")
         document = read(editor.put("flows/tea?note=Fewer", make_document(max_retries=1)))
         assert (document["made_version"], document["latest_version"], document["live_version"]) == (2, 2, 1)
-        assert document["latest"]["note"] == "Fewer"
-        assert document["latest"]["document"]["steps"][0]["max_retries"] == 1
-
-    def test_what_is_the_same_makes_no_version(self, editor: Script) -> None:
-        store("tea")
-        document = read(editor.put("flows/tea", make_document()))
-        assert (document["made_version"], document["latest_version"]) == (None, 1)
-        assert not LogEntry.objects.exists()
-
-    def test_it_goes_live_if_that_is_wanted_even_if_it_was_there_before(self, editor: Script) -> None:
-        store("tea")
-        editor.put("flows/tea", make_document(max_retries=1))
-        document = read(editor.put("flows/tea?make_live=true", make_document(max_retries=1)))
-        assert (document["made_version"], document["live_version"]) == (None, 2)
+        assert (document["latest"]["note"], document["latest"]["document"]["steps"][0]["max_retries"]) == ("Fewer", 1)
+        same = read(editor.put("flows/tea", make_document(max_retries=1)))
+        assert (same["made_version"], same["live_version"]) == (None, 1)
+        live = read(editor.put("flows/tea?make_live=true", make_document(max_retries=1)))
+        assert (live["made_version"], live["live_version"]) == (None, 2)
         assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
             "Saved version 2 through the API.",
             "Made version 2 live.",
@@ -279,17 +236,16 @@ class TestChange:
         answer = editor.put("flows/tea", make_document())
         assert read(answer, 201)["live_version"] == 1
         assert answer["Location"] == "http://testserver/api/v1/flows/tea"
+        assert LogEntry.objects.get().change_message == "Created through the API."
 
-    def test_whoever_may_add_no_flows_creates_none(self, groups: None) -> None:
-        user = User.objects.create_user("vera")
+    def test_a_user_who_may_add_no_flows_creates_none(self, groups: None) -> None:
+        user = make_user("vera")
         user.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
-        problem = read_problem(Script(make_token(user)).put("flows/tea", make_document()))
-        assert (problem["status"], "flows.add_flow" in problem["detail"]) == (403, True)
+        assert read_problem(Script(make_token(user)).put("flows/tea", make_document()))["status"] == 403
         assert not Flow.objects.exists()
 
     def test_yaml_works_as_well(self, editor: Script) -> None:
-        flow = store("tea")
-        version = flow.versions.get()
+        version = store("tea").versions.get()
         file = render_flow(version.flow_spec).replace("title: Tea", "title: Green tea")
         document = read(editor.put("flows/tea", file.encode(), Content_Type="application/yaml"))
         assert (document["title"], document["made_version"]) == ("Green tea", 2)
@@ -300,56 +256,68 @@ class TestChange:
         assert (problem["status"], problem["errors"][0]["pointer"]) == (422, "/name")
         assert FlowVersion.objects.count() == 1
 
-    def test_a_script_that_read_an_earlier_version_overwrites_nothing(self, editor: Script) -> None:
-        store("tea")
-        read_tag = editor.get("flows/tea")["ETag"]
-        other = editor.put("flows/tea", make_document(max_retries=1), If_Match=read_tag)
-        late = editor.put("flows/tea", make_document(max_retries=2), If_Match=read_tag)
-        problem = read_problem(late)
-        assert (problem["status"], problem["type"]) == (412, "urn:toolflow:problem:flow-changed")
-        assert late["ETag"] == other["ETag"] != read_tag
-        assert read(editor.put("flows/tea", make_document(max_retries=2), If_Match=other["ETag"]))["made_version"] == 3
-
-    @pytest.mark.parametrize(("header", "status"), [("*", 200), ('"a", "b"', 412), ("no-quotes", 400), ("", 400)])
-    def test_conditions_of_every_kind_are_understood(self, editor: Script, header: str, status: int) -> None:
-        store("tea")
-        assert editor.put("flows/tea", make_document(), If_Match=header).status_code == status
-
-    def test_a_condition_keeps_a_flow_that_is_gone_from_coming_back(self, editor: Script) -> None:
-        assert read_problem(editor.put("flows/tea", make_document(), If_Match="*"))["status"] == 412
-        assert not Flow.objects.exists()
-
     @pytest.mark.parametrize("query", ["make_live=1", "live=true", "make_live="])
-    def test_a_parameter_that_makes_no_sense_changes_nothing(self, editor: Script, query: str) -> None:
+    def test_a_parameter_that_is_not_valid_changes_nothing(self, editor: Script, query: str) -> None:
         assert read_problem(editor.put(f"flows/tea?{query}", make_document()))["status"] == 400
         assert not Flow.objects.exists()
-
-    def test_editors_see_in_the_history_of_the_flow_what_scripts_did(self, editor: Script) -> None:
-        editor.post("flows", make_document())
-        editor.put("flows/tea?make_live=true", make_document(max_retries=1))
-        entries = LogEntry.objects.order_by("pk").values_list("user__username", "object_repr", "change_message")
-        assert list(entries) == [
-            ("editor", "Tea", "Created through the API."),
-            ("editor", "Tea", "Saved version 2 through the API. Made version 2 live."),
-        ]
 
 
 class TestArchive:
     def test_a_flow_goes_into_the_archive_and_comes_out_again(self, editor: Script) -> None:
         store("tea")
-        assert read(editor.post("flows/tea/archive"))["is_archived"] is True
-        assert read(editor.post("flows/tea/archive"))["is_archived"] is True
+        for _ in range(2):
+            assert read(editor.post("flows/tea/archive"))["is_archived"] is True
         assert list_names(editor) == []
         assert read(editor.post("flows/tea/take-out"))["is_archived"] is False
-        assert list_names(editor) == ["tea"]
         messages = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
         assert list(messages) == ["Archived.", "Taken out of the archive."]
 
-    @pytest.mark.parametrize("action", ["archive", "take-out"])
+    @pytest.mark.parametrize("action", ["archive", "take-out", "versions/1/make-live"])
     def test_what_is_not_there_is_not_found_and_a_body_means_nothing(self, editor: Script, action: str) -> None:
         store("tea")
         assert read_problem(editor.post(f"flows/coffee/{action}"))["status"] == 404
         assert read_problem(editor.post(f"flows/tea/{action}", {"force": True}))["status"] == 422
+
+
+class TestDelete:
+    def test_a_flow_without_runs_goes_with_its_versions(self, editor: Script) -> None:
+        store_three_versions()
+        answer = editor.ask("DELETE", "flows/example")
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert not Flow.objects.exists() and not FlowVersion.objects.exists()
+        assert LogEntry.objects.get().change_message == "Deleted through the API, with all its versions."
+        (entry,) = TrailEntry.objects.filter(action__in=["flow_deleted", "version_deleted"])
+        assert (entry.action, entry.actor_name) == ("flow_deleted", "editor")
+
+    def test_a_version_that_is_not_used_goes(self, editor: Script) -> None:
+        store_three_versions()
+        assert editor.ask("DELETE", "flows/example/versions/2").status_code == 204
+        assert [one.number for one in FlowVersion.objects.order_by("number")] == [1, 3]
+        assert LogEntry.objects.get().change_message == "Deleted through the API."
+        assert TrailEntry.objects.get(action="version_deleted").details == {"version": 2}
+
+    @pytest.mark.parametrize(
+        ("path", "status", "kind"),
+        [
+            ("flows/example", 409, "has-runs"),
+            ("flows/example/versions/1", 409, "is-live"),
+            ("flows/example/versions/2", 409, "has-runs"),
+            ("flows/example/versions/9", 404, "not-found"),
+            ("flows/nowhere", 404, "not-found"),
+            ("flows/nowhere/versions/1", 404, "not-found"),
+        ],
+    )
+    def test_what_has_runs_or_is_live_stays(self, editor: Script, path: str, status: int, kind: str) -> None:
+        make_run(store_three_versions().versions.get(number=2))
+        problem = read_problem(editor.ask("DELETE", path))
+        assert (problem["status"], problem["type"].rpartition(":")[2]) == (status, kind)
+        assert FlowVersion.objects.count() == 3 and not LogEntry.objects.exists()
+
+    def test_its_versions_take_a_permission_of_their_own(self, groups: None) -> None:
+        store("tea")
+        user = make_user("ada")
+        user.user_permissions.set(Permission.objects.filter(codename="delete_flow"))
+        assert read_problem(Script(make_token(user)).ask("DELETE", "flows/tea"))["status"] == 403
 
 
 @pytest.mark.parametrize("name", ["validate", "preview", "try-audits"])
@@ -358,18 +326,3 @@ def test_a_flow_may_be_called_like_a_tool(editor: Script, name: str) -> None:
     store(name)
     assert read(editor.get(f"flows/{name}"))["name"] == name
     assert read(editor.put(f"flows/{name}", make_document(name, max_retries=1)))["made_version"] == 2
-
-
-def test_only_editors_change_flows(viewer: Script, operator: Script) -> None:
-    store("tea")
-    for script in (viewer, operator, Script(make_token(make_user("eve", "Editor"), TokenScope.READ))):
-        asked = [
-            script.post("flows", make_document("coffee")),
-            script.put("flows/tea", make_document(max_retries=1)),
-            script.post("flows/tea/archive"),
-            script.post("flows/tea/take-out"),
-            script.post("flows/tea/versions/1/make-live"),
-        ]
-        assert [read_problem(answer)["status"] for answer in asked] == [403] * 5
-        assert read(script.get("flows/tea"))["latest_version"] == 1
-    assert Flow.objects.count() == FlowVersion.objects.count() == 1

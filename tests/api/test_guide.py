@@ -66,7 +66,10 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
-    flows, run, labelled, refused, again, exported, lost, read, stored, changed, used = printed.split("\n====\n")
+    flows, run, labelled, refused, again, exported, lost, created, read, stored, changed, used = printed.split(
+        "\n====\n"
+    )
+    assert json.loads(created)["live_version"] == 1
     assert "colour-theme" in [flow["name"] for flow in json.loads(flows)["items"]]
     assert json.loads(run)["status"] == "succeeded"
     (attempt,) = json.loads(refused)["items"]

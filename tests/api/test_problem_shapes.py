@@ -29,7 +29,7 @@ def break_reading(error: Exception) -> Provoke:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise error
 
-        monkeypatch.setattr("runs.api.flows.FlowListView.get", fail)
+        monkeypatch.setattr("runs.api.flows.FlowList.get", fail)
         return script.get("flows")
 
     return provoke
@@ -115,7 +115,8 @@ SHAPES: dict[int, tuple[str, str, str, list[dict[str, str]] | None, Provoke]] = 
         lambda script, *_: script.post("runs", Transfer_Encoding="chunked"),
     ),
     412: (
-        "flow-changed", "Precondition Failed", "There is no version of this flow any more, or not yet.", None,
+        "flow-changed", "Precondition Failed",
+        "This has changed since you read it, or is not there. Read it again.", None,
         lambda script, *_: script.put("flows/example", make_flow().to_document(), If_Match="*"),
     ),
     413: (

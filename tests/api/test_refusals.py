@@ -32,7 +32,7 @@ def fail_with(error: Exception, viewer: Script, monkeypatch: pytest.MonkeyPatch)
     def fail(*args: Any, **kwargs: Any) -> None:
         raise error
 
-    monkeypatch.setattr("runs.api.flows.FlowListView.get", fail)
+    monkeypatch.setattr("runs.api.flows.FlowList.get", fail)
     return read_problem(viewer.get("flows"))
 
 

@@ -31,10 +31,13 @@ class Model(BaseModel):
 class Answer(Model):
     """What is answered. Fields that were not given are left out; they are declared with ``Omitted``.
 
-    It is made of a mapping or a row; a field whose column has another name gives that as its ``validation_alias``.
+    It is made of a mapping or a row; a field whose column has another name gives that as its ``validation_alias``. One
+    that JSON calls by a word that Python keeps for itself, such as ``from``, has that as its ``serialization_alias``.
     """
 
-    model_config = ConfigDict(from_attributes=True, validate_by_name=True, ser_json_timedelta="float")
+    model_config = ConfigDict(
+        from_attributes=True, validate_by_name=True, serialize_by_alias=True, ser_json_timedelta="float"
+    )
 
 
 class Body(Model):
