@@ -4,7 +4,7 @@
 import sys
 
 try:
-    from toolflow_site.command_line import main
+    from toolflow_site.__main__ import main
 except ModuleNotFoundError:
     sys.exit("This Python has no Django. “make up” installs what ToolFlow needs; then use .venv/bin/python manage.py.")
 

@@ -8,29 +8,26 @@ password or a key are never part of such a sentence; they may also come from the
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 from environ import Env
 
 from flows.engine.providers import FINE_TUNED, Api, Provider
-from runs.webhooks.addresses import Target
 
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
+_Number = TypeVar("_Number", int, float)
 
 MIN_SECRET_KEY_LENGTH = 32
-_PROVIDER_NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 
 
 def load_env_file(path: Path) -> None:
@@ -73,36 +70,29 @@ def read_value(name: str, default: _Default, parse: Callable[[str], _Value], exp
     text = read_text(name)
     try:
         return parse(text) if text else default
-    except (ValueError, KeyError, OSError):
+    except (ValueError, LookupError, TypeError, OSError):
         raise ImproperlyConfigured(f"{name} is “{text}”; it must be {expected}.") from None
 
 
-def read_list(name: str, default: list[str] | None = None) -> list[str]:
-    """The parts between commas, without empty ones."""
-    parts = [part.strip() for part in read_text(name).split(",") if part.strip()]
-    return parts or default or []
-
-
-def read_valid_list(
-    name: str, validate: Callable[[str], object], expected: str, default: list[str] | None = None
+def read_list(
+    name: str, default: Sequence[str] = (), *, validate: Callable[[str], object] = bool, expected: str = ""
 ) -> list[str]:
-    """The parts between commas. ``validate`` raises ``ValueError``, or gives False, for one that is not valid."""
-    parts = read_list(name, default)
+    """The parts between commas. ``validate`` raises ``ValueError``, or gives nothing, for one that is wrong."""
+    parts = [part.strip() for part in read_text(name).split(",") if part.strip()]
     for part in parts:
         try:
-            is_valid = validate(part) is not False
+            is_valid = bool(validate(part))
         except ValueError:
             is_valid = False
         if not is_valid:
             raise ImproperlyConfigured(f"{name} names “{part}”; it must list {expected}, between commas.")
-    return parts
+    return parts or list(default)
 
 
 def read_pairs(name: str) -> dict[str, str]:
     """``left=right`` pairs, between commas. What is left may hold an equals sign: the last one parts the two."""
-    parts = read_valid_list(
-        name, lambda part: bool(re.fullmatch(r".*\S\s*=\s*[^=\s][^=]*", part)), "pairs like staff=Editor"
-    )
+    pattern = re.compile(r".*\S\s*=\s*[^=\s][^=]*")
+    parts = read_list(name, validate=pattern.fullmatch, expected="pairs like staff=Editor")
     pairs = (part.rpartition("=") for part in parts)
     return {left.strip(): right.strip() for left, _, right in pairs}
 
@@ -113,90 +103,33 @@ def read_flag(name: str, *, default: bool) -> bool:
     return read_value(name, default, lambda text: flags[text.lower()], "true or false")
 
 
-def read_integer(name: str, default: _Default, *, minimum: int, maximum: int | None = None) -> int | _Default:
+def read_integer(name: str, default: _Default, *, minimum: int, maximum: int = 10**9) -> int | _Default:
     """A whole number within bounds, both of them allowed."""
-    most = 10**12 if maximum is None else maximum
-
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,12}", text) or not minimum <= int(text) <= most:
-            raise ValueError
-        return int(text)
-
-    expected = f"a whole number of at least {minimum}" if maximum is None else f"a whole number {minimum} to {maximum}"
-    return read_value(name, default, parse, expected)
+    return _read_bounded(name, default, int, minimum, maximum, "a whole number")
 
 
 def read_number(name: str, default: _Default, *, minimum: float, maximum: float) -> float | _Default:
     """A finite number within bounds, both of them allowed."""
+    return _read_bounded(name, default, float, minimum, maximum, "a number")
 
-    def parse(text: str) -> float:
-        if not minimum <= float(text) <= maximum:
+
+def _read_bounded(
+    name: str, default: _Default, kind: Callable[[str], _Number], minimum: float, maximum: float, noun: str
+) -> _Number | _Default:
+    def parse(text: str) -> _Number:
+        if not minimum <= (number := kind(text)) <= maximum:
             raise ValueError
-        return float(text)
+        return number
 
-    return read_value(name, default, parse, f"a number from {minimum:g} to {maximum:g}")
+    return read_value(name, default, parse, f"{noun} from {minimum:,} to {maximum:,}")
 
 
-def read_choice(name: str, default: str, choices: tuple[str, ...]) -> str:
+def read_choice(name: str, default: str, choices: Sequence[str]) -> str:
     """One of ``choices``, or ``default``."""
     text = read_text(name, default)
     if text not in (default, *choices):
         raise ImproperlyConfigured(f"{name} is “{text}”; it must be {' or '.join(choices)}.")
     return text
-
-
-def read_modules(name: str, default: list[str]) -> list[str]:
-    """Dotted names of Python modules, between commas."""
-
-    def validate(module: str) -> bool:
-        return all(part.isidentifier() for part in module.split("."))
-
-    return read_valid_list(name, validate, "Python modules such as company.audits", default)
-
-
-def read_time_zone(name: str, default: str) -> str:
-    """The name of a time zone that this machine knows."""
-    return read_value(name, default, lambda text: ZoneInfo(text).key, "the name of a time zone such as Europe/Vienna")
-
-
-def read_origins(name: str) -> list[str]:
-    """Origins, between commas."""
-    return read_valid_list(
-        name,
-        lambda origin: bool(re.fullmatch(r"https?://[^/?#]+", origin)),
-        "origins such as https://flows.example.com",
-    )
-
-
-def read_networks(name: str) -> list[str]:
-    """IP addresses and networks, between commas."""
-    return read_valid_list(name, ipaddress.ip_network, "addresses (127.0.0.1) or networks (172.16.0.0/12)")
-
-
-def read_address(name: str, default: str) -> str:
-    """An address of this machine, such as ``127.0.0.1`` or ``::``."""
-    return read_value(name, default, lambda text: str(ipaddress.ip_address(text)), "an address such as 127.0.0.1")
-
-
-def read_url_prefix(name: str) -> str:
-    """The path below which everything lies (``/toolflow``), without a slash at its end; empty for the whole host."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", text):
-            raise ValueError
-        return text.rstrip("/")
-
-    return read_value(name, "", parse, "a path such as /toolflow, of letters, digits, “-”, “.”, “_” and “~”")
-
-
-def read_targets(name: str) -> list[str]:
-    """Host names, IP addresses and networks that webhooks may reach, each with its port, between commas."""
-    expected = (
-        "hosts (hooks.example.com, *.example.com), addresses (192.0.2.7, [fd00::7]) or networks (10.0.0.0/8), each "
-        "with a colon and its port (80, 443, one above 1024, or * for all of them) unless that is 443, and none where "
-        "clouds keep secrets of a machine"
-    )
-    return read_valid_list(name, lambda target: not Target.parse(target).is_metadata, expected)
 
 
 def read_base_url(name: str) -> str:
@@ -216,44 +149,39 @@ def read_headers(name: str) -> dict[str, str]:
     """HTTP headers as a JSON object, also from a file: they may hold keys."""
     text = read_secret(name)
     try:
-        headers = json.loads(text) if text else {}
-    except ValueError:
-        headers = None
-    if not isinstance(headers, dict) or not all(
-        re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", header)
-        and isinstance(value, str)
-        and value.isascii()
-        and value.isprintable()
-        for header, value in headers.items()
-    ):
+        headers = json.loads(text or "{}")
+        is_valid = all(
+            re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", header) and value.isascii() and value.isprintable()
+            for header, value in headers.items()
+        )
+    except (ValueError, AttributeError):
+        # It is no JSON, no object, or one with another value than a text.
+        is_valid = False
+    if not is_valid:
         raise ImproperlyConfigured(
             f'{name} must be a JSON object of HTTP headers and their values, such as {{"X-Team": "research"}}.'
         )
-    return headers
+    return dict(headers)
 
 
 def read_providers(name: str) -> dict[str, Provider]:
     """Model providers by name, each with its own variables: ``TOOLFLOW_PROVIDER_<NAME>_BASE_URL`` and so on."""
-    expected = f"names of lower-case letters, digits and single hyphens, each once, and not “{FINE_TUNED}”"
-    names = read_valid_list(
-        name, lambda text: bool(re.fullmatch(_PROVIDER_NAME, text)) and text != FINE_TUNED, expected
-    )
-    if len(names) > len(set(names)):
-        raise ImproperlyConfigured(f"{name} must list {expected}, between commas.")
-    return {text: _read_provider(Provider(name=text).variable, text) for text in names}
-
-
-def _read_provider(variable: Callable[[str], str], name: str) -> Provider:
-    base_url = read_base_url(variable("BASE_URL"))
-    if not base_url:
-        raise ImproperlyConfigured(f"{variable('BASE_URL')} must be the address of the API of “{name}”; it is not set.")
-    return Provider(
-        name=name,
-        base_url=base_url,
-        api_key=read_secret(variable("API_KEY")),
-        api=Api(read_choice(variable("API"), Api.AUTO, tuple(Api))),
-        headers=read_headers(variable("HEADERS")),
-    )
+    # Names of fine-tuned models begin with it.
+    pattern = re.compile(rf"(?!{FINE_TUNED}$)[a-z][a-z0-9]*(-[a-z0-9]+)*")
+    expected = f"names of lower-case letters, digits and single hyphens, and not “{FINE_TUNED}”"
+    providers = {}
+    for text in read_list(name, validate=pattern.fullmatch, expected=expected):
+        variable = Provider(name=text).variable
+        providers[text] = Provider(
+            name=text,
+            base_url=read_base_url(variable("BASE_URL")),
+            api_key=read_secret(variable("API_KEY")),
+            api=Api(read_choice(variable("API"), Api.AUTO, tuple(Api))),
+            headers=read_headers(variable("HEADERS")),
+        )
+        if not providers[text].base_url:
+            raise ImproperlyConfigured(f"{variable('BASE_URL')} must be the address of the API of “{text}”.")
+    return providers
 
 
 def read_path(name: str, default: Path, *, base: Path) -> Path:

@@ -7,7 +7,6 @@ import sys
 from http import HTTPStatus
 
 from django.conf import settings
-from django.contrib import admin
 from django.core.exceptions import (
     DisallowedHost,
     PermissionDenied,
@@ -22,56 +21,37 @@ from django.views.defaults import bad_request, page_not_found, permission_denied
 
 from runs.management.storage_problems import find_remedy
 
-_ACTIONS = {
-    "changelist": ("view", "see"),
-    "history": ("view", "see"),
-    "add": ("add", "add"),
-    "change": ("view", "see"),
-    "password_change": ("change", "change"),
-    "delete": ("delete", "delete"),
-}
-"""What the admin's own views need, by how their addresses are named; and in words."""
-_SAVED = {"changelist": ("change", "change"), "change": ("change", "change")}
-"""The same for forms that were sent."""
+_ADMIN_ACTIONS = {"add": "add", "delete": "delete", "password_change": "change"}
+"""What the admin's own views need; all others need to view, and to change what they were sent."""
 
 
 def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The page for a request that can’t be read; 413 with the limit for one that is too large.
-
-    Scripts, which ask the API, get a problem document like all others.
-    """
-    if _is_of_api(request):
-        return _describe_bad_request(exception)
+    """The page for a request that can’t be read, with status 413 for one that is too large; a problem for scripts."""
+    status = HTTPStatus.BAD_REQUEST
+    problem = "ToolFlow can’t read this request: its headers or its address are not valid."
     match exception:
-        case RequestDataTooBig():
-            most = f"{(settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0) / 1_000_000:g} MB"
-            problem = f"What was sent is larger than {most}, the most that a form may have. The API takes more."
-        case TooManyFieldsSent():
-            problem = f"The form has more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} fields, the most it may have."
-        case TooManyFilesSent():
-            problem = f"More than {settings.DATA_UPLOAD_MAX_NUMBER_FILES} files were sent, the most a form may have."
-        case _:
-            return bad_request(request, exception)
-    return render(None, "413.html", {"problem": problem}, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        case DisallowedHost():
+            problem = (
+                "The header “Host” names no host of this installation: ask by an address that it is reached under, "
+                "or add the host to TOOLFLOW_ALLOWED_HOSTS."
+            )
+        case RequestDataTooBig() | TooManyFieldsSent() | TooManyFilesSent():
+            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            size, files = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0, settings.DATA_UPLOAD_MAX_NUMBER_FILES
+            fields = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+            problem = (
+                f"A form may have {size / 1_000_000:g} MB, {fields:,} fields and {files} files. The API takes more."
+            )
+    if _is_of_api(request):
+        return build_problem(status, problem)
+    if status == HTTPStatus.BAD_REQUEST:
+        return bad_request(request, exception)
+    return render(None, "413.html", {"problem": problem}, status=status)
 
 
 def _is_of_api(request: HttpRequest) -> bool:
     """Whether the request is for the API, also with a double slash where the base address ends."""
     return f"{request.path_info}/".lstrip("/").startswith("api/")
-
-
-def _describe_bad_request(exception: Exception) -> HttpResponse:
-    status = HTTPStatus.BAD_REQUEST
-    sentence = "ToolFlow can’t read this request: its headers or its address are not valid."
-    match exception:
-        case DisallowedHost():
-            sentence = (
-                "The header “Host” names no host of this installation: ask by an address that it is reached under, "
-                "or add the host to TOOLFLOW_ALLOWED_HOSTS."
-            )
-        case RequestDataTooBig() | TooManyFieldsSent() | TooManyFilesSent():
-            status, sentence = HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
-    return build_problem(status, sentence)
 
 
 def build_problem(status: HTTPStatus, sentence: str) -> HttpResponse:
@@ -117,17 +97,12 @@ def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
 def _explain(request: HttpRequest) -> str:
     """What the user lacks for one of the admin's own pages; empty if this is none."""
     match = request.resolver_match
-    if match is None or match.app_name != "admin" or match.url_name is None:
+    parts = (match.url_name or "").split("_", 2) if match is not None and match.app_name == "admin" else []
+    if len(parts) < 3:
         return ""
-    for model in admin.site._registry:
-        options = model._meta
-        action = match.url_name.removeprefix(f"{options.app_label}_{options.model_name}_")
-        if action == match.url_name or action not in _ACTIONS:
-            continue
-        needed, verb = (_SAVED if request.method == "POST" else _ACTIONS).get(action, _ACTIONS[action])
-        what = f"{options.app_label}.{needed}_{options.model_name}"
-        return f"You may not {verb} {options.verbose_name_plural}: your account lacks “{what}”."
-    return ""
+    app, model, page = parts
+    verb = _ADMIN_ACTIONS.get(page, "change" if request.method == "POST" else "view")
+    return f"Your account lacks the permission “{app}.{verb}_{model}”."
 
 
 class BriefRefusals(logging.Filter):
@@ -136,13 +111,10 @@ class BriefRefusals(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record through."""
         status = getattr(record, "status_code", None)
-        if isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            record.exc_info = record.exc_text = None
-        elif (
-            record.exc_info
-            and isinstance(error := record.exc_info[1], DatabaseError)
-            and (remedy := find_remedy(error))
-        ):
+        error = record.exc_info[1] if record.exc_info else None
+        remedy = find_remedy(error) if isinstance(error, DatabaseError) else ""
+        if remedy:
             record.msg, record.args = f"{record.getMessage()} ({error}) {remedy}", ()
+        if remedy or (isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR):
             record.exc_info = record.exc_text = None
         return True

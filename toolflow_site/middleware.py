@@ -160,9 +160,9 @@ def _log(request: HttpRequest, response: HttpResponseBase, seconds: float) -> No
 def _find_user_name(request: HttpRequest) -> str | None:
     """The name of the user, if it is known already: no query is made for a log line."""
     # The API sets the user itself. On pages it is lazy, and what was fetched is beside it.
-    user = request.__dict__.get("user")
+    user = vars(request).get("user")
     if isinstance(user, SimpleLazyObject):
-        user = getattr(request, "_cached_user", None)
+        user = vars(request).get("_cached_user")
     return None if user is None else user.get_username() or None
 
 

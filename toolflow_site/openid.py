@@ -35,7 +35,6 @@ from runs.models.browser_session import ANONYMOUS_AGE
 from runs.request_slots import release_slot
 from runs.signing_in import AccountBackend
 from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
-from toolflow_site.sign_in import show_lockout
 
 MAX_ASKING = 8
 """Requests of one process that wait for the provider at a time."""
@@ -246,9 +245,7 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         return answer
 
     def login_failure(self) -> HttpResponse:
-        """Redirect to the sign-in page, with a sentence; 429 where an address failed too often."""
-        if getattr(self.request, "axes_locked_out", False):
-            return show_lockout(self.request)
+        """Redirect to the sign-in page, with a sentence."""
         sentence = getattr(self.request, "openid_problem", "") or "Signing in did not work. Try again."
         messages.error(self.request, sentence)
         # The state is used up, and the browser is to forget it too.

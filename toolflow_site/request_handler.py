@@ -7,9 +7,9 @@ database connection, and crosses between event loop and thread several times. Se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from http import HTTPStatus
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
@@ -41,10 +41,10 @@ MAX_THREADS = 250
 MAX_PARTS = 4
 """Parts of streamed answers that are made at a time."""
 
-ANONYMOUS_MAX_BODY, ANONYMOUS_BODY_SECONDS = 1_000_000, 20
-"""Bytes that a body may have, and seconds that it may take, where the request names no session and no token."""
-BODY_SECONDS = 60
-"""Seconds that any other body may take to arrive."""
+ANONYMOUS_MAX_BODY = 1_000_000
+"""Bytes that a body may have where the request names no session and no token."""
+BODY_TIMEOUT = 60
+"""Seconds that a body may take to arrive."""
 SMALL_BODY = 65_536
 """Bytes up to which a body does not count towards ``MAX_FULL_BODIES``: large ones keep nobody from signing in."""
 MAX_FULL_BODIES = 10
@@ -60,7 +60,8 @@ class RequestHandler(ASGIHandler):
         self._probe_slots = RequestSlots(MAX_PROBES)
         self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="request")
         self._stream_threads = _StreamThreads(MAX_PARTS, thread_name_prefix="stream")
-        self._bodies = _BodyLimits(max_body or settings.TOOLFLOW_MAX_BODY)
+        self._max_body = max_body or settings.TOOLFLOW_MAX_BODY
+        self._held_bytes = 0
 
     def load_middleware(self, is_async: bool = False) -> None:
         """Load the middleware in its synchronous form: a request goes through it in one call."""
@@ -70,13 +71,9 @@ class RequestHandler(ASGIHandler):
         """Answer one request."""
         if scope["type"] != "http":
             raise ValueError(f"Only HTTP is served, not {scope['type']}.")
-        with self._bodies.reserve(scope) as bounds:
-            await self._answer(scope, bounds, receive, send)
-
-    async def _answer(self, scope: Scope, bounds: _Bounds, receive: Receive, send: Send) -> None:
-        with SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE) as body:
+        with SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE) as body, ExitStack() as held:
             try:
-                await bounds.read(body, receive)
+                await self._receive(scope, receive, body, held)
             except RequestAborted:
                 return
             except BodyRefusedError as refusal:
@@ -92,6 +89,41 @@ class RequestHandler(ASGIHandler):
                 await self._stream(response, receive, send)
             else:
                 await self.send_response(response, send)
+
+    async def _receive(self, scope: Scope, receive: Receive, body: IO[bytes], held: ExitStack) -> None:
+        """Write what arrives to ``body``, which counts as held until ``held`` is closed.
+
+        Raises ``BodyRefusedError``, and ``RequestAborted`` if the client leaves.
+        """
+        most = self._max_body if _names_user(scope) else min(self._max_body, ANONYMOUS_MAX_BODY)
+        length = _read_length(scope)
+        # One of unknown length counts as the largest.
+        size = most if length is None else length
+        if size > most:
+            raise build_size_refusal(most)
+        if size > SMALL_BODY:
+            if self._held_bytes + size > MAX_FULL_BODIES * self._max_body:
+                sentence = "Too many large bodies arrive at once. Try again soon."
+                raise BodyRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
+            self._held_bytes += size
+            held.callback(self._release_bytes, size)
+        is_whole = False
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT):
+                while not is_whole:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RequestAborted
+                    body.write(message.get("body", b""))
+                    if body.tell() > most:
+                        raise build_size_refusal(most)
+                    is_whole = not message.get("more_body", False)
+        except TimeoutError:
+            sentence = f"The body did not arrive within {BODY_TIMEOUT} seconds."
+            raise BodyRefusedError(HTTPStatus.REQUEST_TIMEOUT, sentence) from None
+
+    def _release_bytes(self, size: int) -> None:
+        self._held_bytes -= size
 
     def _respond(self, scope: Scope, body: Any) -> Any:
         """Answer a request in its thread."""
@@ -136,65 +168,6 @@ class _StreamThreads(ThreadPoolExecutor):
                 close_old_connections()
 
         return super().submit(call)
-
-
-class _Bounds:
-    """The bounds of one body: ``size`` bytes in ``seconds``. ``refusal`` is known before anything is read."""
-
-    def __init__(self, size: int, seconds: int, refusal: BodyRefusedError | None = None) -> None:
-        self._size = size
-        self._seconds = seconds
-        self._refusal = refusal
-
-    async def read(self, body: IO[bytes], receive: Receive) -> None:
-        """Write what arrives to ``body``. Raises ``BodyRefusedError``, and ``RequestAborted`` if the client leaves."""
-        if self._refusal:
-            raise self._refusal
-        count, is_whole = 0, False
-        try:
-            async with asyncio.timeout(self._seconds):
-                while not is_whole:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise RequestAborted
-                    part = message.get("body", b"")
-                    count += len(part)
-                    if count > self._size:
-                        raise build_size_refusal(self._size)
-                    body.write(part)
-                    is_whole = not message.get("more_body", False)
-        except TimeoutError:
-            sentence = f"The body did not arrive within {self._seconds} seconds."
-            raise BodyRefusedError(HTTPStatus.REQUEST_TIMEOUT, sentence) from None
-
-
-class _BodyLimits:
-    """The bounds of all bodies that a process holds at a time."""
-
-    def __init__(self, max_body: int) -> None:
-        self._max_body = max_body
-        self._held = 0
-
-    @contextmanager
-    def reserve(self, scope: Scope) -> Iterator[_Bounds]:
-        """Count the body of a request as held, and give its bounds. One of unknown length counts as the largest."""
-        length = _read_length(scope)
-        size, seconds = self._max_body, BODY_SECONDS
-        if not _names_user(scope):
-            size, seconds = min(size, ANONYMOUS_MAX_BODY), ANONYMOUS_BODY_SECONDS
-        held = size if length is None else length
-        held = held if held > SMALL_BODY else 0
-        if length is not None and length > size:
-            yield _Bounds(size, seconds, build_size_refusal(size))
-        elif self._held + held > MAX_FULL_BODIES * self._max_body:
-            sentence = "Too many large bodies arrive at once. Try again soon."
-            yield _Bounds(size, seconds, BodyRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, sentence))
-        else:
-            self._held += held
-            try:
-                yield _Bounds(size, seconds)
-            finally:
-                self._held -= held
 
 
 def build_size_refusal(size: int) -> BodyRefusedError:

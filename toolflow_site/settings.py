@@ -6,8 +6,11 @@ embedded: SQLite, a generated secret key and all other state in ``var/``, and th
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from ipaddress import ip_address, ip_network
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
@@ -16,6 +19,7 @@ from flows.engine.model_families import ReasoningEffort
 from flows.engine.providers import Api
 from flows.engine.spec import ServiceTier
 from runs.observability.log_lines import FORMATS, LEVELS, build_logging
+from runs.webhooks.addresses import Target
 from toolflow_site import api_description, environment, production
 from toolflow_site.servers import build_broker, build_caches, build_database
 
@@ -78,7 +82,12 @@ TOOLFLOW_LEASE = environment.read_integer("TOOLFLOW_LEASE", 60, minimum=2, maxim
 """Seconds that a worker without a heartbeat keeps its runs."""
 TOOLFLOW_SEVERAL_HOSTS = environment.read_flag("TOOLFLOW_SEVERAL_HOSTS", default=False)
 """Whether web servers or workers run on several hosts: then the checks refuse what only works on one."""
-TOOLFLOW_PLUGINS = environment.read_modules("TOOLFLOW_PLUGINS", ["flows.examples.plugins"])
+TOOLFLOW_PLUGINS = environment.read_list(
+    "TOOLFLOW_PLUGINS",
+    ["flows.examples.plugins"],
+    validate=lambda module: all(part.isidentifier() for part in module.split(".")),
+    expected="Python modules such as company.audits",
+)
 TOOLFLOW_PLUGIN_TIMEOUT = environment.read_integer("TOOLFLOW_PLUGIN_TIMEOUT", 60, minimum=1, maximum=3600)
 """Seconds that one call of a plug-in may take."""
 TOOLFLOW_PLUGIN_WAIT = environment.read_integer("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
@@ -101,13 +110,26 @@ TOOLFLOW_API_WRITES_PER_MINUTE = environment.read_integer("TOOLFLOW_API_WRITES_P
 TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
 """Requests to the API that one address may make without a token that lets it in."""
 
-TOOLFLOW_WEBHOOK_ALLOW = environment.read_targets("TOOLFLOW_WEBHOOK_ALLOW")
+TOOLFLOW_WEBHOOK_ALLOW = environment.read_list(
+    "TOOLFLOW_WEBHOOK_ALLOW",
+    validate=lambda target: not Target.parse(target).is_metadata,
+    expected="hosts (hooks.example.com, *.example.com), addresses (192.0.2.7, [fd00::7]) or networks (10.0.0.0/8), "
+    "each with a colon and its port (80, 443, one above 1024, or * for all) unless that is 443, and none where clouds "
+    "keep secrets of a machine",
+)
 """Hosts and networks, with their ports, that webhooks may reach besides the internet, and without TLS."""
 
 TOOLFLOW_ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS")
-TOOLFLOW_URL_PREFIX = environment.read_url_prefix("TOOLFLOW_URL_PREFIX")
+TOOLFLOW_URL_PREFIX = environment.read_value(
+    "TOOLFLOW_URL_PREFIX",
+    "",
+    lambda text: re.fullmatch(r"((?:/[A-Za-z0-9._~-]+)*)/?", text)[1],  # type: ignore[index]  # None is not valid
+    "a path such as /toolflow, of letters, digits, “-”, “.”, “_” and “~”",
+)
 """The path below which everything lies, such as ``/toolflow``; empty if ToolFlow has a host for itself."""
-TOOLFLOW_TRUSTED_PROXIES = environment.read_networks("TOOLFLOW_TRUSTED_PROXIES")
+TOOLFLOW_TRUSTED_PROXIES = environment.read_list(
+    "TOOLFLOW_TRUSTED_PROXIES", validate=ip_network, expected="addresses (127.0.0.1) or networks (172.16.0.0/12)"
+)
 """Addresses and networks of proxies that say where a request came from and whether it came through TLS."""
 TOOLFLOW_MAX_BODY = environment.read_integer("TOOLFLOW_MAX_BODY", 20_000_000, minimum=10_000)
 """Bytes that the body of any request may have."""
@@ -133,7 +155,9 @@ TOOLFLOW_WEB_METRICS_DIR = environment.read_text("PROMETHEUS_MULTIPROC_DIR")
 """Where the processes of one web server count requests together; "manage.py serve" sees to it."""
 TOOLFLOW_WORKER_METRICS_PORT = environment.read_integer("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
 """The first of the ports on which the processes of the worker serve what they measure."""
-TOOLFLOW_WORKER_METRICS_HOST = environment.read_address("TOOLFLOW_WORKER_METRICS_HOST", "127.0.0.1")
+TOOLFLOW_WORKER_METRICS_HOST = environment.read_value(
+    "TOOLFLOW_WORKER_METRICS_HOST", "127.0.0.1", lambda text: str(ip_address(text)), "an address such as 127.0.0.1"
+)
 """The address of this host on which they do."""
 if TOOLFLOW_WORKER_METRICS_PORT and not TOOLFLOW_METRICS_TOKEN:
     raise ImproperlyConfigured("TOOLFLOW_WORKER_METRICS_PORT is set, but TOOLFLOW_METRICS_TOKEN is not: set both.")
@@ -189,11 +213,10 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "toolflow_site.middleware.PageMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "toolflow_site.urls"
-ASGI_APPLICATION = "toolflow_site.asgi.application"
-WSGI_APPLICATION = "toolflow_site.wsgi.application"
 
 TEMPLATES = [
     {
@@ -236,7 +259,9 @@ AUTH_PASSWORD_VALIDATORS = [
 LANGUAGE_CODE = "en"
 USE_I18N = False
 USE_TZ = True
-TIME_ZONE = environment.read_time_zone("TOOLFLOW_TIME_ZONE", "UTC")
+TIME_ZONE = environment.read_value(
+    "TOOLFLOW_TIME_ZONE", "UTC", lambda text: ZoneInfo(text).key, "the name of a time zone such as Europe/Vienna"
+)
 
 FORCE_SCRIPT_NAME = TOOLFLOW_URL_PREFIX or None
 
@@ -263,7 +288,11 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 
 # Security
 
-CSRF_TRUSTED_ORIGINS = environment.read_origins("TOOLFLOW_CSRF_TRUSTED_ORIGINS")
+CSRF_TRUSTED_ORIGINS = environment.read_list(
+    "TOOLFLOW_CSRF_TRUSTED_ORIGINS",
+    validate=re.compile(r"https?://[^/?#]+").fullmatch,
+    expected="origins such as https://flows.example.com",
+)
 # An installation whose origins are all HTTPS serves through TLS; the embedded default has none.
 TOOLFLOW_HTTPS = environment.read_flag(
     "TOOLFLOW_HTTPS",
@@ -291,6 +320,7 @@ TOOLFLOW_TOKEN_MAX_DAYS = environment.read_integer("TOOLFLOW_TOKEN_MAX_DAYS", No
 
 # Signing in: see toolflow_site/sign_in.py.
 AXES_HANDLER = "toolflow_site.sign_in.SignInThrottle"
+AXES_LOCKOUT_CALLABLE = "toolflow_site.sign_in.show_lockout"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_FAILURE_LIMIT = environment.read_integer("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
 AXES_COOLOFF_TIME = timedelta(minutes=environment.read_integer("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
@@ -307,8 +337,6 @@ AXES_SENSITIVE_PARAMETERS = [
     *("username", "ip_address", "csrfmiddlewaretoken", "next", "old_password", "new_password1", "new_password2"),
     *("code", "state"),
 ]
-# Lock-outs are answered where users sign in, at no cost for other requests.
-SILENCED_SYSTEM_CHECKS += ["axes.W002"]
 
 # Signing in through a provider of OpenID Connect: see toolflow_site/openid.py. Off, and not even loaded, without one.
 TOOLFLOW_OIDC_ISSUER = environment.read_base_url("TOOLFLOW_OIDC_ISSUER")

@@ -9,10 +9,7 @@ browser that was left signed in must not be of use to find it out.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from functools import wraps
 from threading import BoundedSemaphore, Lock
 from typing import Any
@@ -26,10 +23,9 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import UserAttributeSimilarityValidator
 from django.contrib.auth.views import LoginView
 from django.db import transaction
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from runs.audit_log.actor import find_address, find_place
@@ -40,18 +36,18 @@ SCALE = (1, 10, 20)
 """How many times ``AXES_FAILURE_LIMIT`` a name from one address, an address, and a name may fail; in the order of
 ``AXES_LOCKOUT_PARAMETERS``."""
 
-TURN_TIMEOUT = 5
-"""Seconds that a sign-in waits until others from the same address have been answered."""
-MAX_WAITING = 4
-"""Sign-ins that wait for the same turn at a time."""
-
 BY_PROVIDER = "(sign-in provider)"
 """The name under which failures of those who come back from a provider are counted; no user's can be like this."""
 
 OLD_PASSWORD_FORMS = frozenset({"runs:account", "admin:password_change"})
 """Where users set a new password and give the old one."""
 
-_turns = [(Lock(), BoundedSemaphore(MAX_WAITING)) for _ in range(64)]
+TURN_TIMEOUT = 5
+"""Seconds that a sign-in waits for others from the same address."""
+MAX_WAITING = 4
+"""Sign-ins from one address that wait at a time."""
+
+_turns = [(Lock(), BoundedSemaphore(1 + MAX_WAITING)) for _ in range(64)]
 
 
 class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no types
@@ -59,7 +55,14 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
 
     def get_failures(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         """Failures in the last minutes, scaled so that any limit is reached at ``AXES_FAILURE_LIMIT``."""
-        return max(_scale(attempts, scale) for attempts, scale in self._list_counters(request, credentials))
+        counters = list(zip(self.get_user_attempts(request, credentials), SCALE, strict=True))
+        if _is_by_provider(credentials):
+            # A user who comes back from a provider guesses for no name, and must keep no others out.
+            counters = counters[1:2]
+        counts = [
+            (attempts.aggregate(count=Sum("failures_since_start"))["count"], scale) for attempts, scale in counters
+        ]
+        return max((count or 0) // scale for count, scale in counts)
 
     def reset_user_attempts(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> int:
         """Forget the failures of this name from this address only: an account must not help to guess for others."""
@@ -80,30 +83,6 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
                 leave_trail(action=TrailAction.LOCKOUT_LIFTED, about=user, details=details)
         return count
 
-    def calculate_wait(self, request: HttpRequest, credentials: dict[str, Any] | None) -> int:
-        """Minutes until a locked-out client may try again; at least 1."""
-        found = [
-            attempts.aggregate(last=Max("attempt_time"))["last"]
-            for attempts, scale in self._list_counters(request, credentials)
-            if _scale(attempts, scale) >= settings.AXES_FAILURE_LIMIT
-        ]
-        last = max((time for time in found if time is not None), default=timezone.now())
-        left: timedelta = last + get_cool_off(request) - timezone.now()
-        return max(1, math.ceil(left.total_seconds() / 60))
-
-    def _list_counters(
-        self, request: HttpRequest, credentials: dict[str, Any] | None
-    ) -> list[tuple[QuerySet[AccessAttempt], int]]:
-        """The failures that count, in each way, and the scale of its limit."""
-        counters = list(zip(self.get_user_attempts(request, credentials), SCALE, strict=True))
-        # A user who comes back from a provider guesses for no name, and must keep no others out.
-        return counters[1:2] if _is_by_provider(credentials) else counters
-
-
-def _scale(attempts: QuerySet[AccessAttempt], scale: int) -> int:
-    count: int = attempts.aggregate(count=Sum("failures_since_start"))["count"] or 0
-    return count // scale
-
 
 def read_address(request: HttpRequest) -> str | None:
     """The address of a client as ``axes`` counts it."""
@@ -120,53 +99,40 @@ def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = N
     name = (request.POST if credentials is None else credentials).get("username")
     if not name:
         return None
-    known: dict[str, str] = vars(request).setdefault("_attempt_names", {})
-    if name not in known:
-        is_user = "\0" not in name and User.objects.filter(username=name).exists()
-        known[name] = name if is_user else f"unknown-{salted_hmac(__name__, name, algorithm='sha256').hexdigest()}"
-    return known[name]
+    is_user = "\0" not in name and User.objects.filter(username=name).exists()
+    return str(name) if is_user else f"unknown-{salted_hmac(__name__, name, algorithm='sha256').hexdigest()}"
 
 
 def _is_by_provider(credentials: Mapping[str, Any] | None) -> bool:
     return credentials is not None and "nonce" in credentials
 
 
-def refuse_locked_out(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer 429, with the minutes to wait, where ``view`` met a client that is locked out.
+def check_one_at_a_time(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Let an address try one password at a time in each process: a few wait, others are refused with 429.
 
-    An address tries one password at a time in each process: those that are sent at once would all be checked before
-    the first is counted. A few wait for their turn; the others are refused at once.
+    Those that are sent at once would all be checked before the first is counted.
     """
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method != "POST":
             return view(request, *args, **kwargs)
-        with _taking_turns(read_address(request)) as is_first:
-            if not is_first:
-                return _refuse(request, minutes=1)
-            response = view(request, *args, **kwargs)
-            return show_lockout(request) if getattr(request, "axes_locked_out", False) else response
-
-    return guarded
-
-
-@contextmanager
-def _taking_turns(address: str | None) -> Iterator[bool]:
-    """Whether it is this request's turn among those of its address, which it may wait for."""
-    lock, waiting = _turns[hash(address) % len(_turns)]
-    has_turn = lock.acquire(blocking=False)
-    if not has_turn and waiting.acquire(blocking=False):
+        lock, queue = _turns[hash(read_address(request)) % len(_turns)]
+        if not queue.acquire(blocking=False):
+            return _refuse(request, minutes=1)
         try:
             with release_slot():
-                has_turn = lock.acquire(timeout=TURN_TIMEOUT)
+                is_first = lock.acquire(timeout=TURN_TIMEOUT)
+            if not is_first:
+                return _refuse(request, minutes=1)
+            try:
+                return view(request, *args, **kwargs)
+            finally:
+                lock.release()
         finally:
-            waiting.release()
-    try:
-        yield has_turn
-    finally:
-        if has_turn:
-            lock.release()
+            queue.release()
+
+    return guarded
 
 
 def check_old_password(request: HttpRequest) -> HttpResponse | None:
@@ -177,14 +143,17 @@ def check_old_password(request: HttpRequest) -> HttpResponse | None:
     credentials = {"username": user.get_username()}
     if authenticate(request, password=old, **credentials) is not None:
         SignInThrottle().reset_user_attempts(request, credentials)
-        return None
     return show_lockout(request) if getattr(request, "axes_locked_out", False) else None
 
 
-def show_lockout(request: HttpRequest) -> HttpResponse:
-    """The page for a client that ``axes`` found to be locked out, with the minutes to wait."""
-    credentials = getattr(request, "axes_credentials", None)
-    minutes = SignInThrottle().calculate_wait(request, credentials)
+def show_lockout(
+    request: HttpRequest, response: HttpResponseBase | None = None, credentials: Mapping[str, Any] | None = None
+) -> HttpResponse:
+    """The page for a client that is locked out, with the minutes after which it is let in again at the latest.
+
+    The middleware of ``axes`` answers with it in place of ``response``.
+    """
+    minutes = int(get_cool_off(request).total_seconds() / 60)
     return _refuse(request, minutes=minutes, is_by_provider=_is_by_provider(credentials))
 
 
@@ -206,7 +175,7 @@ class SignInView(LoginView):
         return {**super().get_context_data(**kwargs), "provider_name": name}
 
 
-sign_in = refuse_locked_out(SignInView.as_view())
+sign_in = check_one_at_a_time(SignInView.as_view())
 
 
 class RepeatedAttributeValidator(UserAttributeSimilarityValidator):

@@ -8,11 +8,11 @@ from django.urls import include, path, re_path
 from runs.api.fallback import show_nothing
 from runs.health import show_alive, show_ready
 from runs.metrics import show_metrics
-from toolflow_site.sign_in import refuse_locked_out, sign_in
+from toolflow_site.sign_in import check_one_at_a_time, sign_in
 
 urlpatterns = [
-    # Before the admin's own, so that it too says when somebody may try again.
-    path("admin/login/", refuse_locked_out(admin.site.login)),
+    # Before the admin's own, so that it too takes one password at a time.
+    path("admin/login/", check_one_at_a_time(admin.site.login)),
     path("admin/", admin.site.urls),
     path("accounts/login/", sign_in, name="login"),
     path("accounts/logout/", LogoutView.as_view(), name="logout"),

@@ -6,35 +6,28 @@ import re
 import sys
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from runs.client.options import AS_JSON, FLOW, LIMIT, connect, validate_flow_name
+from runs.client import options, terminal
 from runs.client.server import SUCCEEDED, ClientError, Server, UnavailableError
-from runs.client.terminal import NONE, Columns, clean, format_time, print_items, print_json, print_line, write
-
-if TYPE_CHECKING:
-    import httpx2
+from runs.client.terminal import NONE, format_time, print_json, print_line
 
 YAML = "application/yaml"
-FLOW_COLUMNS: Columns = {
+FLOW_COLUMNS: terminal.Columns = {
     "FLOW": lambda flow: flow["name"],
     "TITLE": lambda flow: flow["title"],
     "LIVE": lambda flow: flow["live_version"] or NONE,
     "LATEST": lambda flow: flow["latest_version"] or NONE,
     "CHANGED": lambda flow: format_time(flow["updated_at"]),
 }
-VERSION_COLUMNS: Columns = {
+VERSION_COLUMNS: terminal.Columns = {
     "VERSION": lambda version: version["number"],
     "": lambda version: "live" if version["is_live"] else "",
     "CREATED": lambda version: format_time(version["created_at"]),
     "BY": lambda version: version["created_by"] or NONE,
     "NOTE": lambda version: version["note"] or NONE,
-}
-SETTING_COLUMNS: Columns = {
-    "SETTING": lambda setting: setting[0],
-    "VALUE": lambda setting: _format_setting(setting[1]),
 }
 NO_SETTINGS = ("flow", "retention", "updated_at")
 """What an answer holds besides the settings."""
@@ -53,11 +46,11 @@ _LATEST = Annotated[int | None, typer.Argument(metavar="VERSION", min=1, help="I
 def list_flows(
     context: typer.Context,
     archived: Annotated[bool, typer.Option("--archived", help="The archived ones instead.")] = False,
-    as_json: AS_JSON = False,
+    as_json: options.AS_JSON = False,
 ) -> int:
     """List flows by name."""
-    flows = list(connect(context).iterate("flows", archived="true" if archived else None))
-    print_items(flows, FLOW_COLUMNS, as_json=as_json)
+    flows = list(options.connect(context).iterate("flows", archived="true" if archived else None))
+    terminal.print_items(flows, FLOW_COLUMNS, as_json=as_json)
     return SUCCEEDED
 
 
@@ -67,20 +60,20 @@ def pull_flows(
     names: Annotated[list[str] | None, typer.Argument(metavar="FLOW", help="Names; all flows if left out.")] = None,
     folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files are written.")] = Path(),
     live: Annotated[bool, typer.Option("--live", help="The live versions, not the latest ones.")] = False,
-    as_json: AS_JSON = False,
+    as_json: options.AS_JSON = False,
 ) -> int:
     """Write flows into files, NAME.yaml each."""
-    server = connect(context)
+    server = options.connect(context)
     flows = [_fetch_flow(server, name) for name in names] if names else server.iterate("flows")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for flow in flows:
-        name, number = validate_flow_name(flow["name"]), flow["live_version" if live else "latest_version"]
+        name, number = _validate_name(flow["name"]), flow["live_version" if live else "latest_version"]
         if number is None:
             print_line(f"“{name}” has no such version; it is left out.", is_error=True)
             continue
         path = folder / f"{name}.yaml"
-        content = server.send("GET", f"flows/{name}/versions/{number}", accept=YAML).content
+        content = _fetch_version(server, name, number, accept=YAML).content
         has_changed = not path.exists() or path.read_bytes() != content
         if has_changed:
             path.write_bytes(content)
@@ -92,10 +85,6 @@ def pull_flows(
     return SUCCEEDED
 
 
-def _fetch_flow(server: Server, name: str) -> Any:
-    return server.get(f"flows/{validate_flow_name(name)}", name=f"flow “{name}”")
-
-
 @commands.command("push")
 def push_flows(
     context: typer.Context,
@@ -103,45 +92,41 @@ def push_flows(
     live: Annotated[bool, typer.Option("--live", help="Let new runs use them at once.")] = False,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="What the new versions bring.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the files; store nothing.")] = False,
-    as_json: AS_JSON = False,
+    as_json: options.AS_JSON = False,
 ) -> int:
     """Store flow files as new versions. A file that says the same as the latest version changes nothing.
 
     With --json there is what the API says of each file; mistakes stand on standard error.
     """
-    server = connect(context)
-    contents = [path.read_bytes() for path in files]
-    checked, problems = [], []
-    for path, content in zip(files, contents, strict=True):
+    server = options.connect(context)
+    contents = {path: path.read_bytes() for path in files}
+    checked, problems = {}, []
+    for path, content in contents.items():
         try:
-            checked.append({"file": str(path), **_send_file(server, "POST", "flows/validate", content)})
+            checked[path] = _send_file(server, "POST", "flows/validate", content)
         except UnavailableError:
             raise
         except ClientError as error:
             problems += [f"{path}: {line}" for line in error.details or (error.message,)]
-    if check and as_json:
-        print_json(checked)
-    for found in checked if check and not as_json else ():
-        number = found["would_make_version"]
-        print_line(f"{found['file']}: {f'would become version {number}' if number else 'nothing would change'}")
-        for warning in found["warnings"]:
-            print_line(f"  {warning['pointer']}: {warning['detail']}")
+    if check and not as_json:
+        for path, found in checked.items():
+            number = found["would_make_version"]
+            print_line(f"{path}: {f'would become version {number}' if number else 'nothing would change'}")
+            for warning in found["warnings"]:
+                print_line(f"  {warning['pointer']}: {warning['detail']}")
     if problems:
         # A mistake in one file keeps all others from being stored, too.
         raise ClientError("There are mistakes." if check else "There are mistakes; nothing is stored.", problems)
-    if check:
-        return SUCCEEDED
-    stored = []
-    params = {"make_live": "true" if live else None, "note": note}
-    try:
-        for content, found in zip(contents, checked, strict=True):
-            flow = _send_file(server, "PUT", f"flows/{found['name']}", content, params=params)
-            stored.append({"file": found["file"], **flow})
+    results = checked
+    if not check:
+        params = {"make_live": "true" if live else None, "note": note}
+        for path, content in contents.items():
+            flow = _send_file(server, "PUT", f"flows/{checked[path]['name']}", content, params=params)
+            results[path] = flow
             if not as_json:
-                print_line(f"{found['file']}: {_describe_stored(flow)}")
-    finally:
-        if as_json:
-            print_json(stored)
+                print_line(f"{path}: {_describe_stored(flow)}")
+    if as_json:
+        print_json([{"file": str(path), **found} for path, found in results.items()])
     return SUCCEEDED
 
 
@@ -158,20 +143,20 @@ def _describe_stored(flow: dict[str, Any]) -> str:
 @commands.command("settings")
 def change_settings(
     context: typer.Context,
-    flow: FLOW,
+    flow: options.FLOW,
     changes: Annotated[
         list[str] | None,
         typer.Argument(metavar="NAME=VALUE", help="What is set; NAME=none unsets it. All others stay."),
     ] = None,
-    as_json: AS_JSON = False,
+    as_json: options.AS_JSON = False,
 ) -> int:
     """Show or change the settings of a flow that no flow file holds: runs in flight, budgets, retention.
 
     A change that somebody else makes at the same time is not overwritten.
     """
     values = dict(_parse_change(change) for change in changes or ())
-    server = connect(context)
-    path = f"flows/{validate_flow_name(flow)}/settings"
+    server = options.connect(context)
+    path = f"flows/{_validate_name(flow)}/settings"
     answer = server.send("GET", path, name=f"flow “{flow}”")
     before = after = answer.json()
     if values:
@@ -179,17 +164,12 @@ def change_settings(
     if as_json:
         print_json(after)
         return SUCCEEDED
-    settings = {name: value for name, value in after.items() if name not in NO_SETTINGS}
-    if not values:
-        print_items(list(settings.items()), SETTING_COLUMNS)
-        days = {name: "for ever" if kept is None else f"{kept:,} days" for name, kept in after["retention"].items()}
-        print_line(f"Runs are kept {days['keep_days']}, outputs {days['keep_outputs_days']} at most.", is_error=True)
-        return SUCCEEDED
-    for name, value in settings.items():
-        if value != before[name]:
-            print_line(f"{name}: {_format_setting(before[name])} → {_format_setting(value)}")
-    if after == before:
-        print_line("Nothing has changed.", is_error=True)
+    for name in (name for name in after if name not in NO_SETTINGS):
+        old, new = (NONE if settings[name] is None else settings[name] for settings in (before, after))
+        if old != new:
+            print_line(f"{name}: {old} → {new}")
+        elif not values:
+            print_line(f"{name}: {new}")
     return SUCCEEDED
 
 
@@ -203,44 +183,44 @@ def _parse_change(text: str) -> tuple[str, Any]:
     return name, int(value) if is_number else value
 
 
-def _format_setting(value: Any) -> str:
-    return NONE if value is None else str(value)
-
-
 @version_commands.command("list")
-def list_versions(context: typer.Context, flow: FLOW, limit: LIMIT = 20, as_json: AS_JSON = False) -> int:
+def list_versions(
+    context: typer.Context, flow: options.FLOW, limit: options.LIMIT = 20, as_json: options.AS_JSON = False
+) -> int:
     """List the versions of a flow, the newest first."""
-    path = f"flows/{validate_flow_name(flow)}/versions"
-    versions = list(connect(context).iterate(path, limit, name=f"flow “{flow}”"))
-    print_items(versions, VERSION_COLUMNS, as_json=as_json)
+    path = f"flows/{_validate_name(flow)}/versions"
+    versions = list(options.connect(context).iterate(path, limit, name=f"flow “{flow}”"))
+    terminal.print_items(versions, VERSION_COLUMNS, as_json=as_json)
     return SUCCEEDED
 
 
 @version_commands.command("show")
-def show_version(context: typer.Context, flow: FLOW, number: _LATEST = None, as_json: AS_JSON = False) -> int:
+def show_version(
+    context: typer.Context, flow: options.FLOW, number: _LATEST = None, as_json: options.AS_JSON = False
+) -> int:
     """Print a version as a flow file; --json adds who made it, and when."""
-    server = connect(context)
+    server = options.connect(context)
     number = number or _fetch_latest_number(server, flow)
     if as_json:
         print_json(_fetch_version(server, flow, number).json())
     else:
         text = _fetch_version(server, flow, number, accept=YAML).text
-        write(clean(text) if sys.stdout.isatty() else text)
+        terminal.write(terminal.clean(text) if sys.stdout.isatty() else text)
     return SUCCEEDED
 
 
 @version_commands.command("diff")
 def compare_versions(
     context: typer.Context,
-    flow: FLOW,
+    flow: options.FLOW,
     number: _LATEST = None,
     against: Annotated[
         str | None, typer.Option(metavar="VERSION", help="A number, or live; the version before if left out.")
     ] = None,
-    as_json: AS_JSON = False,
+    as_json: options.AS_JSON = False,
 ) -> int:
     """Show what a version changed, as a diff of flow files."""
-    server = connect(context)
+    server = options.connect(context)
     number = number or _fetch_latest_number(server, flow)
     found = _fetch_version(server, flow, number, "/diff", params={"against": against}).json()
     if as_json:
@@ -254,14 +234,25 @@ def compare_versions(
 
 
 @version_commands.command("make-live")
-def make_live(context: typer.Context, flow: FLOW, number: _NUMBER, as_json: AS_JSON = False) -> int:
+def make_live(context: typer.Context, flow: options.FLOW, number: _NUMBER, as_json: options.AS_JSON = False) -> int:
     """Let new runs use a version. Runs under way keep theirs."""
-    found = _fetch_version(connect(context), flow, number, "/make-live", method="POST").json()
+    found = _fetch_version(options.connect(context), flow, number, "/make-live", method="POST").json()
     if as_json:
         print_json(found)
     else:
         print_line(f"“{found['name']}”: version {found['live_version']} is live.")
     return SUCCEEDED
+
+
+def _validate_name(name: str) -> str:
+    """The name of a flow, which is part of addresses and of names of files. Raises ``ClientError`` for any other."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name):
+        raise ClientError(f"“{name[:40]}” is not a flow name. It can have letters, digits, - and _.")
+    return name
+
+
+def _fetch_flow(server: Server, name: str) -> Any:
+    return server.get(f"flows/{_validate_name(name)}", name=f"flow “{name}”")
 
 
 def _fetch_latest_number(server: Server, flow: str) -> int:
@@ -271,8 +262,6 @@ def _fetch_latest_number(server: Server, flow: str) -> int:
     return number
 
 
-def _fetch_version(
-    server: Server, flow: str, number: int, part: str = "", *, method: str = "GET", **request: Any
-) -> httpx2.Response:
-    path = f"flows/{validate_flow_name(flow)}/versions/{number}{part}"
+def _fetch_version(server: Server, flow: str, number: int, part: str = "", method: str = "GET", **request: Any) -> Any:
+    path = f"flows/{_validate_name(flow)}/versions/{number}{part}"
     return server.send(method, path, name=f"version {number} of a flow “{flow}”", **request)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -59,16 +58,16 @@ FILTERS = {
 
 
 def with_options(name: str, options: Mapping[str, Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command these options; its parameter ``name`` gets those that are used, by the API's names."""
+    """Give a command these options; its parameter ``name`` gets those that are used, by the API's names.
+
+    Typer reads a command's options off its signature, so they are written there.
+    """
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def call(**values: Any) -> int:
             given = {option.rstrip("_"): values.pop(option) for option in options}
-            used = {key: value for key, value in given.items() if value is not None}
-            if "view" in used:
-                used = _apply_view(connect(values["context"]), used.pop("view"), used)
-            return command(**values, **{name: used})
+            return command(**values, **{name: {key: value for key, value in given.items() if value is not None}})
 
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
@@ -80,8 +79,11 @@ def with_options(name: str, options: Mapping[str, Any]) -> Callable[[Callable[..
     return decorate
 
 
-def _apply_view(server: Server, wanted: str, filters: dict[str, Any]) -> dict[str, Any]:
-    """Filters on top of those of the saved view of that name or number. Raises ``ClientError`` for none or several."""
+def apply_view(server: Server, filters: dict[str, Any]) -> dict[str, Any]:
+    """The filters on top of those of the saved view that they name. Raises ``ClientError`` for none or several."""
+    filters = dict(filters)
+    if (wanted := filters.pop("view", None)) is None:
+        return filters
     found = [view for view in server.iterate("saved-views") if wanted in {view["name"], str(view["id"])}]
     if not found:
         raise ClientError(f"There is no saved view “{wanted}”.")
@@ -101,13 +103,6 @@ def connect(context: typer.Context) -> Server:
     if not token:
         raise ClientError("TOOLFLOW_TOKEN is not set. Create a token on the page “API tokens” and export it.")
     return Server(context.obj, token)
-
-
-def validate_flow_name(name: str) -> str:
-    """The name of a flow, which is part of addresses and of names of files. Raises ``ClientError`` for any other."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name):
-        raise ClientError(f"“{name[:40]}” is not a flow name. It can have letters, digits, - and _.")
-    return name
 
 
 def read_text(source: str) -> tuple[str, str]:

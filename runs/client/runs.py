@@ -5,31 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from runs.client.options import AS_JSON, FILTERS, FLOW, LIMIT, RUN_OPTIONS, WAIT, connect, read_object, with_options
+from runs.client import options, terminal
 from runs.client.server import RUN_EXITS, SUCCEEDED, Server
-from runs.client.terminal import (
-    NONE,
-    Columns,
-    format_cost,
-    format_count,
-    format_seconds,
-    format_time,
-    print_items,
-    print_json,
-    print_line,
-    print_on_interrupt,
-    show_progress,
-)
+from runs.client.terminal import NONE, format_cost, format_count, format_seconds, format_time, print_line
 
-POLL_INTERVAL = 0.25
-MAX_POLL_INTERVAL = 2.0
-"""Seconds between two looks at a run: the longer it takes, the more."""
+POLL_INTERVAL = 1.0
+"""Seconds between two polls of what is waited for."""
+MAX_COUNTED = 1_000
+"""Runs that are counted for progress."""
 
-RUN_COLUMNS: Columns = {
+RUN_COLUMNS: terminal.Columns = {
     "RUN": lambda run: run["id"],
     "FLOW": lambda run: run["flow"],
     "VERSION": lambda run: run["version"],
@@ -41,7 +31,7 @@ RUN_COLUMNS: Columns = {
     "DURATION": lambda run: format_seconds(run["duration"]),
     "CREATED": lambda run: format_time(run["created_at"]),
 }
-ATTEMPT_COLUMNS: Columns = {
+ATTEMPT_COLUMNS: terminal.Columns = {
     "ATTEMPT": lambda attempt: f"{attempt['step']}.{attempt['number']}",
     "STEP": lambda attempt: attempt["name"],
     "OUTCOME": lambda attempt: attempt["outcome"] or "running",
@@ -53,57 +43,63 @@ ATTEMPT_COLUMNS: Columns = {
 }
 
 
-@with_options("options", RUN_OPTIONS)
+@options.with_options("body", options.RUN_OPTIONS)
 def start_run(
     context: typer.Context,
-    flow: FLOW,
+    flow: options.FLOW,
     *,
     input: Annotated[str, typer.Option("--input", "-i", metavar="@FILE", help="@file.json, - or JSON itself.")],
     metadata: Annotated[str | None, typer.Option(metavar="@FILE", help="JSON that is kept with the run.")] = None,
     webhook_url: Annotated[str | None, typer.Option(metavar="URL", help="Is notified when the run has ended.")] = None,
-    wait: WAIT = False,
-    as_json: AS_JSON = False,
-    options: dict[str, Any],
+    wait: options.WAIT = False,
+    as_json: options.AS_JSON = False,
+    body: dict[str, Any],
 ) -> int:
     """Start a run of a flow.
 
     With --wait the last output is printed; the exit status is 0 if the run succeeded, 1 if it failed, 2 if it errored
     or was cancelled.
     """
-    server = connect(context)
-    key = options.pop("idempotency_key", None)
+    server = options.connect(context)
+    key = body.pop("idempotency_key", None)
     if metadata is not None:
-        options["metadata"] = read_object(metadata, "The metadata")
+        body["metadata"] = options.read_object(metadata, "The metadata")
     if webhook_url is not None:
-        options["webhook_url"] = webhook_url
-    run = server.post("runs", key=key, flow=flow, input=read_object(input, "The input"), **options)
-    if wait:
-        return finish_run(server, run, as_json=as_json)
+        body["webhook_url"] = webhook_url
+    run = server.post("runs", key=key, flow=flow, input=options.read_object(input, "The input"), **body)
+    return finish_run(server, run, as_json=as_json) if wait else print_started(run, as_json=as_json)
+
+
+def print_started(run: dict[str, Any], *, as_json: bool) -> int:
+    """Print a new run, and its page beside the results. Gives the exit status."""
     if as_json:
-        print_json(run)
+        terminal.print_json(run)
     else:
-        print_started(run)
+        print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", run["status"])
+        print_line(run["page_url"], is_error=True)
     return SUCCEEDED
-
-
-def print_started(run: dict[str, Any]) -> None:
-    """Print a new run, and its page beside the results."""
-    print_line(f"Run {run['id']} of “{run['flow']}”, version {run['version']}: ", run["status"])
-    print_line(run["page_url"], is_error=True)
 
 
 def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
     """Wait for the end of a run and print its last output, or why there is none. Gives the exit status."""
     number = run["id"]
-    with print_on_interrupt(f"Run {number} goes on; “toolflow cancel {number}” would end it."):
-        wait_for_run(server, run)
+    server.is_waiting = True
+    with (
+        terminal.print_on_interrupt(f"Run {number} goes on; “toolflow cancel {number}” would end it."),
+        terminal.show_progress() as show,
+    ):
+        while run["status"] not in RUN_EXITS:
+            reason = f", {run['waiting_for']}" if run["waiting_for"] else ""
+            show(f"Run {number}: {_summarize(run)}{reason}", run["steps_passed"], run["step_count"])
+            time.sleep(POLL_INTERVAL)
+            run = server.get(f"runs/{number}", attempts="none")
     run = server.get(f"runs/{number}")
     if as_json:
-        print_json(run)
+        terminal.print_json(run)
         return RUN_EXITS[run["status"]]
     print_line(f"Run {number}: ", run["status"], f". {run['end_sentence'] or ''}", is_error=True)
     if run["status"] == "succeeded":
-        print_json(run["steps"][-1]["attempts"][-1]["output"])
+        terminal.print_json(run["steps"][-1]["attempts"][-1]["output"])
         return SUCCEEDED
     blocking = run["blocking"] or {}
     for attempt in _list_attempts(run):
@@ -113,17 +109,24 @@ def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
     return RUN_EXITS[run["status"]]
 
 
-def wait_for_run(server: Server, run: dict[str, Any]) -> dict[str, Any]:
-    """The run once it has ended, without its attempts."""
-    interval = POLL_INTERVAL
-    with show_progress() as show:
-        while run["status"] not in RUN_EXITS:
-            reason = f", {run['waiting_for']}" if run["waiting_for"] else ""
-            show(f"Run {run['id']}: {_summarize(run)}{reason}", run["steps_passed"], run["step_count"])
-            time.sleep(interval)
-            interval = min(MAX_POLL_INTERVAL, interval * 1.3)
-            run = server.get(f"runs/{run['id']}", is_waiting=True, attempts="none")
-    return run
+def wait_for_label(server: Server, label: str, count: int) -> None:
+    """Wait until none of the ``count`` runs with this label is queued or running."""
+    server.is_waiting = True
+    with (
+        terminal.print_on_interrupt(f"The runs go on; “toolflow cancel --label {label}” would end them."),
+        terminal.show_progress() as show,
+    ):
+        while left := sum(1 for _ in server.iterate("runs", MAX_COUNTED, label=label, status="queued,running")):
+            show(f"{count - left:,} of {format_count(count, 'run')} have ended", count - left, count)
+            time.sleep(POLL_INTERVAL)
+
+
+def report_outcomes(statuses: Iterable[str]) -> int:
+    """Print beside the results how many runs ended how. Gives the highest of their exit statuses."""
+    counts = Counter(statuses)
+    for status, count in counts.items():
+        print_line(format_count(count, "run"), " ", status, is_error=True)
+    return max((RUN_EXITS[status] for status in counts), default=SUCCEEDED)
 
 
 def _summarize(run: dict[str, Any]) -> str:
@@ -136,10 +139,14 @@ def _summarize(run: dict[str, Any]) -> str:
     return ", ".join(figure for figure in figures if figure != NONE)
 
 
-@with_options("filters", FILTERS)
-def list_runs(context: typer.Context, *, limit: LIMIT = 20, as_json: AS_JSON = False, filters: dict[str, Any]) -> int:
+@options.with_options("filters", options.FILTERS)
+def list_runs(
+    context: typer.Context, *, limit: options.LIMIT = 20, as_json: options.AS_JSON = False, filters: dict[str, Any]
+) -> int:
     """List runs, the newest first."""
-    print_items(list(connect(context).iterate("runs", limit, **filters)), RUN_COLUMNS, as_json=as_json)
+    server = options.connect(context)
+    runs = list(server.iterate("runs", limit, **options.apply_view(server, filters)))
+    terminal.print_items(runs, RUN_COLUMNS, as_json=as_json)
     return SUCCEEDED
 
 
@@ -150,28 +157,27 @@ def show_run(
     outputs: Annotated[bool, typer.Option("--outputs", help="With the output of each attempt.")] = False,
     final: Annotated[bool, typer.Option("--final", help="Only the attempt of each step that decided.")] = False,
     min_severity: Annotated[str | None, typer.Option(help="Issues of at least this severity.")] = None,
-    as_json: AS_JSON = False,
+    as_json: options.AS_JSON = False,
 ) -> int:
     """Show a run and its attempts.
 
     Each output stands beside its own issues, if they are asked for.
     """
     kind = "final" if final else None
-    run = connect(context).get(f"runs/{run_id}", name=f"run {run_id}", attempts=kind, min_severity=min_severity)
+    run = options.connect(context).get(f"runs/{run_id}", name=f"run {run_id}", attempts=kind, min_severity=min_severity)
     if as_json:
-        print_json(run)
+        terminal.print_json(run)
         return SUCCEEDED
-    simulated = " (simulated)" if run["is_simulated"] else ""
     reason = f". {run['end_sentence'] or run['waiting_for'] or ''}".rstrip()
+    simulated = " (simulated)" if run["is_simulated"] else ""
     title = f"Run {run_id} of “{run['flow']}”, version {run['version']}{simulated}: "
     print_line(title, run["status"], reason)
     print_line(f"{_summarize(run)}, took {format_seconds(run['duration'])}, created {format_time(run['created_at'])}")
     if run["labels"]:
         print_line("Labels: ", ", ".join(run["labels"]))
     print_line(run["page_url"])
-    if attempts := _list_attempts(run):
-        print_line()
-        print_items(attempts, ATTEMPT_COLUMNS)
+    attempts = _list_attempts(run)
+    terminal.print_items(attempts, ATTEMPT_COLUMNS)
     for attempt in attempts if issues or outputs else ():
         _print_attempt(attempt, has_output=outputs, has_issues=issues)
     return SUCCEEDED

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -25,10 +23,8 @@ TIMEOUT = 60.0
 """Seconds that an answer may take."""
 FILE_TIMEOUT = 600.0
 """Seconds between two parts of a file: the server may have to search much that does not match."""
-RETRY_TIMEOUT = 30.0
-"""Seconds for which a request is repeated while the server is busy or connections break."""
-OUTAGE_TIMEOUT = 120.0
-"""The same while a command waits for runs: the server may be restarting."""
+RETRY_TIMEOUT = 60.0
+"""Seconds for which a request is repeated while the server is busy, connections break or the server restarts."""
 RETRIED_STATUSES = {429, 500, 502, 503, 504}
 KEY_IN_USE = "urn:toolflow:problem:idempotency-key-in-use"
 MAX_PAGE_SIZE = 200
@@ -70,23 +66,23 @@ class Server:
         headers = {"Authorization": f"Bearer {token}", "User-Agent": f"toolflow/{__version__}"}
         self._client = httpx2.Client(base_url=f"{self.url}/api/v1/", headers=headers, timeout=TIMEOUT)
 
-    def get(self, path: str, *, name: str = "", is_waiting: bool = False, **query: Any) -> Any:
+        self.is_waiting = False
+        """Whether a command waits for runs, and so for a server that is away too: it may be restarting."""
+
+    def get(self, path: str, *, name: str = "", **query: Any) -> Any:
         """The JSON at ``path``."""
-        return self.send("GET", path, name=name, is_waiting=is_waiting, params=query).json()
+        return self.send("GET", path, name=name, params=query).json()
 
     def post(self, path: str, *, name: str = "", key: str | None = None, **body: Any) -> Any:
         """The JSON that answers a request to do something, under a key so that a retry does it once."""
         headers = {"Idempotency-Key": key or str(uuid4())}
         return self.send("POST", path, name=name, headers=headers, json=body).json()
 
-    def iterate(
-        self, path: str, limit: int | None = None, *, name: str = "", is_waiting: bool = False, **query: Any
-    ) -> Iterator[dict[str, Any]]:
+    def iterate(self, path: str, limit: int | None = None, *, name: str = "", **query: Any) -> Iterator[Any]:
         """Up to ``limit`` items of a list, or all, page by page; a page may be empty and still have a next one."""
-        page = self.get(
-            path, name=name, is_waiting=is_waiting, limit=min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE), **query
-        )
         count = 0
+        query["limit"] = min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE)
+        page = self.get(path, name=name, **query)
         while True:
             for item in page["items"]:
                 yield item
@@ -96,32 +92,7 @@ class Server:
             if not page["next"]:
                 return
             # Only the query of the address: a proxy may have another host than the one that is known here.
-            page = self.get(f"{path}?{urlsplit(page['next']).query}", is_waiting=is_waiting)
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        name: str = "",
-        accept: str = "application/json",
-        is_waiting: bool = False,
-        is_stream: bool = False,
-        **request: Any,
-    ) -> httpx2.Response:
-        """The successful answer to a request, which must be idempotent: it is repeated where the server is busy.
-
-        ``name`` is what does not exist if the answer is 404. ``is_waiting`` sits out a restart of the server.
-        """
-        deadline = time.monotonic() + (OUTAGE_TIMEOUT if is_waiting else RETRY_TIMEOUT)
-        while True:
-            try:
-                return self._send_once(method, path, name, accept, is_stream, **request)
-            except UnavailableError as error:
-                pause = max(1.0, error.pause or 0.0)
-                if (error.pause is None and not is_waiting) or time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
+            page = self.get(f"{path}?{urlsplit(page['next']).query}")
 
     @contextmanager
     def download(self, path: str, *, accept: str, **query: Any) -> Iterator[Iterator[bytes]]:
@@ -133,18 +104,40 @@ class Server:
         finally:
             answer.close()
 
+    def send(self, method: str, path: str, **request: Any) -> httpx2.Response:
+        """The successful answer to a request, which must be idempotent: it is repeated where the server is busy."""
+        deadline = time.monotonic() + RETRY_TIMEOUT
+        while True:
+            try:
+                return self._send_once(method, path, **request)
+            except UnavailableError as error:
+                pause = max(1.0, error.pause or 0.0)
+                if (error.pause is None and not self.is_waiting) or time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+
     def _send_once(
-        self, method: str, path: str, name: str, accept: str, is_stream: bool, **request: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        name: str = "",
+        accept: str = "application/json",
+        is_stream: bool = False,
+        headers: dict[str, str] | None = None,
+        params: dict[str, Any] | None = None,
+        **request: Any,
     ) -> httpx2.Response:
-        headers = {"Accept": accept, **request.pop("headers", {})}
-        params = {key: value for key, value in request.pop("params", {}).items() if value is not None}
+        """``name`` is what does not exist if the answer is 404. Parameters that are None are left out."""
+        headers = {"Accept": accept, **(headers or {})}
+        params = {key: value for key, value in (params or {}).items() if value is not None}
         with self._explain_failures():
             built = self._client.build_request(method, path, headers=headers, params=params or None, **request)
             answer = self._client.send(built, stream=is_stream)
             if not answer.is_success:
                 answer.read()
                 raise self._explain_refusal(answer, name)
-        if not answer.headers.get("Content-Type", "").startswith(accept) or not (is_stream or answer.content):
+        if not answer.headers.get("Content-Type", "").startswith(accept):
             raise ClientError(f"The server at {self.url} is not ToolFlow; check TOOLFLOW_URL.")
         return answer
 
@@ -171,7 +164,8 @@ class Server:
         problem = answer.json() if is_problem else {}
         message = problem.get("detail", f"{self.url} answered {answer.status_code}; is TOOLFLOW_URL its address?")
         if answer.status_code in RETRIED_STATUSES or problem.get("type") == KEY_IN_USE:
-            return UnavailableError(message, pause=_parse_retry_after(answer.headers.get("Retry-After", "")))
+            pause = answer.headers.get("Retry-After", "")
+            return UnavailableError(message, pause=float(pause) if pause.isdecimal() else 1.0)
         if is_problem and answer.status_code == 404 and name:
             return ClientError(f"There is no {name}.")
         details = []
@@ -180,16 +174,6 @@ class Server:
             if error["detail"] != message:
                 details.append(f"{place}: {error['detail']}" if place else error["detail"])
         return ClientError(message, details)
-
-
-def _parse_retry_after(text: str) -> float:
-    """Seconds from a ``Retry-After`` header (RFC 9110, 10.2.3), which is a number of them or a date."""
-    if text.isdecimal():
-        return float(text)
-    try:
-        return (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except (TypeError, ValueError):
-        return 1.0
 
 
 def _split_lines(parts: Iterator[bytes]) -> Iterator[bytes]:

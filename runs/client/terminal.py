@@ -6,13 +6,10 @@ import io
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
-
-from runs.client.server import ClientError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,19 +36,15 @@ Columns = Mapping[str, Callable[[Any], Any]]
 """Headings of a table, each with what gives an item's cell."""
 Progress = Callable[[str, int, int | None], None]
 """Shows a text, how much is done, and of how much."""
-LOG_INTERVAL = 10.0
-"""Seconds between two lines of progress where no terminal shows a bar."""
 
 
 def prepare_streams() -> None:
     """Make the streams UTF-8, as JSON is; a closed stream is empty, or drops its text."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # until the process ends
-    out = ("utf-8", "backslashreplace")
-    streams = ((sys.stdin, "utf-8-sig", "strict"), (sys.stdout, *out), (sys.stderr, *out))
-    for stream, encoding, errors in streams:
+        stream = getattr(sys, name) or open(os.devnull, mode)  # noqa: SIM115, PTH123  # until the process ends
+        setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
+            encoding, errors = ("utf-8-sig", "strict") if mode == "r" else ("utf-8", "backslashreplace")
             stream.reconfigure(encoding=encoding, errors=errors)
 
 
@@ -96,12 +89,12 @@ def print_line(*parts: Any, style: str = "", is_error: bool = False) -> None:
     """Print parts one after the other; a part that is a state or a severity has its colour."""
     from rich.text import Text
 
-    _print(Text.assemble(*(_paint(part, style) for part in parts)), is_error=is_error, soft_wrap=True)
+    _print(Text.assemble(*(_paint(part, style) for part in parts)), is_error=is_error)
 
 
-def print_error(error: ClientError, place: str = "") -> None:
-    """Print what is wrong on standard error, details below; ``place`` is what it is wrong with."""
-    print_line("\n  ".join((f"toolflow: {place}{error.message}", *error.details)), is_error=True)
+def print_error(message: str, details: Sequence[str] = ()) -> None:
+    """Print what is wrong on standard error, details below."""
+    print_line("\n  ".join((f"toolflow: {message}", *details)), is_error=True)
 
 
 def print_items(items: Sequence[Any], columns: Columns, *, as_json: bool = False) -> None:
@@ -129,38 +122,27 @@ def _paint(part: Any, style: str = "") -> Text:
     return Text(text, style=style or STYLES.get(text, ""))
 
 
-def _print(content: Any, *, is_error: bool = False, **options: Any) -> None:
+def _print(content: Any, *, is_error: bool = False) -> None:
     from rich.console import Console
 
-    stream = sys.stderr if is_error else sys.stdout
-    # A file or another program gets lines of any length.
-    width = None if stream.isatty() else 10_000
+    is_terminal = (sys.stderr if is_error else sys.stdout).isatty()
     rendered = io.StringIO()
-    console = Console(file=rendered, force_terminal=stream.isatty(), highlight=False, emoji=False, width=width)
-    console.print(content, **options)
+    # A file or another program gets lines of any length.
+    width = None if is_terminal else 10_000
+    console = Console(file=rendered, force_terminal=is_terminal, highlight=False, emoji=False, width=width)
+    console.print(content, soft_wrap=True)
     write(rendered.getvalue(), is_error=is_error)
 
 
 @contextmanager
-def show_progress(*, is_quiet: bool = False) -> Iterator[Progress]:
-    """Give what shows the progress of a command: a bar on a terminal, elsewhere a line per ``LOG_INTERVAL``."""
+def show_progress() -> Iterator[Progress]:
+    """Give what shows the progress of a command, on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
 
-    shown_at = time.monotonic()
-
-    def log(text: str, done: int, total: int | None) -> None:
-        nonlocal shown_at
-        if time.monotonic() - shown_at >= LOG_INTERVAL and not is_quiet:
-            print_line(text, is_error=True)
-            shown_at = time.monotonic()
-
-    if is_quiet or not sys.stderr.isatty():
-        yield log
-        return
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bars(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=None)
         yield lambda text, done, total: bar.update(task, description=clean(text), completed=done, total=total)
 
@@ -184,11 +166,7 @@ def format_seconds(seconds: float | None) -> str:
     """A duration."""
     if seconds is None:
         return NONE
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{timedelta(seconds=round(seconds))} h"
 
 
 def format_cost(cost: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import schemathesis
 from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
@@ -24,7 +25,6 @@ from tests.api.asking import make_token, make_user
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.webhooks.deliveries import make_endpoint
-from toolflow_site.wsgi import application
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +52,7 @@ CONFIG = SchemathesisConfig.from_dict(
     }
 )
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT, config=CONFIG)
-SCHEMA.app = application
+SCHEMA.app = get_wsgi_application()
 
 KNOWN = {"flow": "colour-theme", "name": "colour-theme", "number": 1, "version": 1, "step": 1, "index": 1}
 """What there is for a test to find: values of parameters and of fields of bodies."""

@@ -22,8 +22,8 @@ from runs.api import idempotency, paging, waiting
 from runs.api.documentation import build_schema, write_yaml
 from runs.api.problems import KINDS
 from runs.api.schemas.run_bodies import MAX_RUNS
-from runs.client import many_runs
-from runs.client.main import app
+from runs.client import batch
+from runs.client.__main__ import app
 from runs.models import Run, RunStatus, TokenScope
 from runs.submission import submit_run
 from runs.tokens import DEFAULT_LIFETIME
@@ -174,7 +174,7 @@ def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
         f"({waiting.MAX_WAIT} at most)",
         f"For {hours:.0f} hours",
         f"up to {MAX_RUNS:,} runs",
-        f"requests of up to {many_runs.MAX_BATCH_RUNS:,} runs",
+        f"requests of up to {batch.MAX_BATCH_RUNS:,} runs",
         f"`limit` is {paging.DEFAULT_LIMIT}, and {paging.MOST_ITEMS} at most",
         f"default {site.TOOLFLOW_API_READS_PER_MINUTE:,} that read",
         f"and {site.TOOLFLOW_API_WRITES_PER_MINUTE:,} that write",

@@ -56,10 +56,10 @@ def ask_edge(
     *,
     length: int,
     most_bytes: int,
-    seconds: int = request_handler.ANONYMOUS_BODY_SECONDS,
+    seconds: int = request_handler.BODY_TIMEOUT,
 ) -> HttpResponse:
     """What the edge of the server answers, before Django is asked, to a body of which nothing comes."""
-    monkeypatch.setattr(request_handler, "ANONYMOUS_BODY_SECONDS", seconds)
+    monkeypatch.setattr(request_handler, "BODY_TIMEOUT", seconds)
     sent: list[Any] = []
 
     async def receive() -> Any:

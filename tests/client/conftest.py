@@ -14,25 +14,23 @@ from django.test import Client
 from typer.testing import CliRunner
 
 from runs.access_groups import create_groups
-from runs.client import many_runs, runs, server
-from runs.client import terminal as terminal_module
-from runs.client.main import main
+from runs.client import bulk, runs, server
+from runs.client.__main__ import main
 from tests.api.asking import make_token, make_user
 
 Reply = httpx2.Response | BaseException
+NO_RUNS: dict[str, Any] = {"items": [], "next": None}
 
 
-def answer(document: Any, status: int = 200, **headers: str) -> httpx2.Response:
-    return httpx2.Response(status, json=document, headers=headers)
+def answer(document: Any, status: int = 200) -> httpx2.Response:
+    return httpx2.Response(status, json=document)
 
 
-def refuse(status: int, kind: str = "", errors: Any = (), **headers: str) -> httpx2.Response:
+def refuse(status: int, kind: str = "", errors: Any = (), retry_after: str = "") -> httpx2.Response:
     """A problem document that says “This is” and its status."""
     problem = {"type": f"urn:toolflow:problem:{kind}", "detail": f"This is {status}.", "errors": errors}
-    sent = {name.replace("_", "-"): text for name, text in headers.items()}
-    return httpx2.Response(
-        status, content=json.dumps(problem), headers={"Content-Type": "application/problem+json", **sent}
-    )
+    headers = {"Content-Type": "application/problem+json", "Retry-After": retry_after}
+    return httpx2.Response(status, content=json.dumps(problem), headers=headers)
 
 
 class Clock:
@@ -65,8 +63,8 @@ class Done(NamedTuple):
 class Terminal:
     """Where a user types commands; ``replies`` is what the server is going to answer, ``asked`` what it was asked."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
+        self.clock = Clock()
         self.replies: list[Reply] = []
         self.asked: list[httpx2.Request] = []
 
@@ -94,20 +92,14 @@ class Terminal:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (server, runs, many_runs, terminal_module):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
-
-
-@pytest.fixture
-def terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Terminal:
+def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Terminal:
     """The terminal of a user whose server gives the replies of a test."""
-    terminal = Terminal(clock)
+    terminal = Terminal()
     monkeypatch.chdir(tmp_path)
-    for name, value in {"TOOLFLOW_URL": "http://toolflow.test", "TOOLFLOW_TOKEN": "tf_0123"}.items():
-        monkeypatch.setenv(name, value)
+    for module in (server, runs, bulk):
+        monkeypatch.setattr(module, "time", terminal.clock)
+    monkeypatch.setenv("TOOLFLOW_URL", "http://toolflow.test")
+    monkeypatch.setenv("TOOLFLOW_TOKEN", "tf_0123")
     monkeypatch.setattr(httpx2.HTTPTransport, "handle_request", lambda _, request: terminal.reply(request))
     return terminal
 
@@ -116,17 +108,16 @@ def ask_site(request: httpx2.Request) -> httpx2.Response:
     """What the site answers."""
     request.read()
     headers = {name: value for name, value in request.headers.items() if name != "content-length"}
-    path = request.url.raw_path.decode()
     kind = headers.get("content-type", "")
     found = Client(raise_request_exception=False).generic(
-        request.method, path, request.content, content_type=kind, headers=headers
+        request.method, request.url.raw_path.decode(), request.content, content_type=kind, headers=headers
     )
     return httpx2.Response(found.status_code, headers=list(found.headers.items()), content=found.getvalue())
 
 
 @pytest.fixture
 def sign_in(terminal: Terminal, db: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
-    """Gives the terminal of somebody in a group whose server is the site itself."""
+    """Gives the terminal of a member of a group whose server is the site itself."""
     create_groups(apps=apps, using="default")
     monkeypatch.setenv("TOOLFLOW_URL", "http://testserver")
     monkeypatch.setattr(terminal, "reply", ask_site)

@@ -85,19 +85,15 @@ def test_names_that_lead_elsewhere_are_refused(terminal: Terminal, name: str) ->
 def test_settings_are_shown_changed_and_unset(site: Terminal, first: FlowVersion) -> None:
     Flow.objects.update(keep_days=30, max_runs_in_flight=5)
     shown = site.run("flows", "settings", "colour-theme")
-    rows = dict(line.split() for line in shown.out.splitlines()[1:])
-    assert (shown.status, rows["keep_days"], rows["keep_outputs_days"]) == (0, "30", "—")
-    assert "30 days" in shown.err
-    done = site.run(
-        "flows", "settings", "colour-theme", "keep_days=9", "total_cost_budget=12", "max_runs_in_flight=none"
-    )
+    assert {"keep_days: 30", "keep_outputs_days: —"} <= set(shown.out.splitlines())
+    changes = ("keep_days=9", "total_cost_budget=12", "max_runs_in_flight=none")
+    done = site.run("flows", "settings", "colour-theme", *changes)
     assert (done.status, sorted(done.out.splitlines())) == (
         0,
         ["keep_days: 30 → 9", "max_runs_in_flight: 5 → —", "total_cost_budget: — → 12.00000000"],
     )
     flow = Flow.objects.get()
     assert (flow.keep_days, flow.max_runs_in_flight, str(flow.total_cost_budget)) == (9, None, "12.00000000")
-    assert site.run("flows", "settings", "colour-theme", "keep_days=9").out == ""
     assert site.run("flows", "settings", "colour-theme", "--json").json["keep_days"] == 9
 
 

@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 
-from flows.engine.spec import AuditSpec, FlowSpec
+from flows.engine.spec import FlowSpec
 from runs.models import FacetKind, RunStatus
 from tests.api.asking import make_user
 from tests.api.long_work import make_view
-from tests.client.conftest import Terminal, answer
+from tests.client.conftest import NO_RUNS, Terminal, answer
 from tests.engine.builders import NOON, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
-
-INPUT = '{"topic": "tea"}'
-NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'", suggestions="['Write more.']")
 
 
 def make_local(**fields: Any) -> FlowSpec:
@@ -36,7 +33,7 @@ def build_run(status: str = "queued") -> dict[str, Any]:
         "flow": "a",
         "version": 1,
         "status": status,
-        "waiting_for": "Its flow has 3 runs under way." if status == "queued" else None,
+        "waiting_for": None,
         "page_url": "http://toolflow.test/runs/7/",
         "steps_passed": 0,
         "step_count": 1,
@@ -48,27 +45,17 @@ def build_run(status: str = "queued") -> dict[str, Any]:
     }
 
 
-def test_a_run_is_started_and_named(terminal: Terminal) -> None:
+def test_a_run_is_started_with_all_that_the_options_say(terminal: Terminal) -> None:
     terminal.replies = [answer(build_run(), 202)]
-    options = ("--label", "x", "--label", "y", "--version", "2", "--priority", "high", "--token-budget", "9")
-    more = ("--cost-budget", "0.5", "--time-limit", "60", "--metadata", '{"m": 1}', "--webhook-url", "https://x.test/")
-    done = terminal.run("run", "a", "--input", INPUT, "--idempotency-key", "k", *options, *more)
-    assert (done.status, done.out) == (0, "Run 7 of “a”, version 1: queued\n")
-    assert done.err == "http://toolflow.test/runs/7/\n"
+    options = "--label x --label y --version 2 --priority high --token-budget 9 --cost-budget 0.5 --time-limit 60"
+    options += ' --metadata {"m":1} --webhook-url https://x.test/ --idempotency-key k'
+    done = terminal.run("run", "a", "--input", '{"topic": "tea"}', *options.split())
+    assert done == (0, "Run 7 of “a”, version 1: queued\n", "http://toolflow.test/runs/7/\n")
     (asked,) = terminal.asked
     assert (asked.headers["Idempotency-Key"], asked.headers["Authorization"]) == ("k", "Bearer tf_0123")
-    assert json.loads(asked.content) == {
-        "flow": "a",
-        "input": {"topic": "tea"},
-        "labels": ["x", "y"],
-        "version": 2,
-        "priority": "high",
-        "token_budget": 9,
-        "cost_budget": "0.5",
-        "time_limit": 60,
-        "metadata": {"m": 1},
-        "webhook_url": "https://x.test/",
-    }
+    wanted = {"flow": "a", "input": {"topic": "tea"}, "labels": ["x", "y"], "version": 2, "priority": "high"}
+    wanted |= {"token_budget": 9, "cost_budget": "0.5", "time_limit": 60, "metadata": {"m": 1}}
+    assert json.loads(asked.content) == {**wanted, "webhook_url": "https://x.test/"}
 
 
 @pytest.mark.parametrize("source", ["@input.json", "-"])
@@ -82,16 +69,11 @@ def test_an_input_is_read_from_a_file_or_standard_input(terminal: Terminal, tmp_
 
 @pytest.mark.parametrize(
     ("source", "name"),
-    [
-        ("@nowhere.json", "nowhere.json "),
-        ("@broken.json", "broken.json"),
-        ("@binary.json", "binary.json "),
-        ("[1]", "The input"),
-    ],
+    [("@nowhere", "nowhere "), ("@broken", "broken: "), ("@binary", "binary "), ("[1]", "The input: ")],
 )
-def test_an_input_that_can_t_be_read_is_named(terminal: Terminal, tmp_path: Any, source: str, name: str) -> None:
-    (tmp_path / "broken.json").write_text('{"topic": ', encoding="utf-8")
-    (tmp_path / "binary.json").write_bytes(b"\xff\x00")
+def test_an_input_that_cannot_be_read_is_named(terminal: Terminal, tmp_path: Any, source: str, name: str) -> None:
+    (tmp_path / "broken").write_text('{"topic": ', encoding="utf-8")
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
     done = terminal.run("run", "a", "--input", source)
     assert (done.status, done.out, terminal.asked) == (3, "", [])
     assert done.err.startswith(f"toolflow: {name}")
@@ -115,24 +97,6 @@ def test_how_a_run_ended_is_the_exit_status(terminal: Terminal, status: str, exi
             assert shown in done.err
 
 
-def test_a_log_hears_of_a_long_wait_now_and_then(terminal: Terminal) -> None:
-    terminal.replies = [
-        answer(build_run(), 202),
-        *(answer(build_run()) for _ in range(20)),
-        *[answer(build_run("failed"))] * 2,
-    ]
-    lines = [line for line in terminal.run("run", "a", "--input", "{}", "--wait").err.splitlines() if "queued" in line]
-    assert 2 <= len(lines) <= terminal.clock.now / 10
-    assert "0 of 1 steps passed" in lines[0] and "Its flow has 3 runs under way." in lines[0]
-
-
-@pytest.mark.parametrize("numbers", [["7"], ["7", "7"]])
-def test_ctrl_c_leaves_runs_alone_and_says_how_to_end_them(terminal: Terminal, numbers: list[str]) -> None:
-    terminal.replies = [*(answer(build_run(), 202) for _ in numbers), KeyboardInterrupt()]
-    done = terminal.run("rerun", *numbers, "--wait")
-    assert (done.status, f"“toolflow cancel {' '.join(numbers)}”" in done.err) == (130, True)
-
-
 def test_runs_are_listed_by_filters(site: Terminal) -> None:
     failed = make_retried_run(status=RunStatus.FAILED)
     make_run(failed.version)
@@ -143,13 +107,12 @@ def test_runs_are_listed_by_filters(site: Terminal) -> None:
 
 
 def test_every_filter_has_an_option(terminal: Terminal) -> None:
-    terminal.replies = [answer({"items": [], "next": None})]
-    options = "--search a --flow b --version 2 --status failed --severity high --audit c --code d --model e --label f"
-    options += " --from 2026-01-02 --to 2026-01-03 --cost 0.1 --tokens 5"
-    terminal.run("runs", *options.split(), "--by", "g")
-    wanted = {"q": "a", "flow": "b", "version": "2", "status": "failed", "severity": "high", "audit": "c", "code": "d"}
+    terminal.replies = [answer(NO_RUNS)]
+    wanted = {"flow": "b", "version": "2", "status": "failed", "severity": "high", "audit": "c", "code": "d"}
     wanted |= {"model": "e", "label": "f", "from": "2026-01-02", "to": "2026-01-03", "cost": "0.1", "tokens": "5"}
-    assert dict(terminal.asked[0].url.params) == {**wanted, "by": "g", "limit": "20"}
+    wanted |= {"by": "g"}
+    terminal.run("runs", "--search", "a", *(part for name, text in wanted.items() for part in (f"--{name}", text)))
+    assert dict(terminal.asked[0].url.params) == {**wanted, "q": "a", "limit": "20"}
 
 
 def test_a_saved_view_gives_filters_that_others_beside_it_replace(site: Terminal) -> None:
@@ -162,7 +125,6 @@ def test_a_saved_view_gives_filters_that_others_beside_it_replace(site: Terminal
         return [run["id"] for run in site.run("runs", *arguments, "--json").json]
 
     assert list_runs("--view", "Second") == list_runs("--view", str(view.pk))
-    assert list_runs("--view", "Second", "--version", "2") in ([second.pk], [])
     # Versions are counted by flow.
     assert list_runs("--view", "Second", "--flow", "other", "--status", "queued") == [other.pk]
     make_view(make_user("olga"), "Second", is_shared=True)
@@ -174,7 +136,6 @@ def test_a_saved_view_gives_filters_that_others_beside_it_replace(site: Terminal
 def test_a_run_is_shown_with_each_output_beside_its_own_issues(site: Terminal) -> None:
     run = make_retried_run()
     shown = site.run("show", str(run.pk), "--issues", "--outputs")
-    assert shown.status == 0
     first, second = shown.out.split("Step 1, attempt 1: failed")[1].split("Step 1, attempt 2: passed")
     assert '"red"' in first and "critical hex_format: “red” is no hex colour. (/colours/1)" in first
     assert "#00ff00" in second and "hex_format" not in second.split("Step 2")[0]
@@ -184,20 +145,20 @@ def test_a_run_is_shown_with_each_output_beside_its_own_issues(site: Terminal) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "permission"),
+    ("call", "permission"),
     [
-        (["run", "colour-theme", "--input", INPUT], "runs.add_run"),
-        (["cancel", "--all", "--yes"], "runs.change_run"),
-        (["flows", "push", "colour-theme.yaml"], "flows.change_flow"),
-        (["flows", "settings", "colour-theme", "keep_days=1"], "flows.change_flow"),
-        (["versions", "make-live", "colour-theme", "1"], "flows.change_flow"),
+        ("run colour-theme --input {}", "runs.add_run"),
+        ("cancel --all --yes", "runs.change_run"),
+        ("flows push colour-theme.yaml", "flows.change_flow"),
+        ("flows settings colour-theme keep_days=1", "flows.change_flow"),
+        ("versions make-live colour-theme 1", "flows.change_flow"),
     ],
 )
-def test_a_viewer_reads_and_is_told_what_else_needs(
-    sign_in: Callable[[str], Terminal], arguments: list[str], permission: str
+def test_a_viewer_reads_and_learns_what_all_else_takes(
+    sign_in: Callable[[str], Terminal], call: str, permission: str
 ) -> None:
     make_run(make_version(make_local()))
     viewer = sign_in("Viewer")
     assert viewer.run("flows", "pull").status == 0
-    done = viewer.run(*arguments)
+    done = viewer.run(*call.split())
     assert (done.status, permission in done.err) == (3, True)

@@ -1,4 +1,4 @@
-"""Full disks, closed pipes and Ctrl-C, which only a process of its own meets."""
+"""Full disks and closed pipes, which only a process of its own meets."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     ("arguments", "replies"),
     [
         (WAIT, make_replies("succeeded")),
-        ((*WAIT, "--json"), make_replies("failed")),
         (("export",), [EXPORTED]),
-        (("--help",), []),
     ],
 )
 def test_results_that_can_t_be_written_are_no_run_that_failed(
@@ -71,7 +69,6 @@ def test_results_that_can_t_be_written_are_no_run_that_failed(
     ("arguments", "replies", "status"),
     [
         ((*WAIT, "--json"), make_replies("errored"), 2),
-        (WAIT, make_replies("succeeded"), 0),
         (("export",), [EXPORTED], 0),
     ],
 )
@@ -83,7 +80,7 @@ def test_a_reader_that_has_seen_enough_changes_no_status(
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
 
 
-@pytest.mark.parametrize("redirection", ["2> /dev/full", "2>&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("redirection", ["2> /dev/full", "<&- >&- 2>&-"])
 def test_streams_that_can_t_be_written_to_change_no_status(run: Run, redirection: str) -> None:
     assert run(f'"$@" {redirection}', (*WAIT, "--json"), make_replies("failed")).returncode == 1
 
@@ -92,10 +89,3 @@ def test_json_is_utf_8_in_every_locale(run: Run) -> None:
     more = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = run('"$@"', WAIT, make_replies("succeeded"), **more)
     assert (done.returncode, done.stdout) == (0, '{\n  "title": "Café – it’s 😀"\n}\n')
-
-
-def test_ctrl_c_ends_a_command_also_while_it_loads(run: Run, tmp_path: Path) -> None:
-    # What Python does on Ctrl-C, in the midst of what takes longest.
-    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
-    done = run('"$@"', ("runs",), [], PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

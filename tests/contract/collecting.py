@@ -256,7 +256,7 @@ def collect_client_commands() -> Iterator[str]:
     """Commands of ``toolflow`` with their arguments: ``toolflow runs --limit -n``, ``toolflow show <run_id>``."""
     import typer
 
-    from runs.client.main import app
+    from runs.client.__main__ import app
 
     def walk(command: Any, name: str) -> Iterator[str]:
         yield name

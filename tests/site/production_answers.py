@@ -15,7 +15,7 @@ import httpx2
 from django.conf import settings
 
 # It has a page that fails.
-settings.ROOT_URLCONF = "tests.site.test_content_security"
+settings.ROOT_URLCONF = "tests.security.test_headers"
 
 from toolflow_site.asgi import application  # noqa: E402  # reads the settings
 

@@ -27,8 +27,10 @@ SERVERS = [path for path in UNITS if path.stem != "toolflow-nightly"]
 
 STOP_TIMEOUT = settings.TOOLFLOW_STOP_SECONDS + FORCED_STOP_TIMEOUT + EXIT_TIMEOUT
 """Seconds that a worker may take to stop."""
-IMAGE_VARIABLES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
-"""What the image of PostgreSQL reads."""
+OBSERVABILITY = {
+    "TOOLFLOW_LOG_FORMAT", "TOOLFLOW_LOG_LEVEL", "TOOLFLOW_ACCESS_LOG", "TOOLFLOW_METRICS_TOKEN",
+    "TOOLFLOW_WORKER_METRICS_PORT", "TOOLFLOW_TRACES", "TOOLFLOW_TRACE_CONTENT",
+}  # fmt: skip
 
 
 def known_variables() -> set[str]:
@@ -75,27 +77,27 @@ def to_bytes(text: str) -> int:
     return int(number) * {"": 1, "k": 1024, "m": 1024**2}[unit]
 
 
-@pytest.mark.parametrize(
-    "path", sorted(path for path in DEPLOY.rglob("*") if path.is_file()), ids=lambda path: path.name
-)
-def test_no_file_names_a_variable_or_a_command_that_there_is_not(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert set(re.findall(r"\b(?:TOOLFLOW|OPENAI|DATABASE)_[A-Z_]*[A-Z]\b", text)) <= known_variables()
-    assert find_commands(text) <= set(get_commands())
+def test_variables_and_commands_of_all_files_exist() -> None:
+    for path in DEPLOY.rglob("*"):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            assert set(re.findall(r"\b(?:TOOLFLOW|OPENAI|DATABASE)_[A-Z_]*[A-Z]\b", text)) <= known_variables(), path
+            assert find_commands(text) <= set(get_commands()), path
 
 
 class TestUnits:
-    @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-    def test_it_runs_as_a_user_of_its_own_who_may_write_to_one_folder(self, path: Path) -> None:
-        service = read_unit(path)["Service"]
-        assert (service["User"], service["UMask"], service["NoNewPrivileges"]) == ("toolflow", "0077", "true")
-        assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
-        assert service["Environment"] == f"TOOLFLOW_DATA_DIR=/var/lib/{service['StateDirectory']}"
+    def test_each_runs_as_a_user_of_its_own_who_may_write_to_one_folder(self) -> None:
+        for path in UNITS:
+            service = read_unit(path)["Service"]
+            assert (service["User"], service["UMask"], service["NoNewPrivileges"]) == ("toolflow", "0077", "true")
+            assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
+            assert service["Environment"] == f"TOOLFLOW_DATA_DIR=/var/lib/{service['StateDirectory']}"
 
-    @pytest.mark.parametrize("path", SERVERS, ids=lambda path: path.stem)
-    def test_a_server_comes_back_after_every_end(self, path: Path) -> None:
-        unit = read_unit(path)
-        assert (unit["Service"]["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
+    def test_a_server_comes_back_after_every_end_with_the_settings_of_the_installation(self) -> None:
+        for path in SERVERS:
+            unit = read_unit(path)
+            assert (unit["Service"]["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
+            assert unit["Service"]["EnvironmentFile"] == "/etc/toolflow/env"
 
     def test_static_files_are_collected_before_the_website_starts_and_requests_may_end(self) -> None:
         service = read_unit(DEPLOY / "systemd/toolflow-web.service")["Service"]
@@ -105,9 +107,8 @@ class TestUnits:
 
     def test_a_stop_of_the_worker_lets_its_calls_end(self) -> None:
         service = read_unit(DEPLOY / "systemd/toolflow-worker.service")["Service"]
-        assert service["KillMode"] == "mixed"
+        assert (service["KillMode"], service["OOMPolicy"]) == ("mixed", "continue")
         assert int(service["TimeoutStopSec"]) > STOP_TIMEOUT
-        assert service["OOMPolicy"] == "continue"
 
 
 class TestCompose:
@@ -144,63 +145,58 @@ class TestCompose:
         assert services["migrate"]["restart"] == "no"
         assert all("healthcheck" in read_compose()["services"][name] for name in ("db", "redis", "worker"))
 
-    def test_it_is_production_with_several_workers(self) -> None:
-        for service in our_services().values():
-            assert service["environment"]["TOOLFLOW_ENV"] == "production"
-        assert our_services()["worker"]["deploy"]["replicas"] == 2
-
-    def test_a_stop_of_a_worker_lets_its_calls_end(self) -> None:
-        assert to_seconds(our_services()["worker"]["stop_grace_period"]) > STOP_TIMEOUT
-
     def test_our_containers_can_do_no_more_than_they_must(self) -> None:
         for service in our_services().values():
+            assert service["environment"]["TOOLFLOW_ENV"] == "production"
             assert service["read_only"] and service["init"]
             assert service["cap_drop"] == ["ALL"]
             # The locks in the data folder are those of one host: no two containers share it.
             assert "volumes" not in service
             assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+        worker = our_services()["worker"]
+        assert worker["deploy"]["replicas"] == 2
+        assert to_seconds(worker["stop_grace_period"]) > STOP_TIMEOUT
+
+    @pytest.mark.parametrize("name", ["web", "worker"])
+    def test_what_operators_may_turn_on_is_handed_on(self, name: str) -> None:
+        found = our_services()[name]
+        # Empty where nobody set it: then it is as if it were not there.
+        handed_on = {setting for setting, value in found["environment"].items() if value == f"${{{setting}:-}}"}
+        assert handed_on >= OBSERVABILITY
+        assert found["env_file"] == [{"path": "toolflow.env", "required": False}]
 
     def test_what_they_write_to_memory_is_bounded_and_bodies_have_room_there(self, tmp_path: Path) -> None:
-        most_bytes = read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
+        max_body = read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
         for service in our_services().values():
             found = [re.fullmatch(r"(/[^:]+):size=(\d+)m(,.*)?", line) for line in service["tmpfs"]]
-            rooms = {match[1]: int(match[2]) * 2**20 for match in found if match}
-            assert len(rooms) == len(found)
+            sizes = {match[1]: int(match[2]) * 2**20 for match in found if match}
+            assert len(sizes) == len(found)
             processes = int(re.sub(r"\D", "", service["environment"]["TOOLFLOW_WEB_PROCESSES"]))
             # Where bodies are kept that don't fit into memory.
-            assert rooms["/" + "tmp"] > processes * MAX_FULL_BODIES * most_bytes
+            assert sizes["/" + "tmp"] > processes * MAX_FULL_BODIES * max_body
 
 
 class TestImage:
-    def read(self) -> str:
-        return (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-
-    def read_last_stage(self) -> str:
-        return self.read().rpartition("\nFROM ")[2]
+    TEXT = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 
     def test_what_is_copied_exists_and_nothing_else_is_sent_to_the_builder(self) -> None:
-        sources = {
-            source
-            for line in re.findall(r"^COPY (?!--from)(.*) \S+$", self.read(), re.MULTILINE)
-            for source in line.split()
-        }
+        lines = re.findall(r"^COPY (?!--from)(.*) \S+$", self.TEXT, re.MULTILINE)
+        sources = {source for line in lines for source in line.split()}
         assert [source for source in sources if not (ROOT / source).exists()] == []
         ignore = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
         sent = set(re.findall(r"^!(\S+)$", ignore, re.MULTILINE))
         assert {name.partition("/")[0] for name in sent} == {source.partition("/")[0] for source in sources}
         assert [name for name in sent if "/" in name and name not in sources] == []
 
-    def test_it_runs_as_nobody_special_with_variables_that_exist(self) -> None:
-        last = self.read_last_stage()
-        assert re.search(r"^USER toolflow$", last, re.MULTILINE)
-        assert last.index("\nUSER ") < last.index("\nHEALTHCHECK ") < last.index("\nCMD ")
-        assert set(re.findall(r"\b(TOOLFLOW_[A-Z_]+)=", self.read())) <= known_variables()
-        assert find_commands(self.read()) == {"collectstatic", "serve"} <= set(get_commands())
+    def test_it_runs_as_a_user_without_rights(self) -> None:
+        last = self.TEXT.rpartition("\nFROM ")[2]
+        assert last.index("\nUSER toolflow\n") < last.index("\nHEALTHCHECK ") < last.index("\nCMD ")
+        assert find_commands(self.TEXT) == {"collectstatic", "serve"}
 
     def test_all_that_django_serves_is_in_it(self) -> None:
-        copied = set(re.findall(r"^COPY (\w+) \w+$", self.read(), re.MULTILINE))
-        folders = {Path(folder).relative_to(ROOT).parts[0] for folder in settings.STATICFILES_DIRS}
-        folders |= {Path(folder).relative_to(ROOT).parts[0] for folder in settings.TEMPLATES[0]["DIRS"]}
+        copied = set(re.findall(r"^COPY (\w+) \w+$", self.TEXT, re.MULTILINE))
+        served: list[Any] = [*settings.STATICFILES_DIRS, ROOT / "templates"]
+        folders = {Path(folder).relative_to(ROOT).parts[0] for folder in served}
         assert folders | {"flows", "runs", "toolflow_site"} <= copied
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from flows.models import Flow
-from runs.models import ApiToken, Run, TrailEntry
+from runs.models import TrailEntry
 from tests.site.test_permissions import ANYONE, STAFF, World, list_rules, world
 
 __all__ = ["world"]
@@ -72,24 +72,3 @@ def test_a_download_that_is_only_asked_about_is_not_begun_and_leaves_no_trail(wo
     assert TrailEntry.objects.count() == before
     # The length of a file that was not made is unknown.
     assert answer.headers.get("Content-Length") != "0"
-
-
-def test_an_open_page_that_asks_with_head_is_told_that_nothing_changed_too(world: World) -> None:
-    client = world.sign_in("Viewer")
-    run = Run.objects.filter(ended_at__isnull=False).earliest("pk")
-    asked = f"/runs/{run.pk}/live?revision={run.revision}&seen=1.1"
-    for method in ("GET", "HEAD", "GET", "HEAD"):
-        assert client.generic(method, asked).status_code == 204
-
-
-def test_a_page_that_asks_to_confirm_something_is_there_for_head(world: World) -> None:
-    ApiToken.objects.create(user=world.users["Viewer"], name="nightly", expiry=None)
-    asked = f"/tokens/{ApiToken.objects.get(name='nightly').token_key}/revoke/"
-    assert [world.ask("Viewer", method, asked).status_code for method in ("GET", "HEAD")] == [200, 200]
-
-
-@pytest.mark.parametrize("address", ["/runs/1/live", "/runs/bulk/cancel/?run=1", "/runs/new/colour-theme/"])
-def test_pages_that_also_take_something_name_head_among_their_methods(world: World, address: str) -> None:
-    answer = world.ask("Administrator", "DELETE", address)
-    assert answer.status_code == 405
-    assert "HEAD" in answer["Allow"].split(", ")

@@ -179,7 +179,7 @@ class TestBodies:
         assert refused.headers["Connection"] == "close" and refused.headers["X-Content-Type-Options"] == "nosniff"
 
     async def test_a_body_that_does_not_arrive_in_time_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_handler, "ANONYMOUS_BODY_SECONDS", 0)
+        monkeypatch.setattr(request_handler, "BODY_TIMEOUT", 0)
 
         async def parts() -> AsyncIterator[bytes]:
             yield b"x"
