@@ -26,32 +26,39 @@ OPENAPI: dict[str, Any] = {
         },
         {"name": "Saved views", "description": "Filters of the list of runs that users keep under a name."},
         {"name": "Trail", "description": "Who did what, when and from where."},
-        {"name": "Statistics", "description": "Figures of flows and audits, and what models used."},
+        {
+            "name": "Statistics",
+            "description": "Figures of flows and audits, and what models used. Rates "
+            "are fractions of one; costs are null where no price is known, and of simulated runs.",
+        },
         {"name": "Installation", "description": "Worker processes, and the plug-ins that flows can name."},
         {"name": "Documentation", "description": "This description."},
     ],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SCHEMA_PATH_PREFIX_TRIM": True,
-    "ENUM_SUFFIX": "",
-    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "ENUM_NAME_OVERRIDES": {
-        "RunStatus": "runs.models.RunStatus.values",
-        "EndReason": "runs.models.EndReason.values",
-        "BulkKind": "runs.models.BulkKind.values",
-        "WorkState": "runs.models.WorkState.values",
-        "DeliveryState": "runs.models.DeliveryState.values",
-        "TokenScope": "runs.models.TokenScope.values",
-        "Kind": "runs.api.schema_completion.CHANGE_KINDS",
-        "Severity": "runs.api.schema_completion.SEVERITIES",
-        "Outcome": "runs.api.schema_completion.OUTCOMES",
+    # How users of the pages and tokens sign in; no view has another way.
+    "AUTHENTICATION_WHITELIST": [],
+    "SECURITY": [{"token": []}, {"session": []}],
+    "APPEND_COMPONENTS": {
+        "securitySchemes": {
+            "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A token from the page “API tokens”, or from `manage.py create_token`. Its scope is "
+                "`read`, `run` or `edit`; the permissions of its owner apply as well.",
+            },
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": "sessionid",
+                "description": "The cookie of a user who is signed in on the pages. Requests other than GET also send "
+                "the header `X-CSRFToken`.",
+            },
+        }
     },
     # The reference page loads its scripts and styles from this installation, and asks no validator elsewhere.
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},
-    "POSTPROCESSING_HOOKS": [
-        "runs.api.schema_completion.know_choices_by_values",
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "runs.api.schema_completion.complete_schema",
-    ],
+    "POSTPROCESSING_HOOKS": ["runs.api.openapi.complete_schema"],
 }

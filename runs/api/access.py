@@ -258,9 +258,3 @@ def _increase(key: str) -> int:
     except ValueError:
         # The first request of its window, unless another process was faster.
         return 1 if cache.add(key, 1, timeout=2 * WINDOW_SECONDS) else cache.incr(key)
-
-
-# Names of before, for modules whose operations aren't declared by ``runs.api.base.operation`` yet.
-Need = Requirement
-SEE_RUNS, REPEAT_RUNS, CANCEL_RUNS, CHANGE_AND_SEE_RUNS = READ_RUNS, RERUN_RUNS, CHANGE_RUNS, CHANGE_RUNS
-SEE_FLOWS = READ_FLOWS

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 
 from runs.api.access import READ_TRAIL
 from runs.api.base import ApiView, build_page, operation
+from runs.api.openapi import PAGE_PARAMETERS
 from runs.api.paging import NUMBERS, cut_page, read_paging
-from runs.api.schema_parts import PAGE_PARAMETERS
 from runs.api.schemas.audit_log import TrailPage, TrailQuery
 from runs.audit_log.entries import fetch_entries
 

@@ -23,9 +23,9 @@ from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, require_permiss
 from runs.api.base import ApiView, build_page, operation
 from runs.api.filter_fields import parse_filters, write_filters
 from runs.api.idempotency import idempotent
+from runs.api.openapi import IDEMPOTENCY_KEY, PAGE_PARAMETERS, REPLAYED
 from runs.api.paging import NUMBERS, read_page, read_paging
 from runs.api.problems import Conflict, InvalidBody
-from runs.api.schema_parts import IDEMPOTENCY_KEY, PAGE_PARAMETERS, REPLAYED
 from runs.api.schemas import bulk_actions as schemas
 from runs.api.schemas.base import Nothing
 from runs.api.schemas.bulk_actions import BulkActionPage, NewBulkAction, WholeBulkAction

@@ -22,14 +22,11 @@ def make_tag(representation: bytes) -> str:
 
 def leave_out_known(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """The answer; 304 without a body if ``If-None-Match`` says that the caller has it already."""
-    tag = response.get("ETag")
-    tags = parse_etags(request.headers.get("If-None-Match", ""))
-    if tag is None or request.method not in ("GET", "HEAD") or response.status_code != HTTPStatus.OK:
+    tag, known = response.get("ETag"), parse_etags(request.headers.get("If-None-Match", ""))
+    is_read = request.method in ("GET", "HEAD") and response.status_code == HTTPStatus.OK
+    if tag is None or not is_read or not _is_among(tag, known):
         return response
-    if not _is_among(tag, tags):
-        return response
-    headers = {name: value for name, value in response.items() if name not in _OF_BODY}
-    return HttpResponseNotModified(headers=headers)
+    return HttpResponseNotModified(headers={name: text for name, text in response.items() if name not in _OF_BODY})
 
 
 def require_unchanged(request: Request, kind: str, *tags: str) -> None:
@@ -38,18 +35,20 @@ def require_unchanged(request: Request, kind: str, *tags: str) -> None:
     There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
     """
     wanted = _parse_tags(request, "If-Match")
-    if wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted):
-        return
-    sentence = "This has changed since you read it, or is not there. Read it again."
-    raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
+    is_met = wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted)
+    if not is_met:
+        raise _build_problem(kind, "This has changed since you read it, or is not there. Read it again.", tags)
 
 
 def require_other(request: Request, kind: str, *tags: str) -> None:
     """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
     unwanted = _parse_tags(request, "If-None-Match")
     if unwanted is not None and tags and _is_among(tags[0], unwanted):
-        sentence = "This exists already, and the request must not change it."
-        raise ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]})
+        raise _build_problem(kind, "This exists already, and the request must not change it.", tags)
+
+
+def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:
+    return ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
 
 
 def _is_among(tag: str, tags: list[str]) -> bool:

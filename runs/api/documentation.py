@@ -16,15 +16,14 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api import schema_completion  # noqa: F401  # it tells drf-spectacular about tokens and strict bodies
-from runs.api.view import ApiView
+from runs.api.base import ApiView, operation
 
 ADDRESS = "/api/v1"
 """Where the API lies on an installation that has a host for itself."""
@@ -67,18 +66,19 @@ class SchemaView(ApiView):
 
     renderer_classes = RENDERERS
 
-    @extend_schema(
-        operation_id="getSchema",
-        tags=["Documentation"],
-        summary="Read this description as OpenAPI 3.1",
-        description="As JSON or as YAML, as the Accept header asks. Generators make clients from it.",
-        responses={
+    @operation(
+        "getSchema",
+        "Read this description as OpenAPI 3.1",
+        tag="Documentation",
+        requires=None,
+        answers={
             (200, renderer.media_type): OpenApiResponse(OpenApiTypes.OBJECT, "The OpenAPI document.")
             for renderer in RENDERERS
         },
     )
     def get(self, request: Request) -> Response:
-        """The document, with the address under which this installation has the API."""
+        """As JSON or as YAML, as the Accept header asks. Generators make clients from it."""
+        # With the address under which this installation has the API.
         return Response({**build_schema(), "servers": [{"url": _find_address()}]})
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:

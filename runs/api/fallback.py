@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.view import ApiView
+from runs.api.base import ApiView
 
 
 class NothingView(ApiView):

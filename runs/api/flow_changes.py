@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
-from django.core.exceptions import PermissionDenied
-from django.db import IntegrityError, transaction
-from django.http import Http404
+from django.db import transaction
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
@@ -16,7 +15,7 @@ from flows.engine.spec import FlowSpec
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import load_flow
-from runs.api.access import find_user
+from runs.api.access import find_user, require_permission
 from runs.api.conditions import require_other, require_unchanged
 from runs.api.flow_documents import list_tags, load_version, load_whole_flow, select_flows
 from runs.api.problems import Conflict
@@ -26,46 +25,36 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The `ETag` of the flow as it was read: if it was saved or another version was made live meanwhile, it "
-    "is left alone (412). The digest of its latest version in double quotes will do, too.",
+    description="The `ETag` as it was read: what has changed meanwhile is left alone (412). Of a flow, the digest of "
+    "its latest version in double quotes will do, too.",
 )
 
 
+@transaction.atomic
 def create_flow(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
     """Store a new flow, whose first version is live. Raises ``Conflict`` if the name is taken."""
-    try:
-        with transaction.atomic():
-            return _add_flow(request, spec, note)
-    except IntegrityError:
-        if not FlowRow.objects.filter(name=spec.name).exists():
-            raise
+    # Another request that takes the name at the same moment waits here, or is waited for.
+    _, is_new = FlowRow.objects.get_or_create(name=spec.name)
+    if not is_new:
         sentence = f"There is a flow “{spec.name}” already. Send a PUT request to its address to change it."
-        raise Conflict("name-taken", sentence) from None
+        raise Conflict("name-taken", sentence)
+    return _store_first_version(request, spec, note)
 
 
+@transaction.atomic
 def store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tuple[StoredFlow, bool]:
     """Make a flow what ``spec`` says: a new version if that differs from the latest, a new flow if there is none.
 
     Gives the flow, and whether it is new. Raises ``ApiProblem`` if the request's conditions aren't met,
     ``PermissionDenied`` if the flow is new and the user may add none.
     """
-    try:
-        return _store_flow(request, spec, query)
-    except IntegrityError:
-        # Another request made a flow of this name meanwhile: it is there to be changed now.
-        return _store_flow(request, spec, query)
-
-
-@transaction.atomic
-def _store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tuple[StoredFlow, bool]:
-    flow = FlowRow.objects.select_for_update().filter(name=spec.name).first()
-    tags = list_tags(load_whole_flow(spec.name)) if flow else []
+    flow, is_new = FlowRow.objects.select_for_update().get_or_create(name=spec.name)
+    tags = [] if is_new else list_tags(load_whole_flow(spec.name))
     require_other(request, "flow-exists", *tags)
     require_unchanged(request, "flow-changed", *tags)
-    if flow is None:
-        if not request.user.has_perm("flows.add_flow"):
-            raise PermissionDenied("There is no such flow, and your account lacks the permission “flows.add_flow”.")
-        return _add_flow(request, spec, query.note), True
+    if is_new:
+        require_permission(request, "flows.add_flow")
+        return _store_first_version(request, spec, query.note), True
     latest = flow.versions.first()
     version = load_flow(document=spec.to_document(), by=find_user(request), note=query.note)
     is_made = version != latest
@@ -82,9 +71,7 @@ def _store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tu
     return _load_stored(spec.name, version.number if is_made else None), False
 
 
-def _add_flow(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
-    # Another request that takes the name at the same moment waits here, or is waited for.
-    FlowRow.objects.create(name=spec.name)
+def _store_first_version(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
     version = load_flow(document=spec.to_document(), by=find_user(request), note=note)
     log_change(request, version.flow, "Created through the API.", action=ADDITION)
     return _load_stored(spec.name, version.number)
@@ -102,7 +89,7 @@ def change_flow(request: Request, name: str, change: Callable[[FlowRow], str]) -
     ``change`` gives what the history says of it, nothing if all was so before. Raises ``Http404``, and ``ApiProblem``
     if the request's ``If-Match`` isn't met.
     """
-    flow = _lock_flow(request, name)
+    flow = _lock_read_flow(request, name)
     if message := change(flow):
         log_change(request, flow, message)
     return Flow.model_validate(select_flows().get(pk=flow.pk))
@@ -112,7 +99,7 @@ def change_flow(request: Request, name: str, change: Callable[[FlowRow], str]) -
 def delete_flow(request: Request, name: str) -> None:
     """Delete a flow with its versions. Raises as ``change_flow``, and ``Conflict`` if it has runs."""
     # A run that is started meanwhile waits, and then finds no flow.
-    flow = _lock_flow(request, name)
+    flow = _lock_read_flow(request, name)
     if is_referred_to(flow):
         raise Conflict("has-runs", f"“{name}” has runs, and history is kept. Archive the flow instead.")
     log_change(request, flow, "Deleted through the API, with all its versions.", action=DELETION)
@@ -122,9 +109,7 @@ def delete_flow(request: Request, name: str) -> None:
 @transaction.atomic
 def delete_version(request: Request, name: str, number: int) -> None:
     """Delete a version. Raises ``Http404``, and ``Conflict`` if it is live or has runs."""
-    flow = FlowRow.objects.select_for_update().filter(name=name).first()
-    if flow is None:
-        raise Http404
+    flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
     version = load_version(flow, number)
     if flow.live_version_id == version.pk:
         raise Conflict("is-live", f"Version {number} of “{name}” is live. Make another version live first.")
@@ -135,10 +120,9 @@ def delete_version(request: Request, name: str, number: int) -> None:
     version.delete()
 
 
-def _lock_flow(request: Request, name: str) -> FlowRow:
-    flow = FlowRow.objects.select_for_update().filter(name=name).first()
-    if flow is None:
-        raise Http404
+def _lock_read_flow(request: Request, name: str) -> FlowRow:
+    """The flow, locked, as the request's ``If-Match`` says that it was read."""
+    flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
     require_unchanged(request, "flow-changed", *list_tags(load_whole_flow(name)))
     return flow
 

@@ -7,20 +7,19 @@ from http import HTTPStatus
 from typing import IO, Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
-from django.http import Http404
+from django.shortcuts import get_object_or_404
 from django.utils.http import quote_etag
-from rest_framework import exceptions
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem, SpecError
-from flows.engine.json_values import describe_type, parse_json
+from flows.engine.json_values import describe_type
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import find_problems, parse_flow_file
-from runs.api.base import read_text
+from runs.api.base import JsonParser, read_text
 from runs.api.conditions import make_tag
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.api.schemas.flows import FlowDocument, WholeFlow, WholeVersion
@@ -33,39 +32,25 @@ FLOW_BODY = {"application/json": FlowDocument, YAML: FlowDocument}
 # Bodies
 
 
-class FlowJsonParser(BaseParser):
-    """Reads a body as JSON, for ``parse_flow_body``."""
-
-    media_type = "application/json"
-
-    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        """The value. Raises ``ParseError`` for what is no JSON, ``ApiProblem`` for what is too large for a flow."""
-        try:
-            return parse_json(_read_flow_text(stream))
-        except ValueError as error:
-            raise exceptions.ParseError(str(error)) from None
-
-
 class FlowYamlParser(BaseParser):
     """Reads a body as text, for ``parse_flow_body``."""
 
     media_type = YAML
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        """The text. Raises ``ApiProblem`` for what is too large for a flow."""
-        return _read_flow_text(stream)
+        """The text. Raises as ``JsonParser.parse``."""
+        return read_text(stream)
 
 
-def _read_flow_text(stream: IO[bytes]) -> str:
-    text = read_text(stream)
-    if len(text.encode()) > MAX_FILE_BYTES:
-        sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
-        raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
-    return text
+FLOW_PARSERS = (JsonParser, FlowYamlParser)
+"""What views read the body with that call ``parse_flow_body``."""
 
 
 def parse_flow_body(request: Request) -> FlowSpec:
-    """The flow in a body that one of the parsers here read. Raises ``InvalidBody`` with all that is wrong."""
+    """The flow in a body. Raises ``InvalidBody`` with all that is wrong, ``ApiProblem`` (413) if it is too large."""
+    if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_FILE_BYTES:
+        sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
+        raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
     source: object = request.data
     if isinstance(source, dict) and source:
         return parse_flow_document(source)
@@ -108,9 +93,7 @@ def select_flows(*further: str) -> QuerySet[Any, dict[str, Any]]:
 
 def load_whole_flow(name: str) -> WholeFlow:
     """A flow with the definitions of its live and of its latest version. Raises ``Http404``. Two queries."""
-    flow = FlowRow.objects.select_related("live_version__created_by").filter(name=name).first()
-    if flow is None:
-        raise Http404
+    flow = get_object_or_404(FlowRow.objects.select_related("live_version__created_by"), name=name)
     live, latest = flow.live_version, flow.versions.select_related("created_by").first()
     return WholeFlow.model_validate(
         {
@@ -138,10 +121,7 @@ def list_tags(flow: WholeFlow) -> list[str]:
 
 def load_version(flow: FlowRow, number: int) -> VersionRow:
     """A version of a flow with its author. Raises ``Http404``."""
-    version = flow.versions.select_related("created_by").filter(number=number).first()
-    if version is None:
-        raise Http404
-    return version
+    return get_object_or_404(flow.versions.select_related("created_by"), number=number)
 
 
 def read_definition(version: VersionRow) -> FlowSpec:

@@ -23,7 +23,7 @@ from flows.providers import build_providers, default_model_settings, find_flow_w
 from flows.throttle import count_request
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS, require_permission
 from runs.api.base import ApiView, operation
-from runs.api.flow_documents import FLOW_BODY, FlowJsonParser, FlowYamlParser, parse_flow_body, parse_flow_document
+from runs.api.flow_documents import FLOW_BODY, FLOW_PARSERS, parse_flow_body, parse_flow_document
 from runs.api.flows import FlowDetail
 from runs.api.problems import InvalidBody
 from runs.api.schemas.flows import AuditTrial, Preview, StepTrial, ValidFlow, Verdict
@@ -35,7 +35,7 @@ MAX_TRIES_PER_MINUTE = 60
 
 
 class FlowTool(ApiView):
-    """An address below ``/flows`` that a flow may have as well: whose methods the tool hasn't."""
+    """An address below ``/flows`` that a flow may have as well: other methods are those of that flow."""
 
     flow_name: str
 
@@ -54,7 +54,7 @@ class ValidateFlow(FlowTool):
     """``/flows/validate``"""
 
     flow_name = "validate"
-    parser_classes = (FlowJsonParser, FlowYamlParser)
+    parser_classes = FLOW_PARSERS
 
     @operation(
         "validateFlow",
@@ -70,12 +70,14 @@ class ValidateFlow(FlowTool):
         `read` is enough: a pipeline needs no other one to check what is only proposed.
         """
         plan = plan_load(parse_flow_body(request))
-        return ValidFlow(
-            valid=True,
-            name=plan.spec.name,
-            digest=plan.spec.digest,
-            would_make_version=None if plan.is_unchanged else plan.number,
-            warnings=find_flow_warnings(plan.spec),  # type: ignore[arg-type]  # they are read by their attributes
+        return ValidFlow.model_validate(
+            {
+                "valid": True,
+                "name": plan.spec.name,
+                "digest": plan.spec.digest,
+                "would_make_version": None if plan.is_unchanged else plan.number,
+                "warnings": find_flow_warnings(plan.spec),
+            }
         )
 
 
@@ -98,15 +100,8 @@ class PreviewStep(FlowTool):
         """
         trial = build_trial(request, body)
         found = trial.preview(registry)
-        return Preview.model_validate(
-            {
-                **_describe_trial(trial),
-                "request": found.request,
-                "output": found.output,
-                "issues": [issue.model_dump() for issue in found.notes],
-                "problem": found.problem,
-            }
-        )
+        issues = [issue.model_dump() for issue in found.notes]
+        return Preview.model_validate({**found._asdict(), **_describe_trial(trial), "issues": issues})
 
 
 class TryAudits(FlowTool):
@@ -128,17 +123,7 @@ class TryAudits(FlowTool):
         """
         trial = build_trial(request, body)
         attempt, audits = trial.judge(_find_output(trial, body), registry)
-        return Verdict.model_validate(
-            {
-                **_describe_trial(trial),
-                "outcome": attempt.outcome,
-                "output": attempt.output,
-                "raw_output": attempt.raw_output,
-                "failure_reason": attempt.failure_reason,
-                "issues": [issue.model_dump() for issue in attempt.issues],
-                "audits": audits,
-            }
-        )
+        return Verdict.model_validate({**attempt.model_dump(), **_describe_trial(trial), "audits": audits})
 
 
 def _describe_trial(trial: Trial) -> dict[str, Any]:
@@ -161,11 +146,6 @@ def build_trial(request: Request, body: StepTrial) -> Trial:
     spec = resolve_spec(freeze_schemas(spec, registry), default_model_settings(), build_providers())
     if body.step > len(spec.steps):
         raise InvalidBody([Problem("/step", f"There is no step {body.step}: the flow has {len(spec.steps)}.")])
-    if (body.run is None) == (body.input is None):
-        raise InvalidBody([Problem("", "Say what the step works on: either “run”, or “input” and “outputs”.")])
-    of_run, of_values = ("after_attempt", "attempt"), ("outputs",)
-    if misplaced := [name for name in (of_run if body.run is None else of_values) if getattr(body, name, None)]:
-        raise InvalidBody([Problem(f"/{name}", "This does not go with the rest; leave it out.") for name in misplaced])
     try:
         if body.run is None:
             return try_on_values(spec, body.step, body.input or {}, _parse_outputs(body.outputs or {}, body.step))
@@ -186,9 +166,7 @@ def _parse_outputs(outputs: Mapping[str, Any], step: int) -> dict[int, dict[str,
 
 
 def _find_output(trial: Trial, body: AuditTrial) -> dict[str, Any]:
-    """The output to audit, which can be stored. Raises ``InvalidBody`` if the body has none, or two."""
-    if (body.attempt is None) == (body.output is None):
-        raise InvalidBody([Problem("", "Say what to audit: either “output”, or “attempt” of “run”.")])
+    """The output to audit, which can be stored. Raises ``InvalidBody`` for an attempt that has none."""
     if body.attempt is None:
         cleaned: dict[str, Any] = clean_value(body.output).value
         return cleaned

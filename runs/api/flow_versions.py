@@ -6,10 +6,10 @@ from http import HTTPStatus
 from operator import itemgetter
 from typing import Any
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -23,9 +23,9 @@ from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
 from runs.api.base import ApiView, HeaderNegotiation, JsonRenderer, build_page, operation
 from runs.api.flow_changes import IF_MATCH, change_flow, delete_version
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
+from runs.api.openapi import LIMIT
 from runs.api.paging import NUMBERS, read_page, read_paging
 from runs.api.problems import InvalidQuery
-from runs.api.schema_parts import LIMIT
 from runs.api.schemas.base import Nothing
 from runs.api.schemas.flows import (
     ComparedVersion,
@@ -40,6 +40,7 @@ from runs.api.schemas.flows import (
 
 _PLACE = {"type": "integer", "minimum": 1}
 
+_FLOWS = FlowRow.objects.only("name", "live_version")
 NUMBER = OpenApiParameter("number", _PLACE, OpenApiParameter.PATH, description="The number of the version.")
 PAGE_PARAMETERS = [
     LIMIT,
@@ -63,7 +64,7 @@ class FlowVersionList(ApiView):
     def get(self, request: Request, name: str) -> Response:
         """The newest first, without definitions."""
         paging = read_paging(request.query_params, NUMBERS)
-        flow = _load_flow(name)
+        flow = get_object_or_404(_FLOWS, name=name)
         versions: Any = flow.versions
         rows = versions.values("pk", "number", "digest", "note", "created_at", "created_by__username")
         page = read_page(rows, paging, column="number", key_of=itemgetter("number"), is_descending=True)
@@ -89,16 +90,12 @@ class FlowFileRenderer(JsonRenderer):
 class _FormatNegotiation(HeaderNegotiation):
     """The parameter ``format`` wins over the header ``Accept``. A format that isn't known is refused with the query."""
 
-    def select_renderer(
-        self, request: Request, renderers: Any, format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         """The renderer to use, and its media type."""
-        wanted = request.query_params.get("format")
         for renderer in renderers:
-            if renderer.format == wanted:
+            if renderer.format == request.query_params.get("format"):
                 return renderer, renderer.media_type
-        chosen: tuple[BaseRenderer, str] = super().select_renderer(request, renderers, format_suffix)
-        return chosen
+        return super().select_renderer(request, renderers, format_suffix)
 
 
 class FlowVersionDetail(ApiView):
@@ -120,7 +117,7 @@ class FlowVersionDetail(ApiView):
     )
     def get(self, request: Request, name: str, number: int, query: VersionFormat) -> Response | WholeVersion:
         """With its definition; as a flow file with `Accept: application/yaml` or `?format=yaml`."""
-        flow = _load_flow(name)
+        flow = get_object_or_404(_FLOWS, name=name)
         version = load_version(flow, number)
         if request.accepted_renderer.format != FlowFileRenderer.format:
             return build_version(version, flow)
@@ -161,7 +158,7 @@ class FlowVersionDiff(ApiView):
         """What changed on the way from the version `against` to this one: steps and audits are found again under new
         names and at new places.
         """
-        flow = _load_flow(name)
+        flow = get_object_or_404(_FLOWS, name=name)
         new = load_version(flow, number)
         old = _find_other(flow, new, query.against)
         changes = compare_specs(read_definition(old), read_definition(new))
@@ -171,12 +168,11 @@ class FlowVersionDiff(ApiView):
 
 def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionRow:
     """The version to compare with. Raises ``InvalidQuery`` if it isn't there."""
-    if against is None:
-        found = flow.versions.filter(number__lt=new.number).first()
-    elif against == "live":
+    if against == "live":
         found = flow.live_version
     else:
-        found = flow.versions.filter(number=int(against)).first()
+        wanted = {"number__lt": new.number} if against is None else {"number": int(against)}
+        found = flow.versions.filter(**wanted).first()
     if found is None:
         sentence = "There is no such version of this flow, or none before this one; name another."
         raise InvalidQuery([Problem("against", sentence)])
@@ -207,13 +203,6 @@ class MakeVersionLive(ApiView):
             return f"Made version {number} live."
 
         return change_flow(request, name, make_live)
-
-
-def _load_flow(name: str) -> FlowRow:
-    flow = FlowRow.objects.only("name", "live_version").filter(name=name).first()
-    if flow is None:
-        raise Http404
-    return flow
 
 
 _VERSIONS = "flows/<slug:name>/versions"

@@ -20,17 +20,16 @@ from runs.api.base import ApiView, build_page, operation
 from runs.api.flow_changes import IF_MATCH, change_flow, create_flow, delete_flow, store_flow
 from runs.api.flow_documents import (
     FLOW_BODY,
-    FlowJsonParser,
-    FlowYamlParser,
+    FLOW_PARSERS,
     list_tags,
     load_whole_flow,
     parse_flow_body,
     select_flows,
 )
 from runs.api.idempotency import idempotent
+from runs.api.openapi import IDEMPOTENCY_KEY, LIMIT, REPLAYED
 from runs.api.paging import NAMES, read_page, read_paging
 from runs.api.problems import InvalidBody
-from runs.api.schema_parts import IDEMPOTENCY_KEY, LIMIT, REPLAYED
 from runs.api.schemas.base import Nothing
 from runs.api.schemas.flows import (
     ChangedFlowQuery,
@@ -68,7 +67,7 @@ LOCATION = OpenApiParameter(
 class FlowList(ApiView):
     """``/flows``"""
 
-    parser_classes = (FlowJsonParser, FlowYamlParser)
+    parser_classes = FLOW_PARSERS
 
     @operation(
         "listFlows",
@@ -113,7 +112,7 @@ class FlowList(ApiView):
 class FlowDetail(ApiView):
     """``/flows/<name>``"""
 
-    parser_classes = (FlowJsonParser, FlowYamlParser)
+    parser_classes = FLOW_PARSERS
 
     @operation(
         "getFlow",
@@ -168,10 +167,9 @@ class FlowDetail(ApiView):
 
 def _answer_stored(request: Request, stored: StoredFlow, *, is_new: bool) -> Response:
     headers = {"ETag": list_tags(stored)[0]}
-    if not is_new:
-        return Response(stored, headers=headers)
-    headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.name]))
-    return Response(stored, HTTPStatus.CREATED, headers=headers)
+    if is_new:
+        headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.name]))
+    return Response(stored, HTTPStatus.CREATED if is_new else HTTPStatus.OK, headers=headers)
 
 
 class ArchiveFlow(ApiView):

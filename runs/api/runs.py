@@ -17,15 +17,7 @@ from rest_framework.response import Response
 from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS
 from runs.api.base import ApiView, build_page, operation
 from runs.api.idempotency import idempotent
-from runs.api.paging import NUMBERS, cut_found, find_paging
-from runs.api.problems import Conflict, InvalidQuery
-from runs.api.run_documents import build_new_run, load_run, load_summaries
-from runs.api.run_links import RunLinks
-from runs.api.run_orders import prepare_many, prepare_rerun, prepare_run
-from runs.api.run_parts import fetch_page
-from runs.api.run_query import find_filters
-from runs.api.runs_parameters import FILTERS
-from runs.api.schema_parts import (
+from runs.api.openapi import (
     APPLIED,
     IDEMPOTENCY_KEY,
     LOCATION,
@@ -35,6 +27,14 @@ from runs.api.schema_parts import (
     REPLAYED,
     RETRY_AFTER,
 )
+from runs.api.paging import NUMBERS, cut_found, find_paging
+from runs.api.problems import Conflict, InvalidQuery
+from runs.api.run_documents import build_new_run, load_run, load_summaries
+from runs.api.run_links import RunLinks
+from runs.api.run_orders import prepare_many, prepare_rerun, prepare_run
+from runs.api.run_parts import fetch_page
+from runs.api.run_query import find_filters
+from runs.api.runs_parameters import FILTERS
 from runs.api.schemas.base import Nothing
 from runs.api.schemas.run_bodies import NewRun, NewRuns, Rerun, RunChange
 from runs.api.schemas.runs import Run, RunPage, RunParts, StartedFilters, StartedRuns

@@ -20,9 +20,9 @@ from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, requi
 from runs.api.base import ApiView, build_page, operation
 from runs.api.filter_fields import parse_filters, write_filters
 from runs.api.idempotency import idempotent
+from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
 from runs.api.paging import NUMBERS, Paging, read_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
-from runs.api.schema_parts import IDEMPOTENCY_KEY, REPLAYED
 from runs.api.schemas.saved_views import NewView, SavedView, SavedViewPage, ViewPaging
 from runs.models.saved_view import NameTakenError, TooManyViewsError
 

@@ -2,220 +2,327 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date
+from collections.abc import Mapping, Sequence
+from datetime import UTC, timedelta
+from typing import Any
 
 from django.http import Http404
 from django.urls import URLPattern, path
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
-from runs.api.access import SEE_RUNS
-from runs.api.flow_statistics import FlowFigures
-from runs.api.overview_schema import OverviewSerializer
+from runs.api.access import READ_RUNS
+from runs.api.base import ApiView, operation
 from runs.api.present_state import describe_now
 from runs.api.problems import InvalidQuery
-from runs.api.schema_parts import problem_responses
-from runs.api.statistics_documents import StatisticsWriter
-from runs.api.statistics_parameters import (
-    AUDIT_PARAMETERS,
-    FLOW_PARAMETERS,
-    OVERVIEW_PARAMETERS,
-    USAGE_PARAMETERS,
-    name_parameters,
+from runs.api.schemas.statistics import (
+    DEFAULT_DAYS,
+    MAX_DAYS,
+    AuditQuery,
+    AuditStatistics,
+    FlowStatistics,
+    FlowStatisticsQuery,
+    Overview,
+    OverviewQuery,
+    SpanQuery,
+    StepFigures,
+    UsageQuery,
+    UsageStatistics,
 )
-from runs.api.statistics_query import StatisticsQuery
-from runs.api.statistics_schema import AuditStatisticsSerializer, FlowStatisticsSerializer, UsageStatisticsSerializer
-from runs.api.view import ApiView
 from runs.statistics.figures import (
     FLOW,
     GROUPS,
     MAX_AUDITS,
     VERSION,
+    DayRuns,
     Scope,
+    StepGroup,
+    UsageGroup,
     compare_today,
     fetch_audits,
+    fetch_issues,
+    fetch_runs,
     fetch_steps,
+    fetch_steps_by_day,
     fetch_usage,
+    sum_groups,
+    sum_models,
+    sum_versions,
 )
+from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_bill, sum_by_slot, use_of_runs
 
-MOST_USAGE = 1_000
+MAX_ITEMS = 1_000
 """Items of an answer about usage."""
+MAX_VERSIONS = 100
+MAX_ISSUES = 50
 
 
 class FlowStatisticsView(ApiView):
-    """How the runs of a flow went."""
+    """``/flows/<name>/statistics``"""
 
-    needs = {"GET": SEE_RUNS}
-    parameters = {"GET": name_parameters(FLOW_PARAMETERS)}
-
-    @extend_schema(
-        operation_id="getFlowStatistics",
-        tags=["Statistics"],
-        summary="Read how the runs of a flow went",
-        description="Runs that ended in a span of days: rates, durations, tokens and cost; by version, model, step and "
-        "day. The same figures as on the page of the flow.",
-        parameters=FLOW_PARAMETERS,
-        responses={200: FlowStatisticsSerializer, **problem_responses(404)},
+    @operation(
+        "getFlowStatistics",
+        "Read how the runs of a flow went",
+        tag="Statistics",
+        requires=READ_RUNS,
+        query=FlowStatisticsQuery,
+        answers={200: FlowStatistics},
+        problems=[404],
     )
-    def get(self, request: Request, name: str) -> Response:
-        """The figures of a flow."""
-        asked = StatisticsQuery(request.query_params, _today())
-        flow = _find_flow(name)
-        versions = list(FlowVersion.objects.filter(flow=flow).only("flow", "number").order_by("-number"))
-        first, last = asked.read_span()
-        version = asked.choose_version(flow, versions)
-        model = asked.read_text("model")
-        is_simulated = asked.read_flag("simulated")
-        group_by = asked.read_choice("group_by", ("day", "week", "none"), "day")
-        asked.finish()
-        scope = Scope(first, last, is_simulated, flow, version.pk if version else None)
-        figures = FlowFigures(flow, scope, model, {version.pk: version.number for version in versions})
-        head = {
-            "flow": flow.name,
-            "from": first,
-            "to": last,
-            "version": version.number if version else None,
-            "model": model,
-            "is_simulated": is_simulated,
-            "group_by": group_by,
+    def get(self, request: Request, name: str, query: FlowStatisticsQuery) -> FlowStatistics:
+        """Runs that ended in a span of days: rates, durations, tokens and cost; by version, model, step and day. The
+        same figures as on the page of the flow.
+        """
+        flow = _load_flow(name)
+        scope = _build_scope(query, flow)
+        groups, days = fetch_steps(scope), fetch_runs(scope)
+        # Of one model there are attempts, and no runs.
+        has_runs = query.model is None
+        shown = groups if has_runs else [group for group in groups if group.model == query.model]
+        by_version = sum_versions(days) if has_runs else {}
+        by_model = sum_groups(groups, lambda group: group.model)
+        by_step = sum_groups(shown, lambda group: (group.step, group.name))
+        figures = {
+            **_describe_scope(query, scope),
+            "flow": name,
+            "model": query.model,
+            "group_by": query.group_by,
+            **_build_figures(
+                RunSums.join(by_version.values()) if has_runs else None,
+                StepSums.join(group.sums for group in shown),
+                is_of_model=not has_runs,
+            ),
+            "periods": None if query.group_by == "none" else _build_periods(query, scope, days),
+            "versions": _build_versions(flow, by_version if has_runs else None, shown),
+            "runs_by_model": [
+                {"model": model, "has_several": has_several} | dict.fromkeys(("runs", "steps", "tokens", "cost"), sums)
+                for (model, has_several), sums in sum_models(days).items()
+            ],
+            # The one with the most attempts first, and what none answered last.
+            "models": [
+                {"model": model, **_build_figures(None, sums, is_of_model=True)}
+                for model, sums in sorted(by_model.items(), key=lambda one: (not one[0], -one[1].attempts, one[0]))
+            ],
+            "by_step": [
+                {"step": step, "name": step_name, **_build_figures(None, sums, is_of_model=not has_runs)}
+                for (step, step_name), sums in sorted(by_step.items())
+            ],
+            "issues": fetch_issues(scope, limit=MAX_ISSUES) if has_runs else None,
         }
-        return Response(head | figures.write(group_by))
+        return FlowStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
 
 class AuditStatisticsView(ApiView):
-    """How often audits of a flow fired."""
+    """``/flows/<name>/statistics/audits``"""
 
-    needs = {"GET": SEE_RUNS}
-    parameters = {"GET": name_parameters(AUDIT_PARAMETERS)}
-
-    @extend_schema(
-        operation_id="getFlowAuditStatistics",
-        tags=["Statistics"],
-        summary="Read how often the audits of a flow fired, and what their retries cost",
-        description="Each audit by step, the 100 that come first; what ToolFlow itself raised by code. If several "
-        "fired in one attempt, the next attempt counts as the retry of each: their costs may add up to more than all "
-        "retries cost.",
-        parameters=AUDIT_PARAMETERS,
-        responses={200: AuditStatisticsSerializer, **problem_responses(404)},
+    @operation(
+        "getFlowAuditStatistics",
+        "Read how often the audits of a flow fired, and what their retries cost",
+        tag="Statistics",
+        requires=READ_RUNS,
+        query=AuditQuery,
+        answers={200: AuditStatistics},
+        problems=[404],
     )
-    def get(self, request: Request, name: str) -> Response:
-        """The figures of the audits of a flow."""
-        asked = StatisticsQuery(request.query_params, _today())
-        flow = _find_flow(name)
-        first, last = asked.read_span()
-        version = asked.choose_version(flow)
-        is_simulated = asked.read_flag("simulated")
-        sort = asked.read_choice("sort", ("fired", "cost"), "fired")
-        asked.finish()
-        scope = Scope(first, last, is_simulated, flow, version.pk if version else None)
-        found = fetch_audits(scope, fetch_steps(scope), by_cost=sort == "cost", limit=MAX_AUDITS + 1)
-        writer = StatisticsWriter(is_simulated=is_simulated)
-        return Response(
-            {
-                "flow": flow.name,
-                "from": first,
-                "to": last,
-                "version": version.number if version else None,
-                "is_simulated": is_simulated,
-                "items": [writer.write_audit(sums) for sums in found[:MAX_AUDITS]],
-                "is_truncated": len(found) > MAX_AUDITS,
-            }
-        )
+    def get(self, request: Request, name: str, query: AuditQuery) -> AuditStatistics:
+        """Each audit by step, the 100 that come first; what ToolFlow itself raised by code. If several fired in one
+        attempt, the next attempt counts as the retry of each: their costs may add up to more than all retries cost.
+        """
+        scope = _build_scope(query, _load_flow(name))
+        found = fetch_audits(scope, fetch_steps(scope), by_cost=query.sort == "cost", limit=MAX_AUDITS + 1)
+        figures = {
+            **_describe_scope(query, scope),
+            "flow": name,
+            "items": found[:MAX_AUDITS],
+            "is_truncated": len(found) > MAX_AUDITS,
+        }
+        return AuditStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
 
 class UsageStatisticsView(ApiView):
-    """What flows used."""
+    """``/statistics/usage``"""
 
-    needs = {"GET": SEE_RUNS}
-    parameters = {"GET": name_parameters(USAGE_PARAMETERS)}
-
-    @extend_schema(
-        operation_id="getUsage",
-        tags=["Statistics"],
-        summary="Read the tokens and cost of flows by flow, version, model and day",
-        description=f"Usage of the runs that ended in a span of days. An answer has at most {MOST_USAGE:,} items; what "
-        "makes more is refused with 400: ask for fewer days, filter, or group by less.",
-        parameters=USAGE_PARAMETERS,
-        responses={200: UsageStatisticsSerializer},
+    @operation(
+        "getUsage",
+        "Read the tokens and cost of flows by flow, version, model and day",
+        tag="Statistics",
+        requires=READ_RUNS,
+        query=UsageQuery,
+        answers={200: UsageStatistics},
     )
-    def get(self, request: Request) -> Response:
-        """The usage of each group, in the order of flow, version, model and day."""
-        asked = StatisticsQuery(request.query_params, _today())
-        first, last = asked.read_span()
-        by = asked.read_choices("group_by", tuple(GROUPS), FLOW)
-        model = asked.read_text("model")
-        is_simulated = asked.read_flag("simulated")
-        flow = asked.read_flow()
-        version = asked.choose_version(flow)
-        asked.finish()
-        scope = Scope(first, last, is_simulated, flow, version.pk if version else None, model)
-        groups = fetch_usage(scope, by, limit=MOST_USAGE + 1)
-        if len(groups) > MOST_USAGE:
-            sentence = f"This makes more than {MOST_USAGE:,} items: ask for fewer days, filter, or group by less."
+    def get(self, request: Request, query: UsageQuery) -> UsageStatistics:
+        """Usage of the runs that ended in a span of days. An answer has at most 1,000 items; what makes more is refused
+        with 400: ask for fewer days, filter, or group by less.
+        """
+        flow = None if query.flow is None else Flow.objects.filter(name=query.flow).only("pk", "name").first()
+        if flow is None and query.flow is not None:
+            raise InvalidQuery([Problem("flow", "There is no such flow.")])
+        scope = _build_scope(query, flow, query.model)
+        groups = fetch_usage(scope, query.group_by, limit=MAX_ITEMS + 1)
+        if len(groups) > MAX_ITEMS:
+            sentence = f"This makes more than {MAX_ITEMS:,} items: ask for fewer days, filter, or group by less."
             raise InvalidQuery([Problem("group_by", sentence)])
-        keys = frozenset((*by, FLOW) if VERSION in by else by)
-        writer = StatisticsWriter(is_simulated=is_simulated)
-        return Response(
-            {
-                "from": first,
-                "to": last,
-                "flow": flow.name if flow else None,
-                "version": version.number if version else None,
-                "model": model,
-                "is_simulated": is_simulated,
-                "group_by": [name for name in GROUPS if name in keys],
-                "items": [writer.write_usage(group, keys) for group in groups],
-            }
-        )
+        # Versions are numbered within their flow.
+        wanted = {*query.group_by, FLOW} if VERSION in query.group_by else {*query.group_by}
+        group_by = [name for name in GROUPS if name in wanted]
+        figures = {
+            **_describe_scope(query, scope),
+            "flow": query.flow,
+            "model": query.model,
+            "group_by": group_by,
+            "items": [_build_usage(group, group_by) for group in groups],
+        }
+        return UsageStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
 
 class OverviewView(ApiView):
-    """What goes on."""
+    """``/statistics/overview``"""
 
-    needs = {"GET": SEE_RUNS}
-    parameters = {"GET": name_parameters(OVERVIEW_PARAMETERS)}
-
-    @extend_schema(
-        operation_id="getOverview",
-        tags=["Statistics"],
-        summary="Read what goes on now, and today beside the 7-day median",
-        description="Runs under way, the queue and its workers; and the runs that ended today so far beside the "
-        "median of the 7 days before. Days are those of UTC.",
-        parameters=OVERVIEW_PARAMETERS,
-        responses={200: OverviewSerializer},
+    @operation(
+        "getOverview",
+        "Read what goes on now, and today beside the 7-day median",
+        tag="Statistics",
+        requires=READ_RUNS,
+        query=OverviewQuery,
+        answers={200: Overview},
     )
-    def get(self, request: Request) -> Response:
-        """The figures of this moment and of today."""
+    def get(self, request: Request, query: OverviewQuery) -> Overview:
+        """Runs under way, the queue and its workers; and the runs that ended today so far beside the median of the 7
+        days before. Days are those of UTC.
+        """
         now = timezone.now()
-        day = now.astimezone(UTC).date()
-        asked = StatisticsQuery(request.query_params, day)
-        is_simulated = asked.read_flag("simulated")
-        asked.finish()
-        today = compare_today(day, is_simulated=is_simulated)
-        writer = StatisticsWriter(is_simulated=is_simulated)
-        return Response(
-            {
-                "now": now,
-                **describe_now(),
-                "is_simulated": is_simulated,
-                **writer.write_today(today),
-            }
-        )
+        found = compare_today(now.astimezone(UTC).date(), is_simulated=query.is_simulated)
+        today = {
+            "day": found.day,
+            "runs": found.so_far,
+            "tokens": found.so_far.total_tokens,
+            "cost": found.so_far.known_cost,
+            "unpriced": found.so_far.unpriced,
+        }
+        figures = {
+            "now": now,
+            **describe_now(),
+            "is_simulated": query.is_simulated,
+            "today": today,
+            "median": found.median,
+        }
+        return Overview.model_validate(figures, context={"is_simulated": query.is_simulated})
 
 
-def _find_flow(name: str) -> Flow:
+# ---------------------------------------------------------------------------------------------------------------------
+# What is asked for
+
+
+def _load_flow(name: str) -> Flow:
     flow = Flow.objects.filter(name=name).only("pk", "name", "live_version").first()
     if flow is None:
         raise Http404
     return flow
 
 
-def _today() -> date:
-    return timezone.now().astimezone(UTC).date()
+def _build_scope(query: SpanQuery, flow: Flow | None, model: str | None = None) -> Scope:
+    """The rows that are meant. Raises ``InvalidQuery`` for days the wrong way round, too many, or no such version."""
+    last = query.last or timezone.now().astimezone(UTC).date()
+    first = query.first or last_days(DEFAULT_DAYS, last).first
+    if not 0 <= (last - first).days < MAX_DAYS:
+        sentence = f"“from” and “to” span 1 to {MAX_DAYS:,} days; these are from {first} to {last}."
+        raise InvalidQuery([Problem("from", sentence)])
+    version_id = None
+    if query.version is not None:
+        version_id = FlowVersion.objects.filter(flow=flow, number=query.version).values_list("pk", flat=True).first()
+        if version_id is None:
+            raise InvalidQuery([Problem("version", "There is no version of this number; give its flow, too.")])
+    return Scope(first, last, query.is_simulated, flow, version_id, model)
+
+
+def _describe_scope(query: SpanQuery, scope: Scope) -> dict[str, Any]:
+    return {
+        "first": scope.first,
+        "last": scope.last,
+        "version": query.version,
+        "is_simulated": scope.is_simulated,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is answered
+
+
+def _build_figures(runs: RunSums | None, steps: StepSums, *, is_of_model: bool) -> dict[str, Any]:
+    """What ``Figures`` are made of; without ``runs`` only what is known of steps.
+
+    ``is_of_model`` says that these are attempts by one model: another one may have begun or passed the same step.
+    """
+    spent = runs or steps
+    # Means of no runs are None.
+    by_run = runs or RunSums()
+    own = StepFigures.model_validate(steps)
+    return {
+        "runs": runs,
+        "steps": own.model_copy(update={"pass_rate": None, "attempts_per_step": None}) if is_of_model else own,
+        "tokens": {
+            "total": spent.total_tokens,
+            "per_run": by_run.tokens_per_run,
+            "per_accepted_output": by_run.tokens_per_accepted,
+            "per_attempt": spent.tokens_for(spent.attempts),
+            "per_passed_attempt": steps.tokens_per_passed,
+        },
+        "cost": {
+            "total": spent.known_cost,
+            "per_run": by_run.cost_per_run,
+            "per_accepted_output": by_run.cost_per_accepted,
+            "per_attempt": spent.cost_for(spent.attempts),
+            "per_passed_attempt": steps.cost_per_passed,
+            "unpriced": spent.unpriced,
+        },
+        "retry_bill": runs and {part.kind: part for part in split_bill(use_of_runs(runs))},
+    }
+
+
+def _build_periods(query: FlowStatisticsQuery, scope: Scope, days: Sequence[DayRuns]) -> list[dict[str, Any]]:
+    """The figures of each day or week, also of those in which nothing ran."""
+    if query.group_by == "week":
+        period = Period(scope.first - timedelta(days=scope.first.weekday()), scope.last, WEEK)
+    else:
+        period = Period(scope.first, scope.last)
+    has_runs = query.model is None
+    steps = sum_by_slot(period, fetch_steps_by_day(scope, query.model))
+    runs = sum_by_slot(period, ((day.day, day.sums) for day in days))
+    return [
+        {
+            "first": max(slot.first, scope.first),
+            "last": min(slot.last, scope.last),
+            **_build_figures(
+                (own_runs or RunSums()) if has_runs else None, own_steps or StepSums(), is_of_model=not has_runs
+            ),
+        }
+        for slot, own_runs, own_steps in zip(period.slots, runs, steps, strict=True)
+    ]
+
+
+def _build_versions(
+    flow: Flow, runs: Mapping[int, RunSums] | None, groups: Sequence[StepGroup]
+) -> list[dict[str, Any]]:
+    """The figures of each version that ran, the newest first; ``runs`` is None where figures are of one model."""
+    numbers = dict(FlowVersion.objects.filter(flow=flow).values_list("pk", "number"))
+    steps = sum_groups(groups, lambda group: group.version_id)
+    newest = sorted(steps if runs is None else runs, key=lambda key: -numbers[key])[:MAX_VERSIONS]
+    return [
+        {
+            "version": numbers[key],
+            "is_live": key == flow.live_version_id,
+            **_build_figures(None if runs is None else runs[key], steps.get(key, StepSums()), is_of_model=runs is None),
+        }
+        for key in newest
+    ]
+
+
+def _build_usage(group: UsageGroup, group_by: Sequence[str]) -> dict[str, Any]:
+    """What ``UsageGroup`` is made of: the keys that usage is grouped by, and the sums."""
+    keys = {name: getattr(group, name) for name in group_by}
+    return {**keys, "runs": group.sums.runs, "attempts": group.sums.attempts, "usage": group.sums}
 
 
 urls: list[URLPattern] = [

@@ -30,10 +30,10 @@ from runs.api.access import (
 )
 from runs.api.base import ApiView, build_page, operation
 from runs.api.idempotency import idempotent
+from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER
 from runs.api.paging import NUMBERS, Page, Paging, read_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
 from runs.api.run_links import RunLinks
-from runs.api.schema_parts import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER
 from runs.api.schemas.base import Nothing
 from runs.api.schemas.webhooks import (
     ChangedEndpoint,

@@ -16,7 +16,7 @@ from flows.portability import load_flow
 from tests.api.asking import Script, make_token, make_user
 from tests.engine.builders import make_flow, make_step
 
-pytestmark = [pytest.mark.sql, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.sql, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("groups")]
 
 SCRIPTS = 8
 
@@ -25,54 +25,45 @@ def make_document(retries: int = 3) -> dict[str, Any]:
     return make_flow(make_step(max_retries=retries), title="Tea").to_document()
 
 
-@pytest.fixture
-def at_once(groups: None) -> Callable[[Callable[[Script, int], HttpResponse]], list[HttpResponse]]:
-    """Has several scripts ask in the same moment, each with its number; gives their answers."""
+def ask_at_once(send: Callable[[Script, int], HttpResponse]) -> list[Any]:
+    """The answers to several scripts that ask in the same moment, each with its number."""
     token = make_token(make_user("editor", "Editor"))
+    gate = threading.Barrier(SCRIPTS)
 
-    def ask(send: Callable[[Script, int], HttpResponse]) -> list[HttpResponse]:
-        gate = threading.Barrier(SCRIPTS)
+    def begin(number: int) -> HttpResponse:
+        try:
+            connection.ensure_connection()
+            gate.wait(timeout=30)
+            return send(Script(token), number)
+        finally:
+            connections.close_all()
 
-        def begin(number: int) -> HttpResponse:
-            try:
-                connection.ensure_connection()
-                gate.wait(timeout=30)
-                return send(Script(token), number)
-            finally:
-                connections.close_all()
-
-        with ThreadPoolExecutor(SCRIPTS) as pool:
-            return list(pool.map(begin, range(SCRIPTS)))
-
-    return ask
+    with ThreadPoolExecutor(SCRIPTS) as pool:
+        return list(pool.map(begin, range(SCRIPTS)))
 
 
-def test_one_of_many_creates_a_flow_and_the_others_hear_that_its_name_is_taken(at_once: Any) -> None:
-    answers = at_once(lambda script, number: script.post("flows", make_document(number)))
+def test_one_of_many_creates_a_flow_and_the_others_hear_that_its_name_is_taken() -> None:
+    answers = ask_at_once(lambda script, number: script.post("flows", make_document(number)))
     assert sorted(answer.status_code for answer in answers) == [201] + [409] * (SCRIPTS - 1)
     assert FlowVersion.objects.count() == 1
 
 
-def test_one_of_many_pipelines_creates_the_flow_that_all_of_them_put(at_once: Any) -> None:
-    answers = at_once(lambda script, number: script.put("flows/example", make_document()))
+def test_one_of_many_pipelines_creates_the_flow_that_all_of_them_put() -> None:
+    answers = ask_at_once(lambda script, number: script.put("flows/example", make_document()))
     assert sorted(answer.status_code for answer in answers) == [200] * (SCRIPTS - 1) + [201]
     made = [answer.json()["made_version"] for answer in answers]
     assert sorted(made, key=str) == [1] + [None] * (SCRIPTS - 1)
 
 
-def test_of_many_who_change_what_they_read_one_does(at_once: Any) -> None:
+def test_of_many_who_change_what_they_read_one_does() -> None:
     tag = f'"{load_flow(document=make_document()).digest}"'
-    answers = at_once(
-        lambda script, number: script.put("flows/example", make_document(number + 10), If_Match=tag),
-    )
+    answers = ask_at_once(lambda script, number: script.put("flows/example", make_document(number + 10), If_Match=tag))
     assert sorted(answer.status_code for answer in answers) == [200] + [412] * (SCRIPTS - 1)
     assert Flow.objects.get().versions.count() == 2
 
 
-def test_without_a_condition_everybody_gets_a_version(at_once: Any) -> None:
+def test_without_a_condition_everybody_gets_a_version() -> None:
     load_flow(document=make_document())
-    answers = at_once(
-        lambda script, number: script.put("flows/example?make_live=true", make_document(number + 10)),
-    )
+    answers = ask_at_once(lambda script, number: script.put("flows/example?make_live=true", make_document(number + 10)))
     assert sorted(answer.json()["made_version"] for answer in answers) == list(range(2, SCRIPTS + 2))
     assert Flow.objects.get().live_version == FlowVersion.objects.get(number=SCRIPTS + 1)

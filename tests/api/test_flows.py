@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
-from django.http import HttpResponse
 
 from flows.examples import load_documents, load_examples
 from flows.flow_file import render_flow
@@ -16,11 +14,14 @@ from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from runs.models import TrailEntry
 from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.documents import list_wrong, read, read_json
 from tests.engine.builders import make_flow, make_step
-from tests.flows.versioned import store_three_versions, store_version
+from tests.flows.versioned import store_three_versions
 from tests.runs.builders import make_run
 
 pytestmark = pytest.mark.django_db
+
+TEA = "flows/tea"
 
 
 def make_document(name: str = "tea", **fields: Any) -> dict[str, Any]:
@@ -32,87 +33,62 @@ def store(name: str, **fields: Any) -> Flow:
     return load_flow(document={**make_document(name), **fields}).flow
 
 
-def read(answer: HttpResponse, status: int = 200) -> dict[str, Any]:
-    """The document in an answer."""
-    assert answer.status_code == status, answer.content.decode()[:500]
-    document: dict[str, Any] = answer.json()  # type: ignore[attr-defined]  # answers to test clients have it
-    return document
-
-
 def list_names(script: Script, query: str = "") -> list[str]:
-    return [item["name"] for item in read(script.get(f"flows{query}"))["items"]]
+    return [item["name"] for item in read(script, f"flows{query}")["items"]]
+
+
+def list_messages() -> list[str]:
+    """What the admin's history says of flows."""
+    return [entry.change_message for entry in LogEntry.objects.order_by("pk")]
 
 
 class TestList:
     def test_flows_come_by_name_with_what_runs_need_to_know(self, viewer: Script) -> None:
         store("tea", description="Makes tea.")
         flow = store_three_versions()
-        first, second = read(viewer.get("flows"))["items"]
-        assert first | {"created_at": "", "updated_at": ""} == {
+        first, second = read(viewer, "flows")["items"]
+        assert first.pop("created_at") == flow.created_at.isoformat().replace("+00:00", "Z")
+        assert first.pop("updated_at")
+        assert first == {
             "name": "example",
             "title": "Invoices",
             "description": None,
             "live_version": 1,
             "latest_version": 3,
             "is_archived": False,
-            "created_at": "",
-            "updated_at": "",
         }
-        assert first["created_at"] == flow.created_at.isoformat().replace("+00:00", "Z")
         assert (second["name"], second["description"]) == ("tea", "Makes tea.")
-
-    def test_what_is_archived_is_listed_on_demand(self, viewer: Script) -> None:
-        store("tea")
-        Flow.objects.filter(pk=store("coffee").pk).update(is_archived=True)
-        asked = {query: list_names(viewer, query) for query in ("", "?archived=true", "?archived=all")}
-        assert asked == {"": ["tea"], "?archived=true": ["coffee"], "?archived=all": ["coffee", "tea"]}
 
     def test_the_input_schema_is_that_of_the_version_that_new_runs_use(self, viewer: Script) -> None:
         schema = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}}}
         store("tea", input_schema=schema)
         store("tea", input_schema={"type": "object"})
         Flow.objects.create(name="draft", title="Draft")
-        draft, item = read(viewer.get("flows?input_schema=true"))["items"]
+        draft, item = read(viewer, "flows?input_schema=true")["items"]
         assert (item["input_schema"], list(item["input_schema"]["properties"])) == (schema, ["b", "a"])
         assert draft["input_schema"] is None
-        assert "input_schema" not in read(viewer.get("flows"))["items"][0]
+        assert "input_schema" not in read(viewer, "flows")["items"][0]
 
     def test_pages_lead_to_one_another(self, viewer: Script) -> None:
         for name in ("e", "a", "d", "b", "c"):
             store(name)
-        first = read(viewer.get("flows?limit=2"))
-        second = read(viewer.get(first["next"]))
-        last = read(viewer.get(second["next"]))
-        back = read(viewer.get(last["previous"]))
+        first = read(viewer, "flows?limit=2")
+        second = read(viewer, first["next"])
+        last = read(viewer, second["next"])
+        back = read(viewer, last["previous"])
         pages = [[item["name"] for item in page["items"]] for page in (first, second, last, back)]
         assert pages == [["a", "b"], ["c", "d"], ["e"], ["c", "d"]]
         assert (first["previous"], last["next"]) == (None, None)
 
-    @pytest.mark.parametrize(
-        "query", ["archived=yes", "archived=", "input_schema=1", "limit=201", "after=%00", "status=failed"]
-    )
+    @pytest.mark.parametrize("query", ["archived=yes", "input_schema=1", "limit=201", "after=%00", "status=failed"])
     def test_a_parameter_that_is_not_valid_is_named(self, viewer: Script, query: str) -> None:
-        problem = read_problem(viewer.get(f"flows?{query}"))
-        assert (problem["status"], problem["errors"][0]["parameter"]) == (400, query.partition("=")[0])
-
-    @pytest.mark.parametrize(("path", "count"), [("flows?input_schema=true", 3), ("flows/example", 4)])
-    def test_it_costs_the_same_however_much_there_is(
-        self, viewer: Script, path: str, count: int, django_assert_num_queries: Callable[[int], Any]
-    ) -> None:
-        for number in range(5):
-            store_version(max_retries=number)
-            store(f"flow-{number}")
-        viewer.get(path)
-        # The token, permissions, and the flows; or the flow and its latest version.
-        with django_assert_num_queries(count):
-            read(viewer.get(path))
+        assert list_wrong(viewer.get(f"flows?{query}"), 400) == [query.partition("=")[0]]
 
 
 class TestRead:
     def test_a_flow_comes_with_its_live_and_its_latest_definition(self, viewer: Script) -> None:
-        flow = store_three_versions()
-        document = read(viewer.get("flows/example"))
-        latest = flow.versions.get(number=3)
+        latest = store_three_versions().versions.get(number=3)
+        document = read(viewer, "flows/example")
         assert (document["live_version"], document["latest_version"]) == (1, 3)
         assert document["live"]["document"]["steps"][0].get("max_retries", 3) == 3
         assert document["latest"]["document"] == latest.spec
@@ -121,10 +97,10 @@ class TestRead:
 
     def test_a_flow_that_was_never_published_has_no_definition(self, viewer: Script) -> None:
         Flow.objects.create(name="draft", title="Draft")
-        document = read(viewer.get("flows/draft"))
+        document = read(viewer, "flows/draft")
         assert (document["live"], document["latest"], document["latest_version"]) == (None, None, None)
 
-    @pytest.mark.parametrize("name", ["coffee", "Tea", "a/b", "tea/", "%00", "x" * 300, "..", "%F0%9F%8D%B5"])
+    @pytest.mark.parametrize("name", ["coffee", "Tea", "a/b", "tea/", "%00", "x" * 300, "%F0%9F%8D%B5"])
     def test_what_is_no_flow_is_not_found(self, viewer: Script, name: str) -> None:
         store("tea")
         assert read_problem(viewer.get(f"flows/{name}"))["status"] == 404
@@ -133,8 +109,8 @@ class TestRead:
 class TestCreate:
     def test_a_flow_is_created_from_its_document_and_runs_at_once(self, editor: Script) -> None:
         answer = editor.post("flows?note=From%20%20git", make_document(max_retries=1))
-        document = read(answer, 201)
-        assert read(editor.get(answer["Location"])) | {"made_version": 1} == document
+        document = read_json(answer, 201)
+        assert read(editor, answer["Location"]) | {"made_version": 1} == document
         version = FlowVersion.objects.get()
         assert (version.note, version.created_by and version.created_by.username) == ("From git", "editor")
         assert document["made_version"] == document["live_version"] == 1
@@ -142,13 +118,13 @@ class TestCreate:
 
     def test_every_example_can_be_sent_as_the_file_that_it_is(self, editor: Script) -> None:
         load_examples()
-        expected = {name: Flow.objects.get(name=name).live_version for name in load_documents()}
-        files = {name: render_flow(version.flow_spec) for name, version in expected.items() if version}
+        versions = {name: Flow.objects.get(name=name).versions.get() for name in load_documents()}
+        files = {version.digest: render_flow(version.flow_spec) for version in versions.values()}
         Flow.objects.update(live_version=None)
         Flow.objects.all().delete()
-        for name, file in files.items():
+        for digest, file in files.items():
             answer = editor.post("flows", file.encode(), Content_Type="application/yaml")
-            assert read(answer, 201)["live"]["digest"] == expected[name].digest  # type: ignore[union-attr]
+            assert read_json(answer, 201)["live"]["digest"] == digest
 
     def test_a_name_that_is_taken_is_a_conflict_and_changes_nothing(self, editor: Script) -> None:
         store("tea")
@@ -157,17 +133,14 @@ class TestCreate:
         assert FlowVersion.objects.count() == 1
 
     def test_a_repeated_request_with_its_key_gets_the_same_answer(self, editor: Script) -> None:
-        answers = [editor.post("flows", make_document(), Idempotency_Key="once") for _ in range(2)]
-        assert [answer.status_code for answer in answers] == [201, 201]
-        assert answers[0].content == answers[1].content
-        other = editor.post("flows", make_document("coffee"), Idempotency_Key="once")
-        assert read_problem(other)["status"] == 409
+        first, again = (editor.post("flows", make_document(), Idempotency_Key="once") for _ in range(2))
+        assert (first.status_code, first.content) == (201, again.content)
+        assert editor.post("flows", make_document("coffee"), Idempotency_Key="once").status_code == 409
 
     def test_all_mistakes_have_pointers_and_in_yaml_their_lines(self, editor: Script) -> None:
         steps = [{"name": "Brew", "compute": "input", "max_retries": -1}]
-        problem = read_problem(editor.post("flows", {"name": "Tea Time", "colour": "green", "steps": steps}))
-        pointers = {error["pointer"] for error in problem["errors"]}
-        assert (problem["status"], pointers) == (422, {"/colour", "/name", "/steps/0/max_retries"})
+        wrong = list_wrong(editor.post("flows", {"name": "Tea Time", "colour": "green", "steps": steps}), 422)
+        assert set(wrong) == {"/colour", "/name", "/steps/0/max_retries"}
         file = b"name: tea\nsteps:\n  - name: 5\n    compute: input\n"
         (error,) = read_problem(editor.post("flows", file, Content_Type="application/yaml"))["errors"]
         assert (error["pointer"], error["detail"].partition(":")[0]) == ("/steps/0/name", "Line 3, column 5")
@@ -176,30 +149,19 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("body", "kind", "status"),
         [
-            (b"", "json", 422),
             (b"", "yaml", 422),
             (b"[]", "json", 422),
-            (b"- a\n- b", "yaml", 422),
-            (b'"tea"', "json", 422),
             (b"{", "json", 400),
-            (b'{"name": "a", "name": "b"}', "json", 400),
-            (b'{"name": NaN}', "json", 400),
             (b"\xff\xfe", "yaml", 400),
-            (b"name: [", "yaml", 422),
             (b"name: tea\x00", "yaml", 422),
             (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "yaml", 422),
-            (b"name: !!python/object:os.system tea", "yaml", 422),
             (b"[" * 5_000, "yaml", 422),
             (b"[" * 5_000, "json", 400),
             (b'{"name": "t\\u0000a", "steps": []}', "json", 422),
-            (b'{"name": "tea", "title": "\\ud800", "steps": []}', "json", 422),
             (b'{"name": "tea", "\\ud800": 1, "steps": []}', "json", 422),
-            (b'{"name": "a/b", "steps": [{"name": "x", "compute": "input"}]}', "json", 422),
             (b"<flow/>", "xml", 415),
-            (b"name=tea", "x-www-form-urlencoded", 415),
             (b'{"title": "' + b"x" * 1_100_000 + b'"}', "json", 413),
             (b'{"title": "' + b"x" * 1_100_000 + b'"}', "yaml", 413),
-            (b'{"title": "' + b"x" * 10_000_001 + b'"}', "yaml", 413),
         ],
     )
     def test_what_is_no_flow_is_refused(self, editor: Script, body: bytes, kind: str, status: int) -> None:
@@ -209,74 +171,60 @@ class TestCreate:
 
     @pytest.mark.parametrize("note", ["%00", "x" * 501])
     def test_a_note_that_cannot_be_stored_is_refused(self, editor: Script, note: str) -> None:
-        problem = read_problem(editor.post(f"flows?note={note}", make_document()))
-        assert (problem["status"], problem["errors"][0]["parameter"]) == (400, "note")
+        assert list_wrong(editor.post(f"flows?note={note}", make_document()), 400) == ["note"]
 
     def test_text_that_only_json_may_hold_as_it_is_is_kept(self, editor: Script) -> None:
         body = '{"name": "tea", "title": "a\x7fb \u2028 \ufeff", "steps": [{"name": "Brew", "compute": "input"}]}'
-        assert read(editor.post("flows", body.encode()), 201)["title"] == "a\x7fb \u2028 \ufeff"
+        assert read_json(editor.post("flows", body.encode()), 201)["title"] == "a\x7fb \u2028 \ufeff"
 
 
 class TestChange:
     def test_what_differs_becomes_a_new_version_and_goes_live_if_that_is_wanted(self, editor: Script) -> None:
         store("tea")
-        document = read(editor.put("flows/tea?note=Fewer", make_document(max_retries=1)))
+        document = read_json(editor.put(f"{TEA}?note=Fewer", make_document(max_retries=1)))
         assert (document["made_version"], document["latest_version"], document["live_version"]) == (2, 2, 1)
         assert (document["latest"]["note"], document["latest"]["document"]["steps"][0]["max_retries"]) == ("Fewer", 1)
-        same = read(editor.put("flows/tea", make_document(max_retries=1)))
+        same = read_json(editor.put(TEA, make_document(max_retries=1)))
         assert (same["made_version"], same["live_version"]) == (None, 1)
-        live = read(editor.put("flows/tea?make_live=true", make_document(max_retries=1)))
+        live = read_json(editor.put(f"{TEA}?make_live=true", make_document(max_retries=1)))
         assert (live["made_version"], live["live_version"]) == (None, 2)
-        assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
-            "Saved version 2 through the API.",
-            "Made version 2 live.",
-        ]
+        assert list_messages() == ["Saved version 2 through the API.", "Made version 2 live."]
 
     def test_a_flow_that_is_not_there_is_created(self, editor: Script) -> None:
-        answer = editor.put("flows/tea", make_document())
-        assert read(answer, 201)["live_version"] == 1
+        answer = editor.put(TEA, make_document())
+        assert read_json(answer, 201)["live_version"] == 1
         assert answer["Location"] == "http://testserver/api/v1/flows/tea"
-        assert LogEntry.objects.get().change_message == "Created through the API."
+        assert list_messages() == ["Created through the API."]
 
     def test_a_user_who_may_add_no_flows_creates_none(self, groups: None) -> None:
         user = make_user("vera")
         user.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
-        assert read_problem(Script(make_token(user)).put("flows/tea", make_document()))["status"] == 403
+        assert read_problem(Script(make_token(user)).put(TEA, make_document()))["status"] == 403
         assert not Flow.objects.exists()
-
-    def test_yaml_works_as_well(self, editor: Script) -> None:
-        version = store("tea").versions.get()
-        file = render_flow(version.flow_spec).replace("title: Tea", "title: Green tea")
-        document = read(editor.put("flows/tea", file.encode(), Content_Type="application/yaml"))
-        assert (document["title"], document["made_version"]) == ("Green tea", 2)
 
     def test_the_name_in_the_document_is_that_in_the_address(self, editor: Script) -> None:
         store("tea")
-        problem = read_problem(editor.put("flows/tea", make_document("coffee")))
-        assert (problem["status"], problem["errors"][0]["pointer"]) == (422, "/name")
+        assert list_wrong(editor.put(TEA, make_document("coffee")), 422) == ["/name"]
+        assert list_wrong(editor.put(f"{TEA}?make_live=1", make_document(max_retries=1)), 400) == ["make_live"]
         assert FlowVersion.objects.count() == 1
-
-    @pytest.mark.parametrize("query", ["make_live=1", "live=true", "make_live="])
-    def test_a_parameter_that_is_not_valid_changes_nothing(self, editor: Script, query: str) -> None:
-        assert read_problem(editor.put(f"flows/tea?{query}", make_document()))["status"] == 400
-        assert not Flow.objects.exists()
 
 
 class TestArchive:
     def test_a_flow_goes_into_the_archive_and_comes_out_again(self, editor: Script) -> None:
         store("tea")
+        store("coffee")
         for _ in range(2):
-            assert read(editor.post("flows/tea/archive"))["is_archived"] is True
-        assert list_names(editor) == []
-        assert read(editor.post("flows/tea/take-out"))["is_archived"] is False
-        messages = LogEntry.objects.order_by("pk").values_list("change_message", flat=True)
-        assert list(messages) == ["Archived.", "Taken out of the archive."]
+            assert read_json(editor.post(f"{TEA}/archive"))["is_archived"] is True
+        listed = {query: list_names(editor, query) for query in ("", "?archived=true", "?archived=all")}
+        assert listed == {"": ["coffee"], "?archived=true": ["tea"], "?archived=all": ["coffee", "tea"]}
+        assert read_json(editor.post(f"{TEA}/take-out"))["is_archived"] is False
+        assert list_messages() == ["Archived.", "Taken out of the archive."]
 
     @pytest.mark.parametrize("action", ["archive", "take-out", "versions/1/make-live"])
     def test_what_is_not_there_is_not_found_and_a_body_means_nothing(self, editor: Script, action: str) -> None:
         store("tea")
         assert read_problem(editor.post(f"flows/coffee/{action}"))["status"] == 404
-        assert read_problem(editor.post(f"flows/tea/{action}", {"force": True}))["status"] == 422
+        assert list_wrong(editor.post(f"{TEA}/{action}", {"force": True}), 422) == ["/force"]
 
 
 class TestDelete:
@@ -285,7 +233,7 @@ class TestDelete:
         answer = editor.ask("DELETE", "flows/example")
         assert (answer.status_code, answer.content) == (204, b"")
         assert not Flow.objects.exists() and not FlowVersion.objects.exists()
-        assert LogEntry.objects.get().change_message == "Deleted through the API, with all its versions."
+        assert list_messages() == ["Deleted through the API, with all its versions."]
         (entry,) = TrailEntry.objects.filter(action__in=["flow_deleted", "version_deleted"])
         assert (entry.action, entry.actor_name) == ("flow_deleted", "editor")
 
@@ -293,7 +241,7 @@ class TestDelete:
         store_three_versions()
         assert editor.ask("DELETE", "flows/example/versions/2").status_code == 204
         assert [one.number for one in FlowVersion.objects.order_by("number")] == [1, 3]
-        assert LogEntry.objects.get().change_message == "Deleted through the API."
+        assert list_messages() == ["Deleted through the API."]
         assert TrailEntry.objects.get(action="version_deleted").details == {"version": 2}
 
     @pytest.mark.parametrize(
@@ -304,7 +252,6 @@ class TestDelete:
             ("flows/example/versions/2", 409, "has-runs"),
             ("flows/example/versions/9", 404, "not-found"),
             ("flows/nowhere", 404, "not-found"),
-            ("flows/nowhere/versions/1", 404, "not-found"),
         ],
     )
     def test_what_has_runs_or_is_live_stays(self, editor: Script, path: str, status: int, kind: str) -> None:
@@ -317,12 +264,12 @@ class TestDelete:
         store("tea")
         user = make_user("ada")
         user.user_permissions.set(Permission.objects.filter(codename="delete_flow"))
-        assert read_problem(Script(make_token(user)).ask("DELETE", "flows/tea"))["status"] == 403
+        assert read_problem(Script(make_token(user)).ask("DELETE", TEA))["status"] == 403
 
 
 @pytest.mark.parametrize("name", ["validate", "preview", "try-audits"])
 def test_a_flow_may_be_called_like_a_tool(editor: Script, name: str) -> None:
     assert read_problem(editor.get(f"flows/{name}"))["status"] == 405
     store(name)
-    assert read(editor.get(f"flows/{name}"))["name"] == name
-    assert read(editor.put(f"flows/{name}", make_document(name, max_retries=1)))["made_version"] == 2
+    assert read(editor, f"flows/{name}")["name"] == name
+    assert read_json(editor.put(f"flows/{name}", make_document(name, max_retries=1)))["made_version"] == 2

@@ -40,9 +40,6 @@ class TestWorkers:
         assert (found["queue"]["ready"], found["queue"]["is_unattended"]) == (1, False)
         assert found["queue"].keys() == read(viewer, "statistics/overview")["queue"].keys()
 
-    def test_there_may_be_none(self, viewer: Script) -> None:
-        assert read(viewer, "workers")["items"] == []
-
 
 class TestPlugins:
     def test_what_flows_can_name_is_listed(self, viewer: Script) -> None:

@@ -37,7 +37,7 @@ COUNTS: dict[str, dict[str, int]] = {
     "bulk-actions":                                    {"GET": 3, "POST": 28},
     "bulk-actions/<action_id>":                        {"GET": 3},
     "bulk-actions/<action_id>/stop":                   {"POST": 8},
-    "flows":                                           {"GET": 3, "POST": 34},
+    "flows":                                           {"GET": 3, "POST": 37},
     "flows/<name>":                                    {"GET": 4, "PUT": 31, "DELETE": 30},
     "flows/<name>/archive":                            {"POST": 11},
     "flows/<name>/settings":                           {"GET": 3, "PATCH": 11},

@@ -38,15 +38,3 @@ def test_all_that_it_needs_comes_from_this_installation(reader: Client) -> None:
     for address in static:
         assert finders.find(address.removeprefix("/static/")), address
     assert 'url: "/api/v1/schema"' in reader.get(script).content.decode()
-
-
-def test_a_stranger_is_led_to_the_sign_in_page_and_back() -> None:
-    answer = Client().get(ADDRESS)
-    assert (answer.status_code, answer["Location"]) == (302, f"/accounts/login/?next={ADDRESS}")
-
-
-def test_a_browser_gets_other_answers_as_json(reader: Client) -> None:
-    accept = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-    assert reader.get("/api/v1/schema", headers=accept)["Content-Type"] == "application/json"
-    answer = reader.get("/api/v1/flows", headers=accept)
-    assert (answer.status_code, answer["Content-Type"]) == (403, "application/problem+json")

@@ -1,23 +1,41 @@
-"""How the runs of a flow went, over the API: the figures of its page."""
+"""Statistics over the API: of flows, audits and usage, and what goes on now. They add up rows of days."""
 
 from __future__ import annotations
 
-from datetime import date
+from copy import deepcopy
+from datetime import date, timedelta
+from functools import cache
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.utils import timezone
+from jsonschema import Draft202012Validator
 from pytest_django import DjangoAssertNumQueries
 
 from flows.models import FlowVersion
+from runs.api import statistics
+from runs.api.documentation import build_schema
+from runs.models import DailyRuns, RunStatus
+from runs.models.run import in_future
 from tests.api.asking import Script, read_problem
-from tests.runs.builders import make_version
-from tests.runs.pages.daily_rows import add_audit, add_issues, add_models, add_runs, add_steps, day_ago
+from tests.api.documents import list_wrong, read
+from tests.runs.builders import make_run, make_version, make_worker
+from tests.runs.pages.daily_rows import (
+    add_audit,
+    add_issues,
+    add_models,
+    add_runs,
+    add_steps,
+    day_ago,
+    stop_clock,
+)
 from tests.runs.pages.history_builders import make_page_flow
 
 pytestmark = pytest.mark.django_db
 
-ADDRESS = "flows/colour-theme/statistics"
+FLOW, AUDITS = "flows/colour-theme/statistics", "flows/colour-theme/statistics/audits"
+USAGE, OVERVIEW = "statistics/usage", "statistics/overview"
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -30,30 +48,13 @@ def newer(version: FlowVersion) -> FlowVersion:
     return make_version(make_page_flow())
 
 
-def read(script: Script, query: str = "", address: str = ADDRESS) -> Any:
-    """What is answered."""
-    answer = script.get(f"{address}{'?' if query else ''}{query}")
-    assert answer.status_code == 200, answer.content
-    return answer.json()  # type: ignore[attr-defined]  # answers to test clients have it
-
-
-def fill(version: FlowVersion, days: int = 3) -> None:
-    """One row of everything."""
-    day = day_ago(days)
-    add_runs(
-        version,
-        day,
-        succeeded=6,
-        failed=2,
-        errored=1,
-        cancelled=1,
-        first_time=3,
-        cost="0.9",
-        attempts=16,
-        first_tokens=700,
-        useful_retry_tokens=200,
-        wasted_retry_tokens=100,
-    )
+@pytest.fixture
+def _filled(version: FlowVersion) -> None:
+    """One row of everything, three days ago."""
+    day = day_ago(3)
+    counts = {"succeeded": 6, "failed": 2, "errored": 1, "cancelled": 1, "first_time": 3, "attempts": 16}
+    parts = {"first_tokens": 700, "useful_retry_tokens": 200, "wasted_retry_tokens": 100}
+    add_runs(version, day, cost="0.9", **counts, **parts)
     values = {"begun": 10, "passed": 8, "first_passed": 5, "attempts": 12, "retries": 2}
     add_steps(version, day, **values, total_tokens=900, cost="0.8")
     add_steps(version, day, model="gpt-5", begun=2, passed=3, first_passed=1, attempts=4, retries=2, total_tokens=100)
@@ -61,11 +62,11 @@ def fill(version: FlowVersion, days: int = 3) -> None:
     add_issues(version, day, "hex_format", "critical", audit="Hex colours", issues=500, runs=300)
 
 
-class TestFigures:
-    def test_rates_means_and_the_retry_bill_of_thirty_days(self, viewer: Script, version: FlowVersion) -> None:
-        fill(version)
+@pytest.mark.usefixtures("_filled")
+class TestFlow:
+    def test_rates_means_and_the_cost_of_retries_of_thirty_days(self, viewer: Script, version: FlowVersion) -> None:
         add_runs(version, day_ago(30), succeeded=1_000)
-        found = read(viewer)
+        found = read(viewer, FLOW)
         assert (found["flow"], found["from"], found["to"]) == ("colour-theme", str(day_ago(29)), str(day_ago(0)))
         assert found["runs"] == {
             "total": 10,
@@ -79,10 +80,9 @@ class TestFigures:
             "duration_p95": pytest.approx(10, rel=0.03),
         }
         assert (found["steps"]["attempts_per_step"], found["steps"]["attempts"]) == (pytest.approx(16 / 12), 16)
-        assert found["tokens"]["per_run"] == 100
-        assert found["tokens"]["per_accepted_output"] == 167
-        assert (found["cost"]["total"], found["cost"]["per_run"]) == ("0.90000000", "0.09000000")
-        assert found["cost"]["per_accepted_output"] == "0.15000000"
+        assert (found["tokens"]["per_run"], found["tokens"]["per_accepted_output"]) == (100, 167)
+        costs = [found["cost"][name] for name in ("total", "per_run", "per_accepted_output")]
+        assert costs == ["0.90000000", "0.09000000", "0.15000000"]
         shares = {name: part["share"] for name, part in found["retry_bill"].items()}
         # Shares of the money, all of which was spent on first attempts.
         assert shares == {"first_attempts": 1.0, "useful_retries": 0.0, "wasted_retries": 0.0}
@@ -90,251 +90,299 @@ class TestFigures:
             {"code": "hex_format", "audit": "Hex colours", "severity": "critical", "issues": 500, "runs": 300}
         ]
 
-    def test_every_day_of_the_span_is_there_also_those_on_which_nothing_ran(
-        self, viewer: Script, version: FlowVersion
-    ) -> None:
-        fill(version)
-        add_runs(version, day_ago(1), failed=2, took=60)
-        found = read(viewer, f"from={day_ago(3)}&to={day_ago(1)}")["periods"]
-        assert [(one["from"], one["to"]) for one in found] == [(str(day_ago(days)),) * 2 for days in (3, 2, 1)]
-        assert [one["runs"]["total"] for one in found] == [10, 0, 2]
-        assert [one["runs"]["pass_rate"] for one in found] == [pytest.approx(6 / 9), None, 0.0]
-        assert [one["runs"]["duration_p95"] for one in found][1:] == [None, pytest.approx(60, rel=0.03)]
-        assert [one["steps"]["attempts"] for one in found] == [16, 0, 0]
-
-    def test_weeks_begin_on_monday_and_are_cut_at_the_ends_of_the_span(
-        self, viewer: Script, version: FlowVersion
-    ) -> None:
+    def test_periods_are_days_or_weeks_from_monday_on(self, viewer: Script, version: FlowVersion) -> None:
         for day in (12, 13, 17, 18, 19):
             add_runs(version, date(2026, 5, day), succeeded=1)
-        found = read(viewer, "from=2026-05-13&to=2026-05-18&group_by=week")["periods"]
+        found = read(viewer, f"{FLOW}?from=2026-05-13&to=2026-05-18&group_by=week")["periods"]
         assert [(one["from"], one["to"], one["runs"]["total"]) for one in found] == [
             ("2026-05-13", "2026-05-17", 2),
             ("2026-05-18", "2026-05-18", 1),
         ]
-        assert read(viewer, "group_by=none")["periods"] is None
+        days = read(viewer, f"{FLOW}?from=2026-05-13&to=2026-05-15")["periods"]
+        runs = [one["runs"] for one in days]
+        assert [(one["total"], one["pass_rate"], one["duration_p95"]) for one in runs[1:]] == [(0, None, None)] * 2
+        assert read(viewer, f"{FLOW}?group_by=none")["periods"] is None
 
-    def test_versions_models_and_steps_are_told_apart(
-        self, viewer: Script, version: FlowVersion, newer: FlowVersion
-    ) -> None:
-        fill(version)
+    def test_versions_models_and_steps_are_told_apart(self, viewer: Script, newer: FlowVersion) -> None:
         add_runs(newer, day_ago(2), succeeded=2, took=30)
         add_steps(newer, day_ago(2), step=2, model="", begun=2, passed=2, attempts=2)
-        found = read(viewer)
-        assert [(one["version"], one["is_live"], one["runs"]["total"]) for one in found["versions"]] == [
-            (2, True, 2),
-            (1, False, 10),
-        ]
+        found = read(viewer, FLOW)
+        versions = [(one["version"], one["is_live"], one["runs"]["total"]) for one in found["versions"]]
+        assert versions == [(2, True, 2), (1, False, 10)]
         models = [(one["model"], one["steps"]["attempts"], one["runs"]) for one in found["models"]]
         assert models == [("gpt-5-mini", 12, None), ("gpt-5", 4, None), (None, 2, None)]
         assert [(one["step"], one["name"], one["steps"]["pass_rate"]) for one in found["by_step"]] == [
             (1, "Step 1", pytest.approx(11 / 12)),
             (2, "Step 2", 1.0),
         ]
-        only = read(viewer, "version=1")
+        only = read(viewer, f"{FLOW}?version=1")
         assert (only["version"], only["runs"]["total"], len(only["versions"])) == (1, 10, 1)
 
-    def test_of_one_model_only_attempts_are_judged(self, viewer: Script, version: FlowVersion) -> None:
-        fill(version)
-        found = read(viewer, "model=gpt-5")
+    def test_of_one_model_only_attempts_are_judged(self, viewer: Script) -> None:
+        found = read(viewer, f"{FLOW}?model=gpt-5")
         assert (found["runs"], found["retry_bill"], found["issues"]) == (None, None, None)
         steps = found["steps"]
         assert (steps["attempts"], steps["attempt_pass_rate"], steps["first_attempt_pass_rate"]) == (4, 0.75, 0.5)
         assert (steps["pass_rate"], steps["attempts_per_step"]) == (None, None)
         assert (found["tokens"]["total"], found["tokens"]["per_run"]) == (100, None)
         assert [one["steps"]["attempts"] for one in found["periods"] if one["steps"]["attempts"]] == [4]
-        assert read(viewer, "model=nobody")["steps"]["attempts"] == 0
 
-    def test_simulated_runs_are_asked_for_by_themselves_and_cost_nothing_that_is_known(
-        self, viewer: Script, version: FlowVersion
-    ) -> None:
-        fill(version)
+    def test_simulated_runs_are_apart_and_unknown_cost_is_no_zero(self, viewer: Script, version: FlowVersion) -> None:
         add_runs(version, day_ago(3), succeeded=5, is_simulated=True)
-        assert read(viewer)["runs"]["total"] == read(viewer, "simulated=false")["runs"]["total"] == 10
-        found = read(viewer, "simulated=true")
+        assert read(viewer, FLOW)["runs"]["total"] == 10
+        found = read(viewer, f"{FLOW}?simulated=true")
         assert (found["runs"]["total"], found["cost"]["total"], found["cost"]["per_run"]) == (5, None, None)
-
-    def test_money_that_is_unknown_is_no_zero(self, viewer: Script, version: FlowVersion) -> None:
-        add_runs(version, day_ago(3), succeeded=2, unpriced=4)
-        cost = read(viewer)["cost"]
+        DailyRuns.objects.update(cost=0, unpriced=4)
+        cost = read(viewer, FLOW)["cost"]
         assert (cost["total"], cost["per_run"], cost["unpriced"]) == (None, None, 4)
 
-    def test_a_flow_that_never_ran_has_figures_of_nothing(self, viewer: Script, version: FlowVersion) -> None:
-        found = read(viewer)
-        assert (found["runs"]["total"], found["runs"]["pass_rate"], found["versions"]) == (0, None, [])
-        assert len(found["periods"]) == 30
 
-
-class TestAudits:
-    def test_an_audit_says_how_often_it_fired_what_was_fixed_and_what_that_cost(
-        self, viewer: Script, version: FlowVersion
-    ) -> None:
-        fill(version)
-        add_audit(version, day_ago(3), "", code="schema_mismatch", fired=1, retried=0)
-        found = read(viewer, address=f"{ADDRESS}/audits")
-        assert found["items"] == [
-            {
-                "step": 1,
-                "step_name": "Step 1",
-                "audit": "Hex colours",
-                "code": None,
-                "fired": 412,
-                "retried": 100,
-                "fixed": 71,
-                "fixed_rate": 0.71,
-                "retry_tokens": 9_000,
-                "retry_cost": "4.10000000",
-                "retry_unpriced": 0,
-            },
-            {
-                "step": 1,
-                "step_name": "Step 1",
-                "audit": None,
-                "code": "schema_mismatch",
-                "fired": 1,
-                "retried": 0,
-                "fixed": 0,
-                "fixed_rate": None,
-                "retry_tokens": 0,
-                "retry_cost": "0.00000000",
-                "retry_unpriced": 0,
-            },
-        ]
-        assert found["is_truncated"] is False
-
-    def test_of_very_many_audits_the_first_hundred_are_listed_and_that_is_said(
-        self, viewer: Script, version: FlowVersion
-    ) -> None:
-        for number in range(101):
-            add_audit(version, day_ago(1), f"Audit {number:03}", fired=1_000 - number)
-        found = read(viewer, address=f"{ADDRESS}/audits")
-        assert (len(found["items"]), found["items"][-1]["audit"]) == (100, "Audit 099")
-        assert found["is_truncated"] is True
-
-    def test_they_are_narrowed_by_version_and_days(
-        self, viewer: Script, version: FlowVersion, newer: FlowVersion
-    ) -> None:
-        add_audit(version, day_ago(9), "Old", fired=1)
-        add_audit(newer, day_ago(1), "New", fired=1)
-
-        def list_names(query: str) -> list[str]:
-            return [one["audit"] for one in read(viewer, query, f"{ADDRESS}/audits")["items"]]
-
-        assert (list_names("version=2"), list_names(f"to={day_ago(9)}")) == (["New"], ["Old"])
-
-
-class TestParameters:
-    @pytest.mark.parametrize(
-        ("query", "name"),
-        [
-            ("from=yesterday", "from"),
-            ("from=2026-02-30", "from"),
-            ("to=20260501", "to"),
-            ("to=0001-01-01", "to"),
-            ("to=9999-12-31", "to"),
-            ("from=2026-05-02&to=2026-05-01", "from"),
-            ("from=2000-01-01&to=2026-05-01", "from"),
-            ("version=9", "version"),
-            ("version=%D9%A1", "version"),
-            ("version=99999999999999999999", "version"),
-            ("model=", "model"),
-            ("model=a%00b", "model"),
-            (f"model={'x' * 201}", "model"),
-            ("model=a&model=b", "model"),
-            ("simulated=1", "simulated"),
-            ("group_by=month", "group_by"),
-            ("period=30d", "period"),
-        ],
-    )
-    def test_a_value_that_is_not_valid_is_named(
-        self, viewer: Script, version: FlowVersion, query: str, name: str
-    ) -> None:
-        problem = read_problem(viewer.get(f"{ADDRESS}?{query}"))
-        assert (problem["status"], [error["parameter"] for error in problem["errors"]]) == (400, [name])
-
-    def test_everything_that_is_wrong_is_named_at_once(self, viewer: Script, version: FlowVersion) -> None:
-        problem = read_problem(viewer.get(f"{ADDRESS}?from=x&version=0&simulated=x&group_by=x"))
-        assert [error["parameter"] for error in problem["errors"]] == ["from", "version", "simulated", "group_by"]
-
-    def test_the_longest_span_ends_with_a_thousand_days(self, viewer: Script, version: FlowVersion) -> None:
-        query = "from=2020-01-01&to=2022-09-26&group_by="
-        assert len(read(viewer, f"{query}day")["periods"]) == 1_000
-        assert read_problem(viewer.get(f"{ADDRESS}?from=2020-01-01&to=2022-09-27"))["status"] == 400
-
-    @pytest.mark.parametrize("address", ["flows/nothing/statistics", "flows/nothing/statistics/audits"])
-    def test_a_flow_that_does_not_exist_is_not_found(self, viewer: Script, address: str) -> None:
-        assert read_problem(viewer.get(address))["status"] == 404
-
-
-@pytest.mark.parametrize(
-    # Token with its user, permissions, flow; versions, runs, steps, issues and steps by day. Audits have two of their
-    # own, and read the version that is asked for.
-    ("query", "count"),
-    [
-        ("", 8),
-        ("?group_by=none", 7),
-        ("?version=1&group_by=week", 8),
-        ("?model=gpt-5", 7),
-        ("/audits", 5),
-        ("/audits?version=1", 6),
-    ],
-)
-def test_the_number_of_queries_does_not_depend_on_what_was_counted(
-    viewer: Script, version: FlowVersion, query: str, count: int, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
-    address = f"{ADDRESS}{query}"
-    read(viewer, address=address)  # which notes that the token was used
-    fill(version)
-    with django_assert_num_queries(count):
-        read(viewer, address=address)
-    grow(version)
-    with django_assert_num_queries(count):
-        read(viewer, address=address)
-
-
-def grow(version: FlowVersion) -> None:
-    """Much more of everything."""
-    for number in range(2, 5):
-        for one in (version, make_version(make_page_flow())):
-            for day in range(4, 20):
-                for step in (1, 2, 3):
-                    add_steps(one, day_ago(day), step=step, begun=1, model=f"model-{number}")
-                    if one is version and number == 2:
-                        add_audit(one, day_ago(day), "Audit", step=step, fired=1)
-                if one is not version or number == 2:
-                    add_runs(one, day_ago(day), succeeded=number)
-                    add_issues(one, day_ago(day), f"code_{number}", issues=1)
-
-
-def test_strangers_are_asked_to_sign_in(version: FlowVersion, client: Client) -> None:
-    for address in (ADDRESS, f"{ADDRESS}/audits", "statistics/usage", "statistics/overview"):
-        assert read_problem(Script().get(address))["status"] == 401
-
-
-def test_runs_are_told_apart_by_the_model_that_they_ask(viewer: Script) -> None:
-    version, newer = (make_version(make_page_flow()) for _ in range(2))
+def test_runs_are_told_apart_by_the_model_that_they_ask(viewer: Script, version: FlowVersion) -> None:
     counts = {"runs": 8, "succeeded": 4, "failed": 2, "cancelled": 2, "first_time": 3, "begun": 10, "retries": 5}
     for days, took in ((2, 10.0), (1, 30.0)):
         add_models(version, day_ago(days), "gpt-5", took=took, **counts, total_tokens=800, cost="0.8", attempts=16)
-    add_models(newer, day_ago(1), "", has_several=True, runs=3, errored=3, unpriced=4)
-    add_models(newer, day_ago(1), "", runs=1, succeeded=1)
-    for query in ("", "model=gpt-5"):
-        found = read(viewer, query)
-        first, several, none = found["runs_by_model"]
-        assert (first["model"], first["has_several"]) == ("gpt-5", False)
-        runs = first["runs"]
-        assert (runs["total"], runs["pass_rate"], runs["first_attempt_pass_rate"]) == (16, 8 / 12, 0.5)
-        assert runs["duration_p50"] == pytest.approx(10, rel=0.03)
-        assert runs["duration_p95"] == pytest.approx(30, rel=0.03)
+    add_models(version, day_ago(1), "", has_several=True, runs=3, errored=3, unpriced=4)
+    for query in ("", "?model=gpt-5"):
+        first, several = read(viewer, FLOW + query)["runs_by_model"]
+        assert (first["model"], first["has_several"], first["runs"]["total"]) == ("gpt-5", False, 16)
+        assert first["runs"]["duration_p95"] == pytest.approx(30, rel=0.03)
         assert first["steps"] == {"begun": 20, "attempts": 32, "retries": 10, "attempts_per_step": 1.5}
         assert first["tokens"] == {"total": 1_600, "per_run": 100, "per_accepted_output": 200}
-        assert first["cost"] == {
-            "total": "1.60000000",
-            "per_run": "0.10000000",
-            "per_accepted_output": "0.20000000",
-            "unpriced": 0,
-        }
+        costs = {"total": "1.60000000", "per_run": "0.10000000", "per_accepted_output": "0.20000000"}
+        assert first["cost"] == {**costs, "unpriced": 0}
         assert (several["model"], several["has_several"], several["runs"]["errored"]) == (None, True, 3)
         assert (several["cost"]["total"], several["cost"]["unpriced"]) == (None, 4)
-        assert (none["model"], none["has_several"], none["runs"]["total"]) == (None, False, 1)
-    assert [one["runs"]["total"] for one in read(viewer, "version=2")["runs_by_model"]] == [3, 1]
+
+
+class TestAudits:
+    @pytest.mark.usefixtures("_filled")
+    def test_an_audit_says_how_often_it_fired_and_what_came_of_it(self, viewer: Script, version: FlowVersion) -> None:
+        add_audit(version, day_ago(3), "", code="schema_mismatch", fired=1)
+        found = read(viewer, AUDITS)
+        audit, own = found["items"]
+        assert audit == {
+            "step": 1,
+            "step_name": "Step 1",
+            "audit": "Hex colours",
+            "code": None,
+            "fired": 412,
+            "retried": 100,
+            "fixed": 71,
+            "fixed_rate": 0.71,
+            "retry_tokens": 9_000,
+            "retry_cost": "4.10000000",
+            "retry_unpriced": 0,
+        }
+        assert (own["audit"], own["code"], own["fixed_rate"]) == (None, "schema_mismatch", None)
+        assert found["is_truncated"] is False
+
+    def test_they_are_narrowed_sorted_and_at_most_a_hundred(
+        self, viewer: Script, version: FlowVersion, newer: FlowVersion
+    ) -> None:
+        for number in range(101):
+            add_audit(version, day_ago(9), f"Audit {number:03}", fired=1_000 - number, retry_cost=number)
+        add_audit(newer, day_ago(1), "New", fired=1)
+        found = read(viewer, AUDITS)
+        assert (len(found["items"]), found["items"][-1]["audit"], found["is_truncated"]) == (100, "Audit 099", True)
+        for query, name in (("?version=2", "New"), (f"?from={day_ago(2)}", "New"), ("?sort=cost", "Audit 100")):
+            assert read(viewer, AUDITS + query)["items"][0]["audit"] == name
+
+
+class TestUsage:
+    @pytest.fixture(autouse=True)
+    def _counted(self, version: FlowVersion, newer: FlowVersion) -> None:
+        """Two flows, two versions of one of them, two models and two days."""
+        other = make_version(make_page_flow(name="other", title="Other"))
+        for one, days, runs, cost in ((version, 2, 4, "0.4"), (newer, 1, 2, "0.6"), (other, 1, 1, "0")):
+            add_runs(one, day_ago(days), succeeded=runs, cost=cost, attempts=2 * runs, prompt_tokens=60 * runs)
+            halves = {"attempts": runs, "total_tokens": 50 * runs, "prompt_tokens": 30 * runs}
+            add_steps(one, day_ago(days), cost=cost, **halves)
+            add_steps(one, day_ago(days), step=2, model="gpt-5", **halves)
+        DailyRuns.objects.filter(version=newer).update(cached_tokens=11, reasoning_tokens=7)
+
+    def list_totals(self, script: Script, query: str, *keys: str) -> list[tuple[Any, ...]]:
+        """The keys of each item and its tokens."""
+        items = read(script, f"{USAGE}?{query}")["items"]
+        return [(*(one[key] for key in keys), one["usage"]["total"]) for one in items]
+
+    def test_by_flow_all_is_there_that_is_known(self, viewer: Script) -> None:
+        found = read(viewer, USAGE)
+        tokens = {"prompt": 360, "completion": 0, "total": 600, "cached": 11, "reasoning": 7}
+        usage = {**tokens, "cost": "1.00000000", "unpriced": 0}
+        assert found["group_by"] == ["flow"]
+        assert found["items"][0] == {"flow": "colour-theme", "runs": 6, "attempts": 12, "usage": usage}
+        assert found["items"][1]["flow"] == "other"
+
+    def test_a_version_brings_its_flow_along(self, viewer: Script) -> None:
+        assert read(viewer, f"{USAGE}?group_by=day,day,version")["group_by"] == ["flow", "version", "day"]
+        found = self.list_totals(viewer, "group_by=version", "flow", "version")
+        assert found == [("colour-theme", 1, 400), ("colour-theme", 2, 200), ("other", 1, 100)]
+
+    def test_by_model_runs_are_not_told_apart(self, viewer: Script, version: FlowVersion) -> None:
+        add_steps(version, day_ago(0), model="", attempts=5)
+        found = read(viewer, f"{USAGE}?group_by=model")["items"]
+        assert [(one["model"], one["attempts"], one["usage"]["cost"]) for one in found] == [
+            (None, 5, "0.00000000"),
+            ("gpt-5", 7, "0.00000000"),
+            ("gpt-5-mini", 7, "1.00000000"),
+        ]
+        assert {(one["runs"], one["usage"]["cached"], one["usage"]["reasoning"]) for one in found} == {(None,) * 3}
+
+    @pytest.mark.parametrize(
+        ("query", "total"),
+        [
+            ("flow=colour-theme&version=2", 200),
+            ("model=gpt-5", 350),
+            (f"from={day_ago(1)}", 300),
+            (f"to={day_ago(2)}&flow=colour-theme&model=gpt-5", 200),
+            ("simulated=true", 0),
+        ],
+    )
+    def test_only_what_is_asked_for_counts(self, viewer: Script, query: str, total: int) -> None:
+        assert sum(count for (count,) in self.list_totals(viewer, query)) == total
+
+    def test_more_than_an_answer_holds_is_refused(self, viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(statistics, "MAX_ITEMS", 3)
+        assert len(read(viewer, f"{USAGE}?group_by=version,day")["items"]) == 3
+        assert list_wrong(viewer.get(f"{USAGE}?group_by=version,model,day"), 400) == ["group_by"]
+
+
+def start_run(**fields: Any) -> int:
+    """A run under way."""
+    values = {"status": RunStatus.RUNNING, "lease_until": in_future(MINUTE), "started_at": timezone.now(), **fields}
+    key: int = make_run(make_version(make_page_flow()), **values).pk
+    return key
+
+
+class TestOverview:
+    def test_of_runs_under_way_the_newest_are_listed_and_all_are_counted(self, viewer: Script) -> None:
+        keys = [start_run(steps_passed=2) for _ in range(21)]
+        running = read(viewer, OVERVIEW)["running"]
+        assert (running["count"], [one["id"] for one in running["items"]]) == (21, keys[:0:-1])
+        assert running["items"][0].items() >= {"flow": "colour-theme", "steps_passed": 2}.items()
+        assert running["items"][0]["started_at"].endswith("Z")
+
+    def test_the_queue_says_what_waits_and_whether_a_worker_will_come(self, viewer: Script) -> None:
+        make_run(available_at=in_future(-MINUTE))
+        make_run(available_at=in_future(MINUTE))
+        found = read(viewer, OVERVIEW)
+        oldest = found["queue"].pop("oldest_ready")
+        assert found["queue"] == {"ready": 1, "later": 1, "waiting": 0, "is_unattended": True}
+        assert oldest == pytest.approx(60, abs=30)
+        make_worker(slots=5, in_flight=3)
+        make_worker(pid=4712, heartbeat_at=in_future(-MINUTE))
+        found = read(viewer, OVERVIEW)
+        assert found["queue"]["is_unattended"] is False
+        assert found["workers"] == {"alive": 1, "silent": 1, "slots": 5, "in_flight": 3}
+
+    def test_today_stands_beside_the_median_of_the_days_before(
+        self, viewer: Script, version: FlowVersion, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stop_clock(monkeypatch)
+        add_runs(version, day_ago(0), succeeded=5, is_simulated=True)
+        assert read(viewer, OVERVIEW)["median"] is None
+        other = make_version(make_page_flow(name="other"))
+        add_runs(version, day_ago(0), succeeded=3, failed=1, took=20, cost="0.5")
+        add_runs(version, day_ago(1), succeeded=10, cost="1")
+        add_runs(other, day_ago(1), failed=10)
+        add_runs(version, day_ago(7), succeeded=30, took=30, cost="3")
+        add_runs(version, day_ago(8), failed=1_000)
+        found = read(viewer, OVERVIEW)
+        today, median = found["today"], found["median"]
+        assert (today["day"], today["runs"]["total"], today["runs"]["pass_rate"]) == (str(day_ago(0)), 4, 0.75)
+        assert (today["tokens"], today["cost"]) == (400, "0.50000000")
+        assert (median["days"], median["runs"], median["tokens"]) == (2, 25, 2_500)
+        assert (median["cost"], median["pass_rate"]) == ("2.00000000", 0.75)
+        assert median["duration_p50"] == pytest.approx(20, rel=0.03)
+        simulated = read(viewer, f"{OVERVIEW}?simulated=true")
+        assert (simulated["today"]["runs"]["total"], simulated["today"]["cost"]) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "name"),
+    [
+        (FLOW, "from=yesterday", "from"),
+        (FLOW, "from=2026-02-30", "from"),
+        (FLOW, "to=0001-01-01", "to"),
+        (FLOW, "to=9999-12-31", "to"),
+        (FLOW, "from=2026-05-02&to=2026-05-01", "from"),
+        (FLOW, "from=2020-01-01&to=2022-09-27", "from"),
+        (FLOW, "version=9", "version"),
+        (FLOW, "version=99999999999999999999", "version"),
+        (FLOW, "model=", "model"),
+        (FLOW, "model=a%00b", "model"),
+        (FLOW, f"model={'x' * 201}", "model"),
+        (FLOW, "group_by=month", "group_by"),
+        (AUDITS, "sort=name", "sort"),
+        (USAGE, "group_by=flow,", "group_by"),
+        (USAGE, "flow=nothing", "flow"),
+        (USAGE, "version=1", "version"),
+        (USAGE, "limit=5", "limit"),
+        (OVERVIEW, "simulated=yes", "simulated"),
+    ],
+)
+def test_a_parameter_that_is_not_valid_is_named(
+    viewer: Script, version: FlowVersion, address: str, query: str, name: str
+) -> None:
+    assert list_wrong(viewer.get(f"{address}?{query}"), 400) == [name]
+
+
+def test_a_span_has_up_to_a_thousand_days(viewer: Script, version: FlowVersion) -> None:
+    assert len(read(viewer, f"{FLOW}?from=2020-01-01&to=2022-09-26")["periods"]) == 1_000
+
+
+@pytest.mark.parametrize("address", ["flows/nothing/statistics", "flows/nothing/statistics/audits"])
+def test_a_flow_that_does_not_exist_is_not_found(viewer: Script, address: str) -> None:
+    assert read_problem(viewer.get(address))["status"] == 404
+
+
+@cache
+def read_strict_schema() -> Any:
+    """The OpenAPI document, with objects that hold nothing which it doesn't name."""
+    document: Any = deepcopy(build_schema())
+    for component in document["components"]["schemas"].values():
+        if "properties" in component:
+            component["additionalProperties"] = False
+    return document
+
+
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "empty"])
+@pytest.mark.parametrize(
+    # Two for the token and permissions; the flow, its versions, runs, steps, issues and steps by day; the audits, and
+    # the flow and version that are asked for; workers, queue, and runs under way.
+    ("address", "query", "queries"),
+    [
+        (FLOW, "", 8),
+        (FLOW, "?model=gpt-5-mini&version=1&group_by=week", 8),
+        (AUDITS, "", 5),
+        (USAGE, "?group_by=flow,version,model,day", 3),
+        (USAGE, "?flow=colour-theme&version=1&group_by=day", 5),
+        (OVERVIEW, "", 9),
+    ],
+)
+def test_an_answer_is_what_the_schema_says_and_costs_the_same_queries(
+    viewer: Script,
+    version: FlowVersion,
+    address: str,
+    query: str,
+    queries: int,
+    is_filled: bool,
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for days in range(3 if is_filled else 0):
+        for one in (version, make_version(make_page_flow())):
+            add_runs(one, day_ago(days), succeeded=2, failed=1, cost="0.12345678", unpriced=days)
+            for step, model in ((1, "gpt-5-mini"), (2, "")):
+                add_steps(one, day_ago(days), step=step, model=model, begun=3, passed=2, attempts=4, total_tokens=10)
+            add_audit(one, day_ago(days), "Hex colours", fired=3, retried=2, fixed=1)
+            add_audit(one, day_ago(days), "", code="schema_mismatch", step=3, fired=3)
+            add_issues(one, day_ago(days), "hex_format", issues=2, runs=1)
+        make_worker(pid=start_run())
+    read(viewer, OVERVIEW)  # which notes that the token was used
+    with django_assert_num_queries(queries):
+        document = read(viewer, address + query)
+    schema = read_strict_schema()
+    operation = schema["paths"]["/" + address.replace("colour-theme", "{name}")]["get"]
+    (content,) = operation["responses"]["200"]["content"].values()
+    errors = Draft202012Validator(content["schema"] | {"components": schema["components"]}).iter_errors(document)
+    assert [f"{error.json_path}: {error.message}" for error in errors] == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from flows.engine.differences import ChangeKind, Subject
 from flows.engine.history import Severity
@@ -41,30 +39,25 @@ MAX_RUNS_IN_FLIGHT = 2**31 - 1
 # Definitions
 
 
+def _describe_document(schema: dict[str, Any]) -> None:
+    """Make ``schema`` that of a flow file, with the schemas of steps and audits in it."""
+    file: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    step, audit = (file["definitions"][name] for name in ("StepSpec", "AuditSpec"))
+    step["properties"]["audits"]["items"] = audit
+    file["properties"]["steps"]["items"] = step
+    for field in (field for part in (file, step, audit) for field in part["properties"].values()):
+        if "enum" in field:
+            field.setdefault("type", ["string", "null"] if None in field["enum"] else "string")
+    # An amount of money may be written as text, so that no digit is lost on the way.
+    file["properties"]["cost_budget"]["type"].append("string")
+    schema.clear()
+    schema.update({key: value for key, value in file.items() if key not in ("$schema", "definitions")})
+
+
 class FlowDocument(Model):
     """The document of a flow, whatever it holds; it is described by the schema that editors of flow files have."""
 
-    model_config = ConfigDict(extra="allow")
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema, that of steps and audits in it."""
-        schema: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-        del schema["$schema"]
-        step, audit = (schema["definitions"][name] for name in ("StepSpec", "AuditSpec"))
-        del schema["definitions"]
-        step["properties"]["audits"]["items"] = audit
-        schema["properties"]["steps"]["items"] = step
-        for field in (field for part in (schema, step, audit) for field in part["properties"].values()):
-            if "enum" in field:
-                field.setdefault("type", "string")
-        # An amount of money may be written as text, so that no digit is lost on the way.
-        schema["properties"]["cost_budget"]["type"].append("string")
-        own = handler(core_schema)
-        described = handler.resolve_ref_schema(own)
-        described.clear()
-        described.update(schema)
-        return own
+    model_config = ConfigDict(extra="allow", json_schema_extra=_describe_document)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -77,12 +70,8 @@ class Flow(Answer):
     name: str = Field(description="What it is called in addresses; never changes.")
     title: str = Field(description="What it is called on pages.")
     description: TextOrNull = Field(description="What it does, for people who start it.")
-    live_version: int | None = Field(
-        validation_alias="live_number", description="The number of the version that new runs use."
-    )
-    latest_version: int | None = Field(
-        validation_alias="latest_number", description="The number of its newest version."
-    )
+    live_version: int | None = Field(validation_alias="live_number", description="The version that new runs use.")
+    latest_version: int | None = Field(validation_alias="latest_number", description="Its newest version.")
     is_archived: bool = Field(description="Whether no new runs can be started.")
     created_at: datetime = Field(description="When it was first saved.")
     updated_at: datetime = Field(description="When it was last saved, archived, or got another live version.")
@@ -92,7 +81,7 @@ class ListedFlow(Flow):
     """A flow in a list."""
 
     input_schema: dict[str, Any] | Omitted | None = Field(
-        None, description="JSON Schema of the input that the live version takes; only with `input_schema=true`."
+        None, description="JSON Schema of the live version’s input; only with `input_schema=true`."
     )
 
 
@@ -110,9 +99,7 @@ class FlowVersion(Answer):
     is_live: bool = Field(description="Whether new runs use it.")
     digest: str = Field(description="SHA-256 of the definition: the same for the same definition.")
     note: TextOrNull = Field(description="What it brings, in its author’s words.")
-    created_by: str | None = Field(
-        validation_alias="created_by__username", description="The name of the user who made it."
-    )
+    created_by: str | None = Field(validation_alias="created_by__username", description="The user who made it.")
     created_at: datetime = Field(description="When it was made.")
 
 
@@ -138,9 +125,7 @@ class WholeFlow(Flow):
 class StoredFlow(WholeFlow):
     """A flow that was sent."""
 
-    made_version: int | None = Field(
-        description="The number of the version that this request made; null if the latest was the same already."
-    )
+    made_version: int | None = Field(description="The version that this request made; null if nothing was new.")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -203,9 +188,7 @@ class ValidFlow(Answer):
     valid: bool = Field(description="true: mistakes are answered with 422.")
     name: str = Field(description="The name of the flow.")
     digest: str = Field(description="SHA-256 of the definition.")
-    would_make_version: int | None = Field(
-        description="The number of the version that storing it would make; null if the latest is the same already."
-    )
+    would_make_version: int | None = Field(description="The version that storing it makes; null if nothing is new.")
     warnings: list[FlowWarning] = Field(description="What is allowed, and most likely not meant.")
 
 
@@ -214,25 +197,35 @@ class StepTrial(Body):
 
     document: FlowDocument = Field(description="The definition of the flow; it need not be stored.")
     step: Annotated[int, Field(ge=1, le=MAX_STEPS), WHOLE] = Field(description="The number of the step, from 1.")
-    run: Positive | None = Field(
-        None, description="The number of an earlier run of the flow, whose results the step finds."
-    )
+    run: Positive | None = Field(None, description="An earlier run of the flow, whose results the step finds.")
     after_attempt: Annotated[int, Field(ge=0), WHOLE] | None = Field(
-        None, description="How many attempts that the run made of the step come before the next one; 0 by default."
+        None, description="How many of the run’s attempts of the step come before the next one; 0 by default."
     )
     input: FreeObject | None = Field(None, description="The input of the flow.")
     outputs: dict[str, FreeObject | None] | None = Field(
         None, description="The outputs of the steps before this one, by number; a step left out, or null, had none."
     )
 
+    @model_validator(mode="after")
+    def _check_basis(self) -> Self:
+        has_run, has_input = self.run is not None, self.input is not None
+        misplaced = self.outputs if has_run else self.after_attempt
+        if has_run == has_input or misplaced:
+            raise ValueError("Say what the step works on: either “run” and “after_attempt”, or “input” and “outputs”.")
+        return self
+
 
 class AuditTrial(StepTrial):
     """A step of a flow, what it works on, and what is to be audited: either `output`, or `attempt` of `run`."""
 
     output: FreeObject | None = Field(None, description="An output of the step, as the model would give it.")
-    attempt: Positive | None = Field(
-        None, description="The number of an attempt of the step in `run`, to audit its output."
-    )
+    attempt: Positive | None = Field(None, description="An attempt of the step in `run`, to audit its output.")
+
+    @model_validator(mode="after")
+    def _check_output(self) -> Self:
+        if (self.attempt is None) == (self.output is None) or (self.run is None and self.attempt is not None):
+            raise ValueError("Say what to audit: either “output”, or “attempt” of “run”.")
+        return self
 
 
 class TriedStep(Answer):
@@ -286,18 +279,16 @@ _OUTPUT_DAYS = (
 )
 
 PeriodName = Literal["day", "month"]
+_Runs = Annotated[int, Field(ge=1, le=MAX_RUNS_IN_FLIGHT), WHOLE]
+_Tokens = Annotated[int, Field(ge=1, le=MAX_TOKEN_BUDGET), WHOLE]
 Days = Annotated[int, Field(ge=0, le=MAX_KEEP_DAYS), WHOLE]
 
 
 class ChangedSettings(Body):
     """Settings of a flow that change. What is left out stays as it is."""
 
-    max_runs_in_flight: Annotated[int, Field(ge=1, le=MAX_RUNS_IN_FLIGHT), WHOLE] | None = Field(
-        None, description=_RUNS
-    )
-    total_token_budget: Annotated[int, Field(ge=1, le=MAX_TOKEN_BUDGET), WHOLE] | None = Field(
-        None, description=_TOKENS
-    )
+    max_runs_in_flight: _Runs | None = Field(None, description=_RUNS)
+    total_token_budget: _Tokens | None = Field(None, description=_TOKENS)
     total_cost_budget: Budget | None = Field(None, description=_COST)
     budget_period: PeriodName = Field("month", description=_PERIOD)
     keep_days: Days | None = Field(None, description=_DAYS)
@@ -308,9 +299,7 @@ class Retention(Answer):
     """For how long runs are kept; null is for ever."""
 
     keep_days: int | None = Field(description="Days from the end of a run until it is deleted.")
-    keep_outputs_days: int | None = Field(
-        description="Days until what it read and wrote goes; null also where that goes with the run."
-    )
+    keep_outputs_days: int | None = Field(description="Days until what it read and wrote goes, if that is earlier.")
 
 
 class FlowSettings(Answer):

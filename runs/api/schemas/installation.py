@@ -1,0 +1,85 @@
+"""What an installation has: workers, model providers and plug-ins."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from flows.engine.providers import Api
+from runs.api.schemas.base import Answer, Count
+from runs.api.schemas.statistics import QueueFigures, Seconds
+
+
+class Worker(Answer):
+    """A worker process at its last heartbeat."""
+
+    host: str = Field(description="The name of its machine.")
+    pid: int = Field(description="The number of its process.")
+    version: str = Field(description="The version of ToolFlow that it runs.")
+    status: Literal["working", "stopping", "silent"] = Field(
+        description="`stopping` takes no more runs; `silent` has no recent heartbeat."
+    )
+    slots: Count = Field(description="Runs that it may have under way.")
+    in_flight: Count = Field(description="Runs that it has under way.")
+    running_for: Seconds = Field(description="Seconds from its start to its last heartbeat.")
+    silent_for: Seconds = Field(description="Seconds since its last heartbeat.")
+
+
+class Provider(Answer):
+    """A server that models are asked at, as this web server is configured."""
+
+    name: str | None = Field(
+        description="What stands before the colon in `provider:model`; null for the default provider."
+    )
+    host: str | None = Field(description="Its host and port; null for the simulated model.")
+    api: Api = Field(description="`auto` takes the Responses API only for models at OpenAI that need it.")
+    is_simulated: bool = Field(description="Whether the simulated model answers; nothing is billed.")
+    problem: str | None = Field(description="Why it can’t be called, if it can’t: no usable key.")
+
+
+class Workers(Answer):
+    """The workers, the queue and the model providers."""
+
+    items: list[Worker] = Field(description="The worker processes.")
+    queue: QueueFigures = Field(description="Runs that are queued.")
+    providers: list[Provider] = Field(description="The default one first.")
+
+
+class PluginFunction(Answer):
+    """An audit or a function; an expression names it as `python:` and its name."""
+
+    name: str = Field(description="What flows call it by.")
+    description: str | None = Field(description="What its author says of it.")
+    parameters: list[str] = Field(description="The variables that it takes.")
+    is_async: bool = Field(description="Whether it is a coroutine.")
+
+
+class OutputType(Answer):
+    """A type that outputs of a step are built from; a step names it as its `output_type`."""
+
+    name: str = Field(description="What flows call it by.")
+    description: str | None = Field(description="What its author says of it.")
+    has_audit: bool = Field(description="Whether it audits outputs by itself.")
+    output_schema: dict[str, Any] | None = Field(description="JSON Schema of its outputs.")
+    problems: list[str] = Field(description="Why it can’t be used, if it can’t.")
+
+
+class MissingPlugin(Answer):
+    """A name that a flow uses and that is not registered."""
+
+    kind: Literal["output_type", "audit", "function"] = Field(description="What it should be.")
+    name: str = Field(description="The name.")
+    flow: str = Field(description="The name of the flow.")
+    place: str = Field(description="Where in the flow, in words.")
+    is_live: bool = Field(description="Whether the live version uses it; else only what is being edited.")
+
+
+class Plugins(Answer):
+    """What plug-ins register."""
+
+    output_types: list[OutputType] = Field(description="By name.")
+    audits: list[PluginFunction] = Field(description="By name.")
+    functions: list[PluginFunction] = Field(description="By name.")
+    missing: list[MissingPlugin] = Field(description="By the titles of flows.")
+    problems: list[str] = Field(description="Modules that could not be loaded.")
