@@ -1,7 +1,7 @@
 """The groups of users that every installation has, and what each of them may do.
 
 This is the one place that says so. A migration that brings a model or a permission gets it named here and calls
-``create_groups`` with their names; a test finds what was forgotten.
+``create_groups`` with their names.
 """
 
 from __future__ import annotations
@@ -50,37 +50,6 @@ ACCESS_GROUPS: Mapping[str, frozenset[str]] = {
 }
 """What members may do, as ``app.action_model``; each group may do all that those before it may."""
 
-LEFT_OUT: Mapping[str, frozenset[str]] = {
-    "Versions are made by saving a flow, and never change.": (
-        _name_permissions("flows", ["add", "change"], "flowversion")
-    ),
-    "Workers write history, and nobody changes it.": _name_permissions(
-        "runs", ["add", "change", "delete"], "step", "attempt", "issue", "tokenusage"
-    )
-    | {"runs.delete_run"},
-    "Workers keep these rows themselves.": _name_permissions("runs", ["add", "change", "delete"], "worker"),
-    "No page shows these rows; what follows from them is shown with flows and limits.": _name_permissions(
-        "runs", _EVERY_ACTION, "flowspending", "limitledger"
-    ),
-    "Workers alone read what others see redacted.": _name_permissions("runs", _EVERY_ACTION, "originalinput"),
-    "They follow from runs, and are shown to whoever may see those.": _name_permissions(
-        "runs", _EVERY_ACTION, "runfacet", "dailyruns", "dailysteps", "dailyaudits", "dailyissues"
-    ),
-    "Whoever may see, cancel or start runs may do so to many at once; rows tell how far that is.": _name_permissions(
-        "runs", _EVERY_ACTION, "bulkaction"
-    ),
-    "Users have tokens of their own, for what they themselves may do.": _name_permissions(
-        "runs", _EVERY_ACTION, "apitoken", "idempotentrequest"
-    ),
-    "Whoever may see a run may see who is told of its end; to send it again takes the permission to change runs.": (
-        _name_permissions("runs", _EVERY_ACTION, "webhookdelivery", "webhooktry")
-    ),
-    "Users keep views of their own, in the list of runs; whoever may see runs may.": _name_permissions(
-        "runs", _EVERY_ACTION, "savedview"
-    ),
-}
-"""Permissions of flows and runs that no group has, by the reason. Django makes them for every model."""
-
 
 def create_groups(*, apps: Apps, using: str, permissions: Iterable[str] | None = None) -> None:
     """Make the groups that are missing, and give all of them those of ``permissions`` that they lack.
@@ -102,9 +71,3 @@ def create_groups(*, apps: Apps, using: str, permissions: Iterable[str] | None =
         if permissions is not None:
             wanted &= frozenset(permissions)
         group.permissions.add(*(known[label] for label in wanted & known.keys()))
-
-
-def remove_groups(*, apps: Apps, using: str) -> None:
-    """Remove the groups that have no members; the others are somebody's way in."""
-    groups = apps.get_model("auth", "Group").objects.using(using)
-    groups.filter(name__in=list(ACCESS_GROUPS), user__isnull=True).delete()

@@ -19,41 +19,12 @@ TAG = "toolflow"
 MIN_LEASE_SECONDS = 10
 """A busy process or a slow disk may keep a worker from its heartbeat for a few seconds."""
 
-_SQLITE = "django.db.backends.sqlite3"
-
 
 def register_checks() -> None:
     """Make Django run the checks of this module."""
-    for check in (check_queue, check_lease, check_database, check_hosts):
+    for check in (check_lease, check_database, check_hosts):
         register(check, TAG)
     register(check_worker_hosts, Tags.database)
-
-
-def check_queue(**kwargs: Any) -> list[CheckMessage]:
-    """The queue's settings, with django-q2's own defaults where one is missing."""
-    queue = settings.Q_CLUSTER
-    timeout, retry = queue.get("timeout"), queue.get("retry", 60)
-    rules = (
-        (
-            bool(timeout) and timeout < retry,
-            f"“timeout” ({timeout}) must be less than “retry” ({retry}).",
-            "A task that takes longer than “retry” is started a second time while the first one runs.",
-            "runs.E001",
-        ),
-        (
-            queue.get("ack_failures") is True and queue.get("max_attempts") == 1,
-            "“ack_failures” must be True and “max_attempts” 1.",
-            "Otherwise the message of a task that fails is delivered again for ever. The sweep finds its runs.",
-            "runs.E003",
-        ),
-        (
-            queue.get("queue_limit") == 1 and queue.get("bulk", 1) == 1,
-            "“queue_limit” and “bulk” must be 1.",
-            "Messages that were fetched ahead wait behind long tasks, and are lost with a process that dies.",
-            "runs.E004",
-        ),
-    )
-    return [Error(f"Q_CLUSTER: {rule}", hint=hint, id=code) for holds, rule, hint, code in rules if not holds]
 
 
 def check_lease(**kwargs: Any) -> list[CheckMessage]:
@@ -72,29 +43,17 @@ def check_lease(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_database(**kwargs: Any) -> list[CheckMessage]:
-    """Options of the database that break forked workers or concurrent writers."""
-    entry = settings.DATABASES["default"]
-    options = entry.get("OPTIONS", {})
-    found: list[CheckMessage] = []
-    if options.get("pool"):
-        found.append(
-            Error(
-                "The database has a connection pool (OPTIONS “pool”).",
-                hint="Worker processes are forked, and a pool does not survive that. Take “pool” out of DATABASE_URL; "
-                "connections are kept open all the same.",
-                id="runs.E006",
-            )
+    """Whether forked workers would share a pool of connections."""
+    if not settings.DATABASES["default"].get("OPTIONS", {}).get("pool"):
+        return []
+    return [
+        Error(
+            "The database has a connection pool (OPTIONS “pool”).",
+            hint="Worker processes are forked, and a pool does not survive that. Take “pool” out of DATABASE_URL; "
+            "connections are kept open all the same.",
+            id="runs.E006",
         )
-    if entry["ENGINE"] == _SQLITE and options.get("transaction_mode") != "IMMEDIATE":
-        found.append(
-            Error(
-                "SQLite must begin its transactions with “transaction_mode”: “IMMEDIATE”.",
-                hint="Otherwise a transaction that reads first fails at once when another process writes meanwhile, "
-                "however long “timeout” is.",
-                id="runs.E008",
-            )
-        )
-    return found
+    ]
 
 
 def check_hosts(**kwargs: Any) -> list[CheckMessage]:
@@ -102,7 +61,7 @@ def check_hosts(**kwargs: Any) -> list[CheckMessage]:
     if not settings.TOOLFLOW_SEVERAL_HOSTS:
         return []
     found: list[CheckMessage] = []
-    if settings.DATABASES["default"]["ENGINE"] == _SQLITE:
+    if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         found.append(
             Error(
                 "TOOLFLOW_SEVERAL_HOSTS is set, but the database is SQLite.",

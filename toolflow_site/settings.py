@@ -112,7 +112,7 @@ TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_STRAN
 
 TOOLFLOW_WEBHOOK_ALLOW = environment.read_list(
     "TOOLFLOW_WEBHOOK_ALLOW",
-    validate=lambda target: not Target.parse(target).is_metadata,
+    validate=Target.parse,
     expected="hosts (hooks.example.com, *.example.com), addresses (192.0.2.7, [fd00::7]) or networks (10.0.0.0/8), "
     "each with a colon and its port (80, 443, one above 1024, or * for all) unless that is 443, and none where clouds "
     "keep secrets of a machine",

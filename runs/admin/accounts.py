@@ -14,7 +14,6 @@ from django.db.models import ManyToManyField, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
-from django.utils.html import format_html
 
 from runs.admin.history import column
 from runs.audit_log.events import TrailAction, leave_trail
@@ -23,8 +22,6 @@ from runs.models import ApiToken, ProviderIdentity
 from runs.pages import figures
 from runs.tokens import revoke_tokens
 
-ADMIN_APPS = ("flows", "auth")
-"""Apps whose permissions are of use in the admin only."""
 CHANGE_USERS = "auth.change_user"
 """Who may close an account may revoke its tokens, which is less."""
 
@@ -120,27 +117,9 @@ class AccountAdmin(_UserAdmin):
             messages.warning(request, f"Superusers are for superusers: {names} stayed as before.")
         return [user for user in chosen if user not in kept]
 
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Save, and warn if permissions can't be used because the admin is closed to the user."""
-        super().save_related(request, form, formsets, change)
-        user: User = form.instance
-        if change and user.is_active and not user.is_staff and _has_admin_permissions(user):
-            messages.warning(
-                request,
-                format_html(
-                    "{} may see or change flows, but can’t open the admin, where they are: tick “Staff status”.", user
-                ),
-            )
-
 
 def _can_change(request: HttpRequest, user: User | None) -> bool:
     return user is None or not user.is_superuser or bool(getattr(request.user, "is_superuser", False))
-
-
-def _has_admin_permissions(user: User) -> bool:
-    # Read again: the user that was saved has the permissions cached that it had before.
-    permissions = User.objects.get(pk=user.pk).get_all_permissions()
-    return any(permission.partition(".")[0] in ADMIN_APPS for permission in permissions)
 
 
 class ApiTokenAdmin(_TokenAdmin):

@@ -1,13 +1,11 @@
-"""What commands share: arguments, progress, tables, and lines for the operator."""
+"""What commands share: progress, tables, and lines for the operator."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import time
-from argparse import ArgumentTypeError
-from collections.abc import Callable, Sequence
-from datetime import date
+from collections.abc import Sequence
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
@@ -16,26 +14,6 @@ logger = logging.getLogger(__name__)
 
 PROGRESS_INTERVAL = 2.0
 """Seconds between two lines on progress."""
-
-
-def parse_day(text: str) -> date:
-    """A day as ``2026-11-21``. Raises ``ArgumentTypeError``."""
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"“{text[:40]}” is not a day: write it as 2026-11-21.") from None
-
-
-def whole_number(most: int) -> Callable[[str], int]:
-    """A type of arguments: whole numbers from 1 to ``most``, with or without commas."""
-
-    def parse(text: str) -> int:
-        digits = text.replace(",", "")
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 16 and 1 <= int(digits) <= most):
-            raise ArgumentTypeError(f"“{text[:40]}” is not a whole number from 1 to {most:,}.")
-        return int(digits)
-
-    return parse
 
 
 class Progress:

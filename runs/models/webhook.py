@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
-from typing import Any, Self
+from typing import Self
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -114,14 +114,14 @@ class WebhookEndpoint(SigningSecret):
         return not self.event_types or event in self.event_types
 
 
-def _not_being_sent() -> Q:
-    return Q(sending_until=None) | Q(sending_until__lt=Now())
-
-
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
+    def not_being_sent(self) -> Self:
+        """Deliveries of which no try is under way."""
+        return self.filter(Q(sending_until=None) | Q(sending_until__lt=Now()))
+
     def due(self) -> Self:
-        """Deliveries whose next try should be made now and that nobody is sending."""
-        return self.filter(_not_being_sent(), state=DeliveryState.WAITING, next_try_at__lte=Now())
+        """Deliveries whose next try should be made now."""
+        return self.not_being_sent().filter(state=DeliveryState.WAITING, next_try_at__lte=Now())
 
 
 class WebhookDelivery(models.Model):
@@ -193,17 +193,6 @@ class WebhookDelivery(models.Model):
     def round(self) -> int:
         """The number of the last try, from 1, since it was created or sent again."""
         return self.try_count - self.tries_before
-
-    def send_again(self) -> bool:
-        """Let it be tried now, with all its retries before it. False while a try is under way."""
-        values: dict[str, Any] = {
-            "state": DeliveryState.WAITING,
-            "next_try_at": Now(),
-            "sending_until": None,
-            "tries_before": F("try_count"),
-            "ended_at": None,
-        }
-        return bool(WebhookDelivery.objects.filter(_not_being_sent(), pk=self.pk).update(**values))
 
 
 class WebhookTry(models.Model):

@@ -34,10 +34,7 @@ class Policy:
     def limit(self, part: Part, now: datetime) -> datetime | None:
         """The time before which a run must have ended for ``part`` of it to be deleted; None if it never is."""
         days = self.keep_days if part is Part.RUNS else self.keep_outputs_days
-        try:
-            return None if days is None else now - timedelta(days=days)
-        except OverflowError:
-            return None
+        return None if days is None else now - timedelta(days=days)
 
     def __str__(self) -> str:
         return f"runs {_format_days(self.keep_days)}, outputs {_format_days(self.keep_outputs_days)}"
@@ -95,6 +92,4 @@ def _choose(own: int | None, installation: int | None) -> int | None:
 
 
 def _format_days(days: int | None) -> str:
-    if days is None:
-        return "for ever"
-    return f"{days:,} day{'s' if days != 1 else ''}"
+    return "for ever" if days is None else f"{days:,} day{'s' if days != 1 else ''}"

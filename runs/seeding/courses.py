@@ -23,8 +23,8 @@ OUTCOMES = {
     Outcome.ERRORED: 0.02,
     Outcome.INTERRUPTED: 0.02,
 }
-REMARKS, RETURNS = 0.2, 0.6
-"""How often an attempt passes with issues, and how often one that fails has an issue that was fixed before."""
+REMARKS = 0.2
+"""How often an attempt passes with issues."""
 CANCELLED, REFUSED = 0.03, 0.02
 """How often a run is cancelled in a step, or refused by the provider."""
 LEASE_SECONDS = 90.0
@@ -107,7 +107,7 @@ class _Inventor:
             outcome=outcome,
             input=step_input,
             output=invent_value(schema, seed=str(self.random.random())) if has_reply else None,
-            issues=tuple(self._raise_issues(index, step, outcome)),
+            issues=tuple(self._raise_issues(step, outcome)),
             usage=self._invent_usage(number) if has_reply and not step.is_local else TokenUsage(reported=step.is_local),
             request=None if step.is_local else build_request(self.spec, self.history, index, step_input),
             model=self.model if has_reply and not step.is_local else None,
@@ -119,28 +119,19 @@ class _Inventor:
         self.history = self.history.append(attempt)
         return attempt
 
-    def _raise_issues(self, index: int, step: StepSpec, outcome: Outcome) -> list[Issue]:
+    def _raise_issues(self, step: StepSpec, outcome: Outcome) -> list[Issue]:
         random = self.random
         name = random.choice(list((step.output_schema or {}).get("properties", {})) or ["value"])
         if outcome is Outcome.INVALID:
             description = "It does not fit the schema."
             return [Issue(code="schema_mismatch", severity=Severity.CRITICAL, description=description, path=f"/{name}")]
         if outcome is Outcome.FAILED:
-            fixed = self._list_fixed(index)
-            if fixed and random.random() < RETURNS:
-                return [random.choice(fixed)]
             deciding = [(audit, audit.threshold) for audit in step.audits if audit.threshold is not None]
             chosen = random.sample(deciding, k=min(random.choice((1, 1, 2)), len(deciding)))
             return [_build_issue(audit, threshold, name) for audit, threshold in chosen]
         if outcome is Outcome.PASSED and step.audits and random.random() < REMARKS:
             return [_build_issue(random.choice(step.audits), random.choice((Severity.LOW, Severity.MEDIUM)), name)]
         return []
-
-    def _list_fixed(self, index: int) -> list[Issue]:
-        """Issues of earlier attempts of a step that its last audited attempt no longer has."""
-        audited = [attempt for attempt in self.history.attempts(index) if attempt.outcome is Outcome.FAILED]
-        left = {(issue.audit, issue.path) for attempt in audited[-1:] for issue in attempt.issues}
-        return [issue for one in audited[:-1] for issue in one.issues if (issue.audit, issue.path) not in left]
 
     def _invent_usage(self, number: int) -> TokenUsage:
         prompt, completion = self.random.randint(300, 2_500) + 350 * number, self.random.randint(40, 600)

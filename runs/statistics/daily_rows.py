@@ -21,12 +21,12 @@ KEY_NAMES: Mapping[type[DailyCounts], tuple[str, ...]] = {
 }
 
 
-def _list_values(model: type[DailyCounts]) -> tuple[str, ...]:
-    others = {"id", "name", *KEY_NAMES[model]}
-    return tuple(field.attname for field in model._meta.concrete_fields if field.attname not in others)
-
-
-VALUE_NAMES = {model: _list_values(model) for model in KEY_NAMES}
+VALUE_NAMES = {
+    model: tuple(
+        field.attname for field in model._meta.concrete_fields if field.attname not in ("id", "name", *key_names)
+    )
+    for model, key_names in KEY_NAMES.items()
+}
 """What the rows of each model count."""
 BATCH_SIZE = 500
 """Rows in one statement."""
@@ -66,9 +66,9 @@ def build_key(row: DailyCounts) -> Key:
     return tuple(getattr(row, name) for name in KEY_NAMES[type(row)])
 
 
-def build_values(row: DailyCounts) -> tuple[Any, ...]:
-    """What a row counts, in the order of ``VALUE_NAMES``."""
-    return tuple(getattr(row, name) for name in VALUE_NAMES[type(row)])
+def has_equal_counts(row: DailyCounts, other: DailyCounts) -> bool:
+    """Whether two rows of a model count the same."""
+    return all(getattr(row, name) == getattr(other, name) for name in VALUE_NAMES[type(row)])
 
 
 def store_rows(model: type[DailyCounts], rows: Collection[DailyCounts]) -> None:

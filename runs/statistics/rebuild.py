@@ -14,7 +14,7 @@ from runs.locks import STATISTICS, renew
 from runs.models import PurgedDay, Run
 from runs.models.statistics import DailyCounts
 from runs.statistics.counting import add_runs, load_ended_runs
-from runs.statistics.daily_rows import BATCH_SIZE, DailyRows, Key, build_key, build_values, store_rows
+from runs.statistics.daily_rows import BATCH_SIZE, DailyRows, Key, build_key, has_equal_counts, store_rows
 
 RUN_BATCH_SIZE = 500
 LEASE = timedelta(minutes=1)
@@ -30,20 +30,15 @@ class LeaseLostError(Exception):
 
 @dataclass(slots=True)
 class Rebuilt:
-    """How many runs were counted, and the rows of a flow by what was done with them."""
+    """How many runs of a flow were counted, and what that changed."""
 
     runs: int = 0
-    added: int = 0
-    corrected: int = 0
-    removed: int = 0
-    kept: int = 0
-    """Rows that were right."""
+    rows: int = 0
+    """All rows of the counted days."""
+    changed: int = 0
+    """Rows that were missing, wrong, or of runs that there are not."""
     lacking: int = 0
     """Days that lack runs since retention deleted them: their rows stay as they are."""
-
-    @property
-    def changed(self) -> int:
-        return self.added + self.corrected + self.removed
 
 
 def rebuild_flow(
@@ -89,16 +84,13 @@ def _batch_counted(flow: Flow, first: date) -> Iterator[list[int]]:
         last = run_ids[-1]
 
 
-def _correct(rows: QuerySet[DailyCounts], counted: dict[Key, DailyCounts], rebuilt: Rebuilt) -> None:
-    stored = {build_key(row): row for row in rows}
-    added = [row for key, row in counted.items() if key not in stored]
-    both = [(row, stored[key]) for key, row in counted.items() if key in stored]
-    corrected = [row for row, old in both if build_values(row) != build_values(old)]
-    removed = [row.pk for key, row in stored.items() if key not in counted]
-    store_rows(rows.model, added + corrected)
-    for begin in range(0, len(removed), BATCH_SIZE):
-        rows.filter(pk__in=removed[begin : begin + BATCH_SIZE]).delete()
-    rebuilt.added += len(added)
-    rebuilt.corrected += len(corrected)
-    rebuilt.removed += len(removed)
-    rebuilt.kept += len(both) - len(corrected)
+def _correct(stored: QuerySet[DailyCounts], counted: dict[Key, DailyCounts], rebuilt: Rebuilt) -> None:
+    """Store what was counted, where it is not what is stored."""
+    before = {build_key(row): row for row in stored}
+    wrong = [row for key, row in counted.items() if key not in before or not has_equal_counts(row, before[key])]
+    surplus = [row.pk for key, row in before.items() if key not in counted]
+    store_rows(stored.model, wrong)
+    for begin in range(0, len(surplus), BATCH_SIZE):
+        stored.filter(pk__in=surplus[begin : begin + BATCH_SIZE]).delete()
+    rebuilt.rows += len(counted)
+    rebuilt.changed += len(wrong) + len(surplus)

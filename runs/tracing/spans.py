@@ -29,7 +29,6 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, TraceFlags
@@ -253,14 +252,17 @@ def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, sta
         if not above.is_valid or not above.trace_flags.sampled or not (runs := list(_find_runs(request_id))):
             return
         ended_at = time.time_ns()
-        provider = get_request_provider()
-        span = provider.get_tracer("toolflow", __version__).start_span(
-            name,
-            context,
-            SpanKind.SERVER,
-            {"http.response.status_code": status, "toolflow.request_id": request_id, "toolflow.runs": len(runs)},
-            [link for run_id in runs[:MAX_LINKS] for link in _build_links(provider, run_id)],
-            start_time=ended_at - int(seconds * 1e9),
+        span = (
+            get_request_provider()
+            .get_tracer("toolflow", __version__)
+            .start_span(
+                name,
+                context,
+                SpanKind.SERVER,
+                {"http.response.status_code": status, "toolflow.request_id": request_id, "toolflow.runs": len(runs)},
+                [_build_link(run_id) for run_id in runs[:MAX_LINKS]],
+                start_time=ended_at - int(seconds * 1e9),
+            )
         )
         span.end(ended_at)
     except Exception:
@@ -283,13 +285,10 @@ def _find_runs(request_id: str) -> Iterator[int]:
             yield from range(details["first"], details["last"] + 1)
 
 
-def _build_links(provider: TracerProvider, run_id: int) -> list[Link]:
-    """The link to the span of a run; none if that will not be sampled."""
+def _build_link(run_id: int) -> Link:
+    """The link to the span of a run, which the worker that counts it sends."""
     trace_id, span_id = build_ids(make_run_id(Run(pk=run_id)))
-    sampling = provider.sampler.should_sample(Context(), trace_id, "invoke_workflow")
-    if sampling.decision is not Decision.RECORD_AND_SAMPLE:
-        return []
-    return [Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)))]
+    return Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)))
 
 
 def _build_provider(endpoint: str, **options: Any) -> TracerProvider:

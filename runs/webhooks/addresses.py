@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,8 +24,6 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_ADDRESS_BYTES = 2_000
 """Of an address in UTF-8."""
 _EXAMPLE = "such as https://example.com/hooks/toolflow"
-_SETTING = "TOOLFLOW_WEBHOOK_ALLOW"
-_DEFAULT_PORT = "443"
 
 
 def _list_networks(*texts: str) -> tuple[_Network, ...]:
@@ -40,14 +37,9 @@ _NOT_PUBLIC = _list_networks(
     *("2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20"),
 )
 _INTERNET_V6 = ipaddress.ip_network("2000::/3")
-_LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
 # Addresses of IPv6 that gateways turn into the one of IPv4 at their end.
 _TRANSLATED = _list_networks("64:ff9b::/96", "64:ff9b:1::/48")
-
 # Where clouds keep the secrets of a machine: nearly all at a link-local address; some have others.
-_METADATA_NAMES = frozenset(
-    {"metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
-)
 _METADATA_NETWORKS = _list_networks(
     *("169.254.0.0/16", "fe80::/10", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
     *("fd00:ec2::/32", "fd00:42::42", "fd20:ce::254"),
@@ -66,21 +58,14 @@ def find_problem(address: str) -> str:
     try:
         # Parsed as where it is sent: two parsers could mean two hosts.
         url = URL(address)
-        host, port = url.host, url.port
+        host, port = url.raw_host, url.port
     except ValueError as error:
         return f"This is no address ({str(error).rstrip('.')}); write one {_EXAMPLE}."
-    if url.scheme not in ("http", "https"):
-        return f"The address must begin with https:// or http://, {_EXAMPLE}."
-    if not host:
-        return f"The address names no host; write one {_EXAMPLE}."
-    if ":" in host and not _parse_ip(host):
-        return f"This is no address: only one of IPv6 stands in brackets; write one {_EXAMPLE}."
-    # Resolvers read such hosts as addresses of IPv4 in several ways, and clients don't connect to them.
-    if re.search(r"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", host.lower()) and not _parse_ip(host.removesuffix(".")):
-        return f"“{host}” is not a valid host; an IPv4 address has four decimal numbers, such as 192.0.2.7."
+    if url.scheme not in ("http", "https") or not host:
+        return f"The address must begin with https:// or http:// and name a host, {_EXAMPLE}."
     if "@" in url.raw_authority:
         return "The address must not hold a user name or a password: receivers know ToolFlow by its signature."
-    if port is None or not _is_usable_port(port):
+    if not _is_usable_port(port or 0):
         return f"The port {port} is not one for webhooks: use 80, 443 or one above 1024."
     return ""
 
@@ -90,10 +75,22 @@ def find_obstacle(address: str) -> str:
     if problem := find_problem(address):
         return problem
     url, allowance = URL(address), load_allowance()
-    written = _list_written(url)
-    if written:
-        return "" if any(allowance.permits(url, one) for one in written) else allowance.refuse(url, written)
-    return "" if allowance.may_permit(url) else allowance.refuse(url, ())
+    host = (url.raw_host or "").lower().rstrip(".")
+    is_here = host == "localhost" or host.endswith(".localhost")
+    try:
+        written = map(ipaddress.ip_address, ("127.0.0.1", "::1") if is_here else (host,))
+        may_work = any(allowance.permits(url, address) for address in written)
+    except ValueError:
+        may_work = allowance.may_permit(url)
+    return "" if may_work else explain_refusal(url)
+
+
+def explain_refusal(url: URL) -> str:
+    """Why a webhook may not go to ``url``. Never what its name leads to: webhooks could be used to find that out."""
+    return (
+        f"Webhooks may not go to “{url.host}” ({url.scheme}, port {url.port}): they go to addresses of the internet by "
+        "https, and to the hosts, networks and ports that TOOLFLOW_WEBHOOK_ALLOW names."
+    )
 
 
 def hide_path(address: str) -> str:
@@ -105,22 +102,6 @@ def hide_path(address: str) -> str:
 def _is_usable_port(port: int) -> bool:
     """Whether webhooks may go to a port: what listens on others speaks no HTTP."""
     return port in (80, 443) or 1024 < port < 65_536
-
-
-def _parse_ip(text: str) -> IPAddress | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
-
-
-def _list_written(url: URL) -> Sequence[IPAddress]:
-    """The addresses that stand for the host, or that its name has everywhere; nothing for other names."""
-    host = (url.raw_host or "").lower().rstrip(".")
-    if host == "localhost" or host.endswith(".localhost"):
-        return _LOOPBACK
-    address = _parse_ip(host)
-    return [address] if address else []
 
 
 # Addresses of the network
@@ -167,34 +148,24 @@ class Target:
     @classmethod
     def parse(cls, text: str) -> Target:
         """A host, an address or a network, and behind a colon its port or ``*``. Raises ``ValueError``."""
-        place, port = text, _DEFAULT_PORT
+        place, port = text, "443"
         if found := re.fullmatch(r"\[([^]]*:[^]]*)](?::(.*))?", text):
-            place, port = found[1], _DEFAULT_PORT if found[2] is None else found[2]
+            place, port = found[1], "443" if found[2] is None else found[2]
         elif text.count(":") == 1:  # several are those of an IPv6 address
             place, port = text.split(":")
         if port != "*" and not (re.fullmatch(r"[0-9]{1,5}", port) and _is_usable_port(int(port))):
             raise ValueError(f"“{port}” is not a port for webhooks.")
         number = None if port == "*" else int(port)
+        network: _Network | None = None
         with suppress(ValueError):
-            return cls("", ipaddress.ip_network(place, strict=False), number)
+            network = ipaddress.ip_network(place, strict=False)
+        if network is not None and _is_metadata(network.network_address):
+            raise ValueError(f"“{text}” is where clouds keep the secrets of a machine: webhooks never go there.")
+        if network is not None:
+            return cls("", network, number)
         if not re.fullmatch(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?", place) or re.fullmatch(r"[\d.]+", place):
             raise ValueError(f"“{text}” is neither a host nor an address nor a network.")
         return cls(place.lower().removeprefix("*").rstrip("."), None, number)
-
-    @property
-    def is_metadata(self) -> bool:
-        """Whether this names only where clouds keep the secrets of a machine. Names are not resolved."""
-        if self.network is not None:
-            network = self.network
-            return any(
-                network.version == known.version and network.subnet_of(known)  # type: ignore[arg-type]  # of one version
-                for known in _METADATA_NETWORKS
-            )
-        try:
-            # What resolvers take for an address, such as “0xa9fea9fe”.
-            return _is_metadata(ipaddress.IPv4Address(socket.inet_aton(self.name)))
-        except (OSError, UnicodeEncodeError):
-            return self.name in _METADATA_NAMES
 
     def is_host_of(self, url: URL) -> bool:
         """Whether this is the host of ``url``, or one above it that stands for all below."""
@@ -215,48 +186,28 @@ class Allowance:
     targets: tuple[Target, ...]
 
     def permits(self, url: URL, address: IPAddress) -> bool:
-        """Whether a webhook for ``url`` may connect to ``address``."""
+        """Whether a webhook for ``url`` may connect to ``address``. Never to where clouds keep secrets of a machine."""
         address = _unwrap(address)
         if _is_metadata(address):
             return False
-        if any(target.has_port(url.port) for target in self._find_targets(url, [address])):
-            return True
-        return url.scheme == "https" and is_public(address)
+        is_named = any(
+            target.is_host_of(url) or (target.network is not None and address in target.network)
+            for target in self.targets
+            if target.has_port(url.port)
+        )
+        return is_named or (url.scheme == "https" and is_public(address))
 
     def may_permit(self, url: URL) -> bool:
         """Whether there is an address that the name in ``url`` could lead to, and that ``permits`` lets through."""
         usable = (target for target in self.targets if target.has_port(url.port))
         return url.scheme == "https" or any(target.network is not None or target.is_host_of(url) for target in usable)
 
-    def refuse(self, url: URL, addresses: Iterable[IPAddress]) -> str:
-        """Why nothing may be sent to ``url``, whose name leads to ``addresses`` if they are known, in a sentence."""
-        found = list(addresses)
-        # The sentence never says what a name leads to: webhooks could be used to find that out.
-        named = self._find_targets(url, _list_written(url))
-        if named and not any(target.has_port(url.port) for target in named):
-            return f"{_SETTING} names “{url.host}”, but not its port {url.port}."
-        if url.scheme == "http" and (not found or any(map(is_public, found))):
-            return f"Plain http:// is only for hosts and networks that {_SETTING} names; use https:// for “{url.host}”."
-        return (
-            f"“{url.host}” leads to an address that is not one of the internet; {_SETTING} names what else webhooks "
-            "may reach."
-        )
-
-    def _find_targets(self, url: URL, addresses: Iterable[IPAddress]) -> list[Target]:
-        """What the settings name of a host and of addresses, whatever the port."""
-        found = [_unwrap(address) for address in addresses]
-        return [
-            target
-            for target in self.targets
-            if target.is_host_of(url) or (target.network is not None and any(one in target.network for one in found))
-        ]
-
 
 def load_allowance() -> Allowance:
     """What the settings name."""
-    return _read_allowance(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
+    return _parse_allowance(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
 
 
 @lru_cache(maxsize=8)
-def _read_allowance(entries: tuple[str, ...]) -> Allowance:
+def _parse_allowance(entries: tuple[str, ...]) -> Allowance:
     return Allowance(tuple(map(Target.parse, entries)))

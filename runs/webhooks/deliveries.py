@@ -6,11 +6,12 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Now
 from yarl import URL
 
 from runs.audit_log.events import TrailAction, leave_trail
-from runs.models import Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
+from runs.models import DeliveryState, Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
 from runs.models.run import in_future
 from runs.webhooks.tasks import wake_sender
 
@@ -71,7 +72,14 @@ def create_test(endpoint: WebhookEndpoint) -> WebhookDelivery:
 def send_again(delivery: WebhookDelivery) -> bool:
     """Let it be tried now, with all its retries before it. False while a try is under way."""
     with transaction.atomic():
-        if not delivery.send_again():
+        is_free = WebhookDelivery.objects.not_being_sent().filter(pk=delivery.pk)
+        if not is_free.update(
+            state=DeliveryState.WAITING,
+            next_try_at=Now(),
+            sending_until=None,
+            tries_before=F("try_count"),
+            ended_at=None,
+        ):
             return False
         leave_trail(action=TrailAction.WEBHOOK_SENT_AGAIN, about=delivery)
         wake_sender()

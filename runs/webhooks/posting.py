@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import ipaddress
 import logging
 import socket
@@ -11,27 +10,34 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 
 import httpx2
-from django.utils import timezone
 from yarl import URL
 
 from flows import __version__
 from flows.engine.json_values import clean_value
-from runs.webhooks.addresses import Allowance, IPAddress, find_problem
+from flows.engine.provider_errors import parse_retry_after
+from runs.webhooks.addresses import Allowance, IPAddress, explain_refusal, find_problem
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 15.0
-"""Seconds from the look-up of the name to the end of the answer."""
+"""Seconds from the look-up of the name to the status of the answer."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for the connection to one of the addresses of a name."""
 BODY_TIMEOUT = 3.0
 """Seconds for the beginning of an answer's body: its status has come already."""
 MAX_KEPT_BYTES = 1_024
 """Of an answer's body."""
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "User-Agent": f"ToolFlow/{__version__}",
+    "Accept": "*/*",
+    # What comes back is kept as it is.
+    "Accept-Encoding": "identity",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +51,13 @@ class Answer:
     body: str = ""
     """How the body begins, safe to store."""
     retry_after: float | None = None
-    """Seconds that the receiver asks for."""
+    """Seconds that the receiver asks for, at most a day."""
     is_refused: bool = False
     """Whether it was never sent, and should not be tried again."""
 
 
 class RefusedTargetError(Exception):
-    """A webhook may not go there. ``str(error)`` is a sentence; ``addresses`` are what the name leads to."""
-
-    def __init__(self, sentence: str, addresses: list[IPAddress]) -> None:
-        super().__init__(sentence)
-        self.addresses = addresses
+    """A webhook may not go there; ``str(error)`` is a sentence."""
 
 
 async def post(url: str, *, body: str, headers: Mapping[str, str], allowance: Allowance) -> Answer:
@@ -64,26 +66,19 @@ async def post(url: str, *, body: str, headers: Mapping[str, str], allowance: Al
     Redirects are not followed, and proxies of the environment are not used: both would connect to something else than
     what was checked.
     """
-    deadline = asyncio.get_running_loop().time() + TIMEOUT
     try:
         if problem := find_problem(url):
-            raise RefusedTargetError(problem, [])
-        async with asyncio.timeout_at(deadline):
-            # No connection that was opened for another delivery is used again.
-            async with httpx2.AsyncClient(
-                verify=_load_certificates(), trust_env=False, timeout=httpx2.Timeout(TIMEOUT, connect=CONNECT_TIMEOUT)
-            ) as client:
+            raise RefusedTargetError(problem)
+        timeout = httpx2.Timeout(TIMEOUT, connect=CONNECT_TIMEOUT)
+        # No connection that was opened for another delivery is used again.
+        async with httpx2.AsyncClient(verify=_load_certificates(), trust_env=False, timeout=timeout) as client:
+            async with asyncio.timeout(TIMEOUT):
                 response = await _connect_and_send(client, URL(url), body, headers, allowance)
-                try:
-                    return await _parse_answer(response)
-                finally:
-                    await response.aclose()
+            return await _parse_answer(response)
     except RefusedTargetError as error:
-        leads_to = ", ".join(map(str, error.addresses)) or "no address"
-        logger.warning("A webhook was not sent to %s (%s): %s", _format_host(url), leads_to, error)
         return Answer(problem=str(error), is_refused=True)
     except Exception as error:  # whatever it is, others are to be sent  # noqa: BLE001
-        return Answer(problem=_explain(_format_host(url), error))
+        return Answer(problem=_explain(url, error))
 
 
 async def resolve(host: str, port: int) -> list[IPAddress]:
@@ -98,7 +93,9 @@ def list_permitted(url: URL, addresses: list[IPAddress], allowance: Allowance) -
     """Those of the addresses that may be connected to for ``url``. Raises ``RefusedTargetError`` if there are none."""
     permitted = [address for address in addresses if allowance.permits(url, address)]
     if not permitted:
-        raise RefusedTargetError(allowance.refuse(url, addresses), addresses)
+        leads_to = ", ".join(map(str, addresses))
+        logger.warning("A webhook was not sent to %s, which leads to %s.", url.host, leads_to)
+        raise RefusedTargetError(explain_refusal(url))
     return permitted
 
 
@@ -124,15 +121,6 @@ async def _connect_and_send(
     raise AssertionError("The last address returns or raises.")
 
 
-_HEADERS = {
-    "Content-Type": "application/json",
-    "User-Agent": f"ToolFlow/{__version__}",
-    "Accept": "*/*",
-    # What comes back is kept as it is.
-    "Accept-Encoding": "identity",
-}
-
-
 async def _parse_answer(response: httpx2.Response) -> Answer:
     status, body = response.status_code, await _read_beginning(response)
     if 200 <= status < 300:
@@ -141,8 +129,7 @@ async def _parse_answer(response: httpx2.Response) -> Answer:
     problem = f"The receiver answered {status}{f' {reason}' if reason else ''}."
     if 300 <= status < 400:
         problem = f"The receiver answered {status} and names another address; redirects are not followed."
-    retry_after = parse_retry_after(response.headers.get("Retry-After", ""), timezone.now())
-    return Answer(status=status, body=body, problem=problem, retry_after=retry_after)
+    return Answer(status=status, body=body, problem=problem, retry_after=parse_retry_after(response.headers))
 
 
 async def _read_beginning(response: httpx2.Response) -> str:
@@ -153,61 +140,24 @@ async def _read_beginning(response: httpx2.Response) -> str:
                 found += part
                 if len(found) >= MAX_KEPT_BYTES:
                     break
+    await response.aclose()
     cleaned: str = clean_value(found[:MAX_KEPT_BYTES].decode(errors="replace")).value
     return cleaned
 
 
-def parse_retry_after(text: str, now: datetime) -> float | None:
-    """The seconds that a header ``Retry-After`` asks for, a number or a date; None if it is not valid."""
-    text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return float(text)
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
-
-
-def _explain(host: str, error: Exception) -> str:
+def _explain(url: str, error: Exception) -> str:
     """What went wrong, in a sentence."""
-    causes = list(_list_causes(error))
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"The certificate of “{host}” is not trusted: {cause.verify_message}."
-        if isinstance(cause, ssl.SSLError):
-            return f"“{host}” and ToolFlow found no common way to encrypt the connection."
-        if isinstance(cause, socket.gaierror | UnicodeError):
-            return f"The name “{host}” can’t be resolved."
+    host = URL(url).host
     if isinstance(error, TimeoutError | httpx2.TimeoutException):
         return f"“{host}” did not answer within {TIMEOUT:g} seconds."
-    if isinstance(error, httpx2.ConnectError):
-        cause = next((one for one in causes if isinstance(one, OSError)), error)
-        return f"No connection to “{host}”: {getattr(cause, 'strerror', None) or cause}."
-    if isinstance(error, httpx2.NetworkError) or "disconnected" in str(error):
-        return f"“{host}” closed the connection without an answer."
-    if isinstance(error, httpx2.HTTPError):
-        return f"“{host}” answered with something that is not HTTP."
-    logger.error("A webhook could not be sent to %s.", host, exc_info=error)
-    return "ToolFlow failed to send it; the log says why."
-
-
-def _list_causes(error: BaseException) -> list[BaseException]:
-    """The error and what it came from, the outermost first."""
-    found: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and following not in found:
-        found.append(following)
-        following = following.__cause__ or following.__context__
-    return found
-
-
-def _format_host(url: str) -> str:
-    with suppress(ValueError):
-        return URL(url).host or "no host"
-    return "no host"
+    if not isinstance(error, httpx2.HTTPError | OSError | UnicodeError):
+        logger.error("A webhook could not be sent to %s.", host, exc_info=error)
+        return "ToolFlow failed to send it; the log says why."
+    cause: BaseException = error
+    while following := cause.__cause__ or cause.__context__:
+        cause = following
+    reason = clean_value(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__).value
+    return f"No answer from “{host}”: {reason.rstrip('.')}."
 
 
 @cache

@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -44,31 +44,18 @@ RETRY_DELAYS = (5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
 MAX_TRIES = len(RETRY_DELAYS) + 1
 JITTER = 0.2
 """The part by which delays are longer or shorter, so that what failed together does not come back together."""
-MAX_RETRY_AFTER = 86_400.0
-"""Seconds that a receiver may ask for."""
 GONE = 410
 """The status of a receiver that wants no more of this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One POST, ready to be sent."""
+    """One POST of a delivery, whose ``try_count`` as it was claimed is the fence for what is stored of it."""
 
-    delivery_id: int
-    number: int
-    """Counted from 1 over all tries of the delivery: the fence for what is stored of it."""
-    round: int
-    """The same, counted since the delivery was created or sent again."""
-    url: str
-    host: str
-    message_id: str
+    delivery: WebhookDelivery
     at: datetime
-    body: str
+    body: str = ""
     signature: str = ""
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Sending
 
 
 def send_all() -> int:
@@ -89,7 +76,7 @@ async def _send_all() -> int:
     try:
         while True:
             if time.monotonic() < end and not draining.is_set():
-                hosts = Counter(one.host for one in under_way.values())
+                hosts = Counter(one.delivery.host for one in under_way.values())
                 for one in await claim(free=MAX_AT_A_TIME - len(under_way), hosts=hosts):
                     under_way[asyncio.create_task(_send(one))] = one
                     count += 1
@@ -105,12 +92,8 @@ async def _send_all() -> int:
 
 
 async def _send(one: Try) -> Answer:
-    headers = build_headers(message_id=one.message_id, at=one.at, signature=one.signature)
-    return await post(one.url, body=one.body, headers=headers, allowance=load_allowance())
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Claiming
+    headers = build_headers(message_id=one.delivery.message_id, at=one.at, signature=one.signature)
+    return await post(one.delivery.url, body=one.body, headers=headers, allowance=load_allowance())
 
 
 def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[Try]:
@@ -139,34 +122,23 @@ def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[Try]:
 
 def _build_try(delivery: WebhookDelivery) -> Try | None:
     """The try that was begun; None if it can't be made, which is stored."""
-    one = Try(
-        delivery_id=delivery.pk,
-        number=delivery.try_count,
-        round=delivery.round,
-        url=delivery.url,
-        host=delivery.host,
-        message_id=delivery.message_id,
-        at=timezone.now(),
-        body=delivery.body,
-    )
+    now = timezone.now()
     try:
-        secrets = _load_secrets(delivery)
-        if not secrets:
-            store_answer(one, Answer(problem="Its endpoint was deleted or disabled.", is_refused=True))
-            return None
-        body = delivery.body or build_body(delivery)
-        signature = sign(secrets, message_id=one.message_id, at=one.at, body=body)
+        if secrets := _list_secrets(delivery):
+            body = delivery.body or build_body(delivery)
+            return Try(delivery, now, body, sign(secrets, message_id=delivery.message_id, at=now, body=body))
+        problem = "Its endpoint was deleted or disabled."
     except (OperationalError, InterfaceError):
         raise
     except Exception:
         # It would fail the same way with every try, and others are to be sent.
         logger.exception("The webhook of run %s can't be written.", delivery.run_id)
-        store_answer(one, Answer(problem="ToolFlow failed to write it; the log says why.", is_refused=True))
-        return None
-    return replace(one, body=body, signature=signature)
+        problem = "ToolFlow failed to write it; the log says why."
+    store_answer(Try(delivery, now, delivery.body), Answer(problem=problem, is_refused=True))
+    return None
 
 
-def _load_secrets(delivery: WebhookDelivery) -> list[str]:
+def _list_secrets(delivery: WebhookDelivery) -> list[str]:
     """What a delivery is signed with: the secrets of its endpoint, and of the installation for the run's own address.
 
     None if its endpoint was deleted or disabled since.
@@ -180,10 +152,6 @@ def _load_secrets(delivery: WebhookDelivery) -> list[str]:
     return secrets
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Storing
-
-
 def choose_next(answer: Answer, *, number: int) -> tuple[DeliveryState, float | None]:
     """How a delivery stands after its try ``number``, from 1, and the seconds until the next one."""
     if not answer.problem:
@@ -191,20 +159,21 @@ def choose_next(answer: Answer, *, number: int) -> tuple[DeliveryState, float | 
     if answer.is_refused or answer.status == GONE or number >= MAX_TRIES:
         return DeliveryState.FAILED, None
     delay = RETRY_DELAYS[number - 1] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # spreads load only
-    return DeliveryState.WAITING, max(delay, min(answer.retry_after or 0.0, MAX_RETRY_AFTER))
+    return DeliveryState.WAITING, max(delay, answer.retry_after or 0.0)
 
 
 def store_answer(one: Try, answer: Answer) -> bool:
     """Store what came back, and what follows from it. False if there was a later try since: that one counts."""
-    state, delay = choose_next(answer, number=one.round)
+    number = one.delivery.try_count
+    state, delay = choose_next(answer, number=one.delivery.round)
     now = timezone.now()
     with transaction.atomic():
-        delivery = WebhookDelivery.objects.filter(pk=one.delivery_id)
+        delivery = WebhookDelivery.objects.filter(pk=one.delivery.pk)
         # Locked before the run is read: retention empties deliveries while it removes what the run read and wrote, and
         # what was on its way meanwhile must not bring it back.
         list(delivery.select_for_update().values_list("pk"))
         has_texts = delivery.filter(run__outputs_removed_at=None).exists()
-        is_latest = delivery.filter(try_count=one.number).update(
+        is_latest = delivery.filter(try_count=number).update(
             state=state,
             body=one.body if has_texts else "",
             last_status=answer.status,
@@ -212,7 +181,7 @@ def store_answer(one: Try, answer: Answer) -> bool:
             next_try_at=None if delay is None else in_future(timedelta(seconds=delay)),
             ended_at=None if state == DeliveryState.WAITING else now,
         )
-        WebhookTry.objects.filter(delivery=one.delivery_id, number=one.number).update(
+        WebhookTry.objects.filter(delivery=one.delivery, number=number).update(
             started_at=one.at,
             ended_at=now,
             signature=one.signature,

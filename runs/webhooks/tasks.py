@@ -68,10 +68,6 @@ def hold_sender() -> Iterator[bool]:
 
 
 def _send_message() -> None:
-    # A process that sends on this host looks for more after it has let go of the lock.
-    with hold_sender() as is_held:
-        if not is_held:
-            return
     try:
         async_task(SEND_TASK)
     except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own

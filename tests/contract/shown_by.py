@@ -23,7 +23,7 @@ _FOLDERS = {
     "controls": (*_PAGES, "tests/flows/"),
 }
 """Where tests of a kind are; elsewhere all of them are searched."""
-_WHOLE_KINDS = {"urls": "tests/site/test_permissions.py", "permissions and groups": "tests/runs/test_groups.py"}
+_WHOLE_KINDS = {"urls": "tests/site/test_permissions.py", "permissions and groups": "tests/runs/test_installation.py"}
 """Tests that go through all of a kind: they show what no other test names."""
 
 

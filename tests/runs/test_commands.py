@@ -1,24 +1,35 @@
-"""``run_flow`` and ``up`` on the terminal, where they refuse. What they do is in tests/journeys."""
+"""``run_flow``, ``up``, ``create_token`` and ``workers`` on the terminal."""
 
 from __future__ import annotations
 
+import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
 
 from runs.management.commands.serve import refuse_taken_port
 from runs.management.commands.up import create_first_admin
-from runs.models import Priority, Run
+from runs.models import ApiToken, Priority, Run
+from runs.models.run import in_future
+from runs.tokens import TokenRefusedError, make_token
+from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow
-from tests.runs.builders import make_version
+from tests.runs.builders import make_run, make_version, make_worker
 from tests.site.test_settings import start_command
 
 TEA = '{"topic": "tea"}'
+MINUTE = timedelta(minutes=1)
+AT_ONCE = 4
 
 
 @pytest.mark.django_db
@@ -88,3 +99,135 @@ def test_a_taken_port_is_refused_with_another_to_try() -> None:
 def test_the_admin_user_is_created_once() -> None:
     assert create_first_admin()
     assert create_first_admin() is None
+
+
+@pytest.fixture
+def ada(db: None) -> User:
+    return User.objects.create_user("ada")
+
+
+def create_token(user: str = "ada", **options: str) -> tuple[str, str]:
+    """What the command writes to stdout and to stderr."""
+    out, err = StringIO(), StringIO()
+    given = {"name": "CI", "scope": "read", **options}
+    call_command("create_token", user, *(f"--{name}={text}" for name, text in given.items()), stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_only_the_token_is_on_stdout_and_it_is_accepted(ada: User) -> None:
+    out, err = create_token(scope="run")
+    token = out.removesuffix("\n")
+    assert token.split() == [token]
+    assert read_problem(Script(token).get("nowhere"))["status"] == 404
+    assert "“CI” of ada (run) expires on " in err and token not in err
+
+
+@pytest.mark.parametrize(("options", "most", "days"), [({}, None, 90), ({"expires": "7d"}, None, 7), ({}, 45, 45)])
+def test_it_lasts_for_the_given_days_or_the_longest_time_allowed(
+    ada: User, settings: Any, options: dict[str, str], most: int | None, days: int
+) -> None:
+    settings.TOOLFLOW_TOKEN_MAX_DAYS = most
+    create_token(**options)
+    expiry = ApiToken.objects.get().expiry
+    assert expiry is not None and abs(expiry - timezone.now() - timedelta(days=days)) < timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("user", "options", "most"),
+    [
+        ("adda", {}, None),
+        ("gone", {}, None),
+        ("ada", {"scope": "all"}, None),
+        *(("ada", {"expires": text}, None) for text in ("tomorrow", "3651d", "-1d", "²d")),
+        *(("ada", {"expires": text}, 45) for text in ("never", "46d")),
+        *(("ada", {"name": name}, None) for name in ("", "a\udcffb", "taken")),
+    ],
+)
+def test_what_is_refused_creates_no_token(
+    ada: User, settings: Any, user: str, options: dict[str, str], most: int | None
+) -> None:
+    settings.TOOLFLOW_TOKEN_MAX_DAYS = most
+    User.objects.create_user("gone", is_active=False)
+    make_token(user=ada, name="taken", scope="read", lifetime=timedelta(days=1))
+    with pytest.raises(CommandError) as refusal:
+        create_token(user, **options)
+    assert refusal.value.returncode == 1
+    assert ApiToken.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_form_that_is_sent_several_times_at_once_creates_one_token() -> None:
+    """The user would have seen only one of them."""
+    ada = User.objects.create_user("ada")
+
+    def create(_: int) -> str:
+        try:
+            return make_token(user=ada, name="CI", scope="read", lifetime=None)[1]
+        except TokenRefusedError as refusal:
+            return refusal.field
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = sorted(pool.map(create, range(AT_ONCE)))
+    assert found[:-1] == ["name"] * (AT_ONCE - 1) and found[-1].startswith("tf_")
+    assert ApiToken.objects.count() == 1
+
+
+def show_workers(*arguments: str) -> tuple[str | int | None, list[str]]:
+    """The exit status of the command and the lines that it wrote, with single spaces."""
+    output = StringIO()
+    status: str | int | None = 0
+    try:
+        call_command("workers", *arguments, stdout=output, stderr=StringIO())
+    except SystemExit as end:
+        status = end.code
+    return status, [" ".join(line.split()) for line in output.getvalue().splitlines()]
+
+
+@pytest.mark.django_db
+def test_workers_queue_and_providers_are_shown_as_tables() -> None:
+    make_worker(host="alpha", pid=7, slots=200, in_flight=12)
+    make_worker(host="beta", pid=4711, slots=50, is_stopping=True)
+    make_worker(host="gamma", pid=8, started_at=in_future(-90 * MINUTE), heartbeat_at=in_future(-3 * MINUTE))
+    version = make_version()
+    make_run(version, available_at=in_future(-10 * MINUTE))
+    make_run(version, available_at=in_future(MINUTE))
+    make_run(version, waiting_since=in_future(-MINUTE), waiting_for="Waits for a worker with the plug-in x.")
+    status, lines = show_workers()
+    assert status == 0
+    assert lines[1].startswith("alpha 7 0.1.0 working 12 200 0 s")
+    assert lines[2].startswith("beta 4711 0.1.0 stopping 0 50 ")
+    assert lines[3:] == [
+        "gamma 8 0.1.0 SILENT 0 200 1 h 3 min ago",
+        "",
+        "Queued: 1, the oldest for 10 min",
+        "Scheduled: 1",
+        "Blocked: 1",
+        "",
+        "PROVIDER HOST API STATE",
+        "default simulated model auto ready",
+    ]
+
+
+@pytest.mark.django_db
+def test_the_exit_status_is_1_while_runs_are_ready_and_no_worker_is_alive() -> None:
+    assert show_workers()[0] == 0
+    make_run(available_at=in_future(-MINUTE))
+    make_worker(host="alpha", pid=7, in_flight=3, heartbeat_at=in_future(-MINUTE))
+    status, lines = show_workers("--json")
+    document = json.loads("".join(lines))
+    assert (status, document["is_unattended"]) == (1, True)
+    assert document["queue"].pop("oldest_ready") >= 60
+    assert document["queue"] == {"ready": 1, "later": 0, "waiting": 0}
+    (worker,) = document["workers"]
+    assert worker.pop("silent_for") >= 60 and isinstance(worker.pop("running_for"), float)
+    assert worker == {"host": "alpha", "pid": 7, "version": "0.1.0", "state": "silent", "slots": 200, "in_flight": 3}
+    make_worker(pid=2)
+    assert show_workers()[0] == 0
+
+
+def test_a_database_that_was_not_set_up_gives_exit_status_2(tmp_path: Path) -> None:
+    done = start_command("workers", "--json", data_dir=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr

@@ -43,29 +43,6 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[worker_process.TaskChan
     channel._writer.close()
 
 
-class TestRefusals:
-    """What PostgreSQL says to a connection that it doesn't make, behind “connection to server at … failed: ”."""
-
-    @pytest.mark.parametrize(
-        ("message", "expected"),
-        [
-            ('FATAL:  password authentication failed for user "toolflow"', True),
-            ('FATAL:  role "toolflow" does not exist', True),
-            ('FATAL:  role "toolflow" is not permitted to log in', True),
-            ('FATAL:  database "toolflow" does not exist', True),
-            ('FATAL:  no pg_hba.conf entry for host "10.0.0.7", user "toolflow", no encryption', True),
-            ("fe_sendauth: no password supplied", True),
-            ("Connection refused", False),
-            ("FATAL:  the database system is starting up", False),
-            ("FATAL:  sorry, too many clients already", False),
-            ("[Errno -2] Name or service not known", False),
-            ("connection timeout expired", False),
-        ],
-    )
-    def test_waiting_helps_only_where_the_server_is_away(self, message: str, expected: bool) -> None:
-        assert bool(run_worker.REFUSAL.search(f"connection failed: {message}")) is expected
-
-
 @pytest.mark.django_db
 def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
     redis_url: str,

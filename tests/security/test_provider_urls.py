@@ -35,7 +35,6 @@ NAMES = ("base_url", "api_base", "url", "endpoint", "host", "proxy", "organizati
 def trap() -> Iterator[Receiver]:
     """Somebody's server that must hear nothing."""
     found = Receiver()
-    found.start()
     yield found
     found.stop()
 
@@ -183,7 +182,6 @@ def test_a_redirect_of_the_provider_is_followed_nowhere(
     provider: ModelServer, trap: Receiver, settings: Any, status: int, place: str
 ) -> None:
     redirecting = Receiver()
-    redirecting.start()
     redirecting.reply(Reply(status=status, headers={"location": place.format(url=trap.url(), port=trap.port)}))
     settings.TOOLFLOW_OPENAI_BASE_URL = redirecting.url("/v1")
     make_run(make_version(make_flow(make_step(max_retries=0))))

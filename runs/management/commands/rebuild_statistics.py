@@ -12,7 +12,7 @@ from django.template.defaultfilters import pluralize
 from flows.management.terminal import fetch_flow
 from flows.models import Flow
 from runs.locks import STATISTICS, acquire, release
-from runs.management.terminal import Progress, parse_day
+from runs.management.terminal import Progress
 from runs.statistics.rebuild import LEASE, LeaseLostError, Rebuilt, rebuild_flow
 
 
@@ -27,7 +27,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--flow", metavar="NAME", help="only the statistics of this flow")
         parser.add_argument(
-            "--since", metavar="DAY", type=parse_day, help="leave days before this one (UTC) as they are: 2026-11-21"
+            "--since",
+            metavar="DAY",
+            type=date.fromisoformat,
+            help="leave days before this one (UTC) as they are: 2026-11-21",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -55,8 +58,5 @@ def _describe(rebuilt: Rebuilt) -> str:
     if rebuilt.lacking:
         counted += f"; {rebuilt.lacking:,} day{pluralize(rebuilt.lacking)} left alone, whose runs are deleted"
     if not rebuilt.changed:
-        return f"{counted}; all {rebuilt.kept:,} rows were right."
-    return (
-        f"{counted}; rows: {rebuilt.added:,} added, {rebuilt.corrected:,} corrected, "
-        f"{rebuilt.removed:,} removed, {rebuilt.kept:,} right."
-    )
+        return f"{counted}; all {rebuilt.rows:,} rows were right."
+    return f"{counted}; {rebuilt.changed:,} rows corrected, of {rebuilt.rows:,}."

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import sys
 import time
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, OperationalError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
-from django_q.brokers import get_broker
 
 from flows.providers import build_providers, find_provider_problem, load_client
 from runs.checks import TAG
@@ -27,12 +24,6 @@ from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, Sto
 
 RETRY_INTERVAL = 1.0
 """Seconds between two tries to reach the database."""
-
-REFUSAL = re.compile(
-    r"authentication failed|no password supplied|pg_hba\.conf|no such (user|database)"
-    r'|(role|database) "[^"]*" (does not exist|is not permitted to log in)'
-)
-"""What PostgreSQL says where waiting does not help; psycopg knows no SQLSTATE of a connection that failed."""
 
 
 class Command(BaseCommand):
@@ -55,7 +46,6 @@ class Command(BaseCommand):
             if problem := provider.find_problem():
                 self.stderr.write(f"Warning: {problem} Until then its models can't be called.")
         wait_for_database()
-        validate_broker()
         # The children must not share a connection.
         connections.close_all()
         # A call is a connection: the children may have as many files open as the system allows.
@@ -77,7 +67,7 @@ class Command(BaseCommand):
 def wait_for_database() -> None:
     """Return once the database answers and has all tables, or a stop is asked for.
 
-    Raises ``CommandError`` where waiting does not help: it lacks tables, refuses us, or is a file that can't be opened.
+    Raises ``CommandError`` where waiting does not help: it lacks tables, or is a file that can't be opened.
     """
     connection = connections["default"]
     outage = Outage("The database")
@@ -87,8 +77,7 @@ def wait_for_database() -> None:
             executor = MigrationExecutor(connection)
             is_current = not executor.migration_plan(executor.loader.graph.leaf_nodes())
         except DatabaseError as error:
-            is_away = isinstance(error, OperationalError) and not REFUSAL.search(str(error))
-            if connection.vendor == "sqlite" or not is_away:
+            if connection.vendor == "sqlite" or not isinstance(error, OperationalError):
                 reason = " ".join(str(error).split())
                 remedy = find_remedy(error) or "Check DATABASE_URL."
                 raise CommandError(f"The database can't be used: {reason}. {remedy}") from error
@@ -99,22 +88,4 @@ def wait_for_database() -> None:
         outage.end()
         if not is_current:
             raise CommandError("The database is not up to date. Run `manage.py migrate` first.")
-        return
-
-
-def validate_broker() -> None:
-    """Raise ``CommandError`` if the broker is a Redis that refuses us. One that is away is waited for."""
-    if "redis" not in settings.Q_CLUSTER:
-        return
-    try:
-        from redis.exceptions import AuthenticationError, RedisError, ResponseError
-    except ImportError as error:
-        raise CommandError(
-            "TOOLFLOW_REDIS_URL is set, but the package for Redis is missing: pip install -r requirements/scale.txt"
-        ) from error
-    try:
-        get_broker().connection.ping()
-    except (AuthenticationError, ResponseError) as error:
-        raise CommandError(f"Redis refuses this worker: {error}. Check TOOLFLOW_REDIS_URL.") from error
-    except RedisError:
         return

@@ -5,14 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.utils import timezone
 
-from runs.management.terminal import Progress, whole_number
+from runs.management.terminal import Progress
 from runs.seeding import seed_history
-
-MAX_COUNT = 100_000_000
 
 
 class Command(BaseCommand):
@@ -22,13 +20,14 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        count = whole_number(MAX_COUNT)
-        parser.add_argument("--runs", type=count, default=1_000, help="how many (default: %(default)s)")
-        parser.add_argument("--days", type=count, default=90, help="over how many days (default: %(default)s)")
+        parser.add_argument("--runs", type=int, default=1_000, help="how many (default: %(default)s)")
+        parser.add_argument("--days", type=int, default=90, help="over how many days (default: %(default)s)")
         parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         runs, progress = options["runs"], Progress(self)
+        if runs < 1 or options["days"] < 1:
+            raise CommandError("--runs and --days take numbers from 1.")
         seed_history(
             runs=runs,
             days=options["days"],

@@ -11,7 +11,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 
 from flows.models import MAX_KEEP_DAYS
-from runs.management.terminal import format_table, whole_number
+from runs.management.terminal import format_table
 from runs.retention.policy import Policy
 from runs.storage import FlowSize, measure_storage
 
@@ -25,11 +25,11 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        days = whole_number(MAX_KEEP_DAYS)
+        days: Any = {"type": int, "choices": range(1, MAX_KEEP_DAYS + 1), "metavar": "DAYS"}
         parser.add_argument("--json", action="store_true", help="the same as JSON, in bytes")
         parser.add_argument("--exact", action="store_true", help="measure tables of a large SQLite file too")
-        parser.add_argument("--keep-days", type=days, help="what would go if all flows kept runs for this long")
-        parser.add_argument("--keep-outputs-days", type=days, help="the same for outputs")
+        parser.add_argument("--keep-days", **days, help="what would go if all flows kept runs for this long")
+        parser.add_argument("--keep-outputs-days", **days, help="the same for outputs")
 
     def handle(self, *args: Any, **options: Any) -> None:
         runs, outputs = options["keep_days"], options["keep_outputs_days"]

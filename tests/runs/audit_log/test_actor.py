@@ -11,7 +11,6 @@ import pytest
 from axes.models import AccessAttempt
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.core.management import call_command
-from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.utils import timezone
 
@@ -53,9 +52,6 @@ def test_a_command_is_done_by_a_user_of_the_system(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getuid", lambda: 3_000_000_000)
     act_as_command("shell")
     assert name_actor() == "Command line: user 3000000000"
-
-
-def test_what_a_worker_does_is_done_by_toolflow() -> None:
     act_as_command("run_worker", caller="olga")
     assert name_actor() == "ToolFlow"
 
@@ -89,13 +85,9 @@ def test_groups_that_follow_from_a_provider_are_given_by_it(rf: RequestFactory, 
     request.user = User.objects.create_user(signed_in) if signed_in else AnonymousUser()
     start = AuditEntry.objects.latest("pk").pk
 
-    def answer(_: HttpRequest) -> HttpResponse:
-        put_into_groups(olga, {"Watchers"})
-        leave_trail(action=TrailAction.SIGNED_OUT)
-        return HttpResponse()
-
     token = current_request.set(request)
-    answer(request)
+    put_into_groups(olga, {"Watchers"})
+    leave_trail(action=TrailAction.SIGNED_OUT)
     current_request.reset(token)
     stored = AuditEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
     assert list(stored) == [

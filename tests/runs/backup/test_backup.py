@@ -125,11 +125,11 @@ class TestBackup:
         assert target.read_text() == "mine"
         assert write_backup(target, replaces=True).runs == 1
 
-    def test_a_folder_that_is_not_there_gets_a_sentence(self, database: Path, tmp_path: Path) -> None:
+    def test_where_it_is_not_possible_there_is_a_sentence(
+        self, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with pytest.raises(CommandError, match="can’t be written: No such file or directory"):
             call_command("backup", str(tmp_path / "none" / "copy.sqlite3"))
-
-    def test_postgresql_has_tools_of_its_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         use_database(monkeypatch, "postgresql", "toolflow")
         with pytest.raises(CommandError, match="pg_dump"):
             call_command("backup", str(tmp_path / "copy"))
@@ -147,15 +147,10 @@ def copy(database: Path, tmp_path: Path) -> Path:
 class TestRestore:
     def test_the_copy_takes_the_place_of_the_database_which_is_kept(self, database: Path, copy: Path) -> None:
         restoration = restore_backup(copy, now=NOW)
-        assert read_notes(database) == ["first"]
-        assert restoration.kept is not None and read_notes(restoration.kept) == ["first", "later"]
-        assert copy.exists() and restoration.is_older
-
-    def test_what_an_earlier_restore_kept_stays(self, database: Path, copy: Path) -> None:
-        kept = restore_backup(copy, now=NOW).kept
+        assert read_notes(database) == ["first"] and copy.exists() and restoration.is_older
         with pytest.raises(BackupError, match="exists already"):
             restore_backup(copy, now=NOW)
-        assert kept is not None and read_notes(kept) == ["first", "later"]
+        assert restoration.kept is not None and read_notes(restoration.kept) == ["first", "later"]
 
     @pytest.mark.parametrize("state", ["whole", "gone", "broken"])
     def test_nothing_happens_while_a_process_has_the_database_open(
@@ -179,15 +174,6 @@ class TestRestore:
             process.communicate(b"\n", timeout=60)
         assert restore_backup(copy, now=NOW).backup.runs == 1 and read_notes(database) == ["first"]
 
-    def test_where_there_is_no_database_yet_it_is_simply_put_there(self, database: Path, copy: Path) -> None:
-        database.unlink()
-        assert restore_backup(copy, now=NOW).kept is None and read_notes(database) == ["first"]
-
-    def test_a_broken_database_is_put_aside_as_it_is(self, database: Path, copy: Path) -> None:
-        database.write_bytes(b"broken" * 1_000)
-        kept = restore_backup(copy, now=NOW).kept
-        assert kept is not None and kept.read_bytes().startswith(b"broken") and read_notes(database) == ["first"]
-
     def test_what_is_no_database_of_toolflow_is_refused(self, database: Path, tmp_path: Path) -> None:
         (tmp_path / "text").write_text("nothing of the kind, though it is long enough to be looked at" * 100)
         with closing(sqlite3.connect(tmp_path / "other.sqlite3")) as other:
@@ -199,18 +185,15 @@ class TestRestore:
             restore_backup(tmp_path / "none", now=NOW)
         assert read_notes(database) == ["first"]
 
-    @pytest.mark.parametrize("app", ["runs", "flows"])
-    def test_a_copy_of_a_later_toolflow_is_refused(self, database: Path, copy: Path, app: str) -> None:
-        add_migrations(copy, (app, "9999_later"))
-        with pytest.raises(BackupError, match=rf"another version of ToolFlow, .* {app}\.9999_later"):
+    def test_a_copy_of_a_later_toolflow_is_refused_and_other_apps_keep_nothing_out(
+        self, database: Path, copy: Path
+    ) -> None:
+        add_migrations(copy, ("gone", "0001_initial"), ("flows", "9999_later"))
+        with pytest.raises(BackupError, match=r"another version of ToolFlow, .* flows\.9999_later"):
             restore_backup(copy, now=NOW)
         assert read_notes(database) == ["first", "later"]
 
-    def test_migrations_of_libraries_that_are_gone_keep_nothing_out(self, database: Path, copy: Path) -> None:
-        add_migrations(copy, ("gone", "0001_initial"), ("auth", "0001_that_was_replaced"))
-        assert restore_backup(copy, now=NOW).is_older
-
-    @pytest.mark.parametrize("missing", ["auth", "django_q", None])
+    @pytest.mark.parametrize("missing", ["auth", None])
     def test_whether_it_has_to_be_migrated_depends_on_all_apps(
         self, database: Path, copy: Path, missing: str | None
     ) -> None:
@@ -232,13 +215,13 @@ class TestRestore:
 
 
 class TestRestoreAfterACrash:
-    @pytest.mark.parametrize("state", ["whole", "gone", "broken", "empty"])
+    @pytest.mark.parametrize("state", ["whole", "gone", "broken"])
     def test_the_log_is_kept_and_changes_nothing_of_the_copy(self, database: Path, copy: Path, state: str) -> None:
         crash(database, "last")
         if state == "gone":
             database.unlink()
         elif state != "whole":
-            database.write_bytes(b"" if state == "empty" else b"broken" + database.read_bytes()[6:])
+            database.write_bytes(b"broken" + database.read_bytes()[6:])
         before = read_folder(database)
         kept = restore_backup(copy, now=NOW).kept
         assert read_notes(database) == ["first"]
@@ -257,12 +240,10 @@ class TestRestoreAfterACrash:
 
 
 class TestWhatFails:
-    @pytest.mark.parametrize("state", ["whole", "crashed", "broken", "gone"])
+    @pytest.mark.parametrize("state", ["whole", "crashed", "gone"])
     def test_all_is_where_it_was(self, database: Path, copy: Path, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
         if state != "whole":
             crash(database, "last")
-        if state == "broken":
-            database.write_bytes(b"broken" + database.read_bytes()[6:])
         if state == "gone":
             database.unlink()
         before = read_folder(database)

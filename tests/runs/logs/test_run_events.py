@@ -72,16 +72,16 @@ class TestEndsWithoutAWorker:
     def read_ends(self, lines: Any) -> list[tuple[Any, ...]]:
         return [(line["run"], line["status"], line["reason"]) for line in lines() if line.get("event") == "run.ended"]
 
-    def test_a_run_that_is_cancelled_in_the_queue_is_told(self, lines: Any) -> None:
-        run = make_run()
-        assert run.request_cancel() and run.request_cancel() is False
-        assert self.read_ends(lines) == [(run.pk, "cancelled", "cancelled")]
-
-    def test_a_run_whose_time_is_up_in_the_queue_is_told(self, lines: Any) -> None:
-        run = make_run(deadline_at=Now())
+    def test_runs_that_are_cancelled_or_whose_time_is_up_in_the_queue_are_logged_once(self, lines: Any) -> None:
+        version = make_version()
+        cancelled, late = make_run(version), make_run(version, deadline_at=Now())
+        assert cancelled.request_cancel() and cancelled.request_cancel() is False
         sweep()
         sweep()
-        assert self.read_ends(lines) == [(run.pk, "errored", "deadline_exceeded")]
+        assert self.read_ends(lines) == [
+            (cancelled.pk, "cancelled", "cancelled"),
+            (late.pk, "errored", "deadline_exceeded"),
+        ]
 
     @pytest.mark.parametrize(
         ("values", "end"),
@@ -101,21 +101,17 @@ class TestEndsWithoutAWorker:
         assert self.read_ends(lines) == [(run.pk, *one) for one in end]
 
 
-def test_errors_of_the_provider_have_a_code_and_not_its_words(provider: ModelServer, lines: Any) -> None:
-    script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR)])
-    make_run(make_version(make_flow(make_step(1, retry_window=0))))
+def test_errors_of_the_provider_have_a_code_and_nothing_that_was_said_is_logged(
+    provider: ModelServer, lines: Any
+) -> None:
+    script(provider, tool_1=[{"text": "a-secret-output"}], tool_2=[Fault(FaultKind.SERVER_ERROR)])
+    flow = make_flow(make_step(1), make_step(2, retry_window=0))
+    make_run(make_version(flow), input={"topic": "a-secret-input"})
     drain()
     (error,) = (line for line in lines() if line.get("event") == "provider.error")
     assert (error["level"], error["code"], error["status"]) == ("warning", "server_error", 500)
-
-
-def test_nothing_that_was_said_is_logged(provider: ModelServer, lines: Any) -> None:
-    script(provider, tool_1=[{"text": "a-secret-output"}])
-    make_run(input={"topic": "a-secret-input"})
-    drain()
     text = json.dumps(lines())
-    assert "a-secret" not in text
-    assert "right-key" not in text
+    assert "a-secret" not in text and "right-key" not in text
 
 
 def test_a_wait_is_told_with_its_length(provider: ModelServer, lines: Any) -> None:

@@ -22,17 +22,17 @@ def forget() -> None:
 
 
 def read_samples(text: str) -> Samples:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    return _collect(text_string_to_metric_families(text))
 
 
 def read_registry(registry: CollectorRegistry) -> Samples:
+    return _collect(registry.collect())
+
+
+def _collect(families: Any) -> Samples:
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in registry.collect()
+        for family in families
         for sample in family.samples
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import closing
 from datetime import UTC, timedelta
 from typing import Any
@@ -9,16 +11,18 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
+from django.db.models import Max
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
-from runs.api.run_documents import dump_without_addresses, load_run
 from runs.locks import STATISTICS, acquire, release
 from runs.models import Attempt, DailyRuns, Issue, PurgedDay, Run, RunStatus, TrailEntry
 from runs.retention import purging
 from runs.retention.policy import Part, PurgeTask, build_tasks, read_policy
 from runs.retention.purging import Purged, purge
-from runs.statistics.rebuild import LEASE, rebuild_flow
+from runs.statistics.rebuild import LEASE, Rebuilt, rebuild_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics
 from tests.runs.retention.aged_runs import NOW, count_rows, ended_before, keep, read_texts, store_aged_runs
@@ -46,12 +50,21 @@ def follow_policies(runs: list[Run]) -> None:
             purge_whole(task)
 
 
+def rebuild(run: Run) -> Rebuilt:
+    """Count the runs of a flow again."""
+    token = acquire(STATISTICS, LEASE)
+    assert token is not None
+    rebuilt = rebuild_flow(run.flow, token=token)
+    release(STATISTICS, token)
+    return rebuilt
+
+
 def set_batch_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setitem(purging.BATCH_SIZE, connection.vendor, size)
 
 
 class TestRuns:
-    @pytest.mark.parametrize("size", [1, 4, 1_000])
+    @pytest.mark.parametrize("size", [1, 1_000])
     def test_due_runs_are_deleted_with_all_their_rows(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         set_batch_size(monkeypatch, size)
         runs = store_aged_runs()
@@ -64,44 +77,35 @@ class TestRuns:
         follow_policies(runs)
         assert set(count_rows(old).values()) == {0} and count_rows(kept) == before
 
-    def test_unfinished_runs_stay_however_old_they_are(self) -> None:
-        run = make_run(created_at=NOW - timedelta(days=400))
-        purge_flows_of([run])
-        assert Run.objects.get() == run
-
-    def test_uncounted_runs_stay_a_week_longer(self) -> None:
+    def test_unfinished_runs_stay_and_uncounted_ones_a_week_longer(self) -> None:
         version = make_version()
-        ages = {days: NOW - timedelta(days=days) for days in (6, 8)}
-        young, _old = (make_run(version, status=RunStatus.SUCCEEDED, ended_at=at) for at in ages.values())
+        unfinished = make_run(version, created_at=NOW - timedelta(days=400))
+        young, _ = (
+            make_run(version, status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=days)) for days in (6, 8)
+        )
         purge_flows_of([young])
-        assert Run.objects.get() == young
+        assert set(Run.objects.all()) == {unfinished, young}
 
     def test_a_closed_purge_goes_on_with_the_next_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         set_batch_size(monkeypatch, 1)
-        runs = store_aged_runs(12)
-        task = PurgeTask(runs[0].flow, Part.RUNS, NOW)
+        task = PurgeTask(store_aged_runs(12)[0].flow, Part.RUNS, NOW)
         due, _ = task.count()
         with closing(purge(task)) as batches:
-            first = next(one for one in batches if one.runs).runs
-        assert first == 1 and first + purge_whole(task).runs == due
-
-    def test_runs_with_the_same_end_are_all_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        set_batch_size(monkeypatch, 2)
-        version = make_version()
-        for _ in range(5):
-            make_run(version, status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=30))
-        assert purge_whole(PurgeTask(version.flow, Part.RUNS, NOW)).runs == 5
+            next(batches)
+            first = next(batches).runs
+        assert first == 2 and first + purge_whole(task).runs == due
+        entries = TrailEntry.objects.filter(action="data_deleted").order_by("pk").values_list("details", flat=True)
+        assert [details.get("runs") for details in entries] == [None, 2, None, due - 2]
 
     @pytest.mark.parametrize("part", Part)
     def test_statements_do_not_grow_with_the_runs_of_a_batch(self, monkeypatch: pytest.MonkeyPatch, part: Part) -> None:
         set_batch_size(monkeypatch, 1_000)
         runs = store_aged_runs(30)
-        task = PurgeTask(runs[0].flow, part, NOW)
         counts, purged = [], []
         for limit in (ended_before(runs, 38)[-1].ended_at, NOW):
             assert limit is not None
             with CaptureQueriesContext(connection) as queries:
-                purged.append(purge_whole(PurgeTask(task.flow, part, limit + timedelta(seconds=1))).runs)
+                purged.append(purge_whole(PurgeTask(runs[0].flow, part, limit + timedelta(seconds=1))).runs)
             counts.append(len(queries))
         assert 0 < purged[0] < 5 < purged[1] and counts[0] + 3 >= counts[1]
 
@@ -132,69 +136,30 @@ def test_no_table_that_loses_rows_is_locked_to_cut_its_file() -> None:
         assert {name for (name,) in cursor.fetchall()} == tables
 
 
-class TestRunsOfOtherTables:
-    """Tables of others may refer to a run: the database refuses to delete it."""
-
-    @pytest.fixture
-    def runs(self) -> list[Run]:
-        """All due; another table refers to the third."""
-        runs = store_aged_runs(8)
-        with connection.cursor() as cursor:
-            cursor.execute("CREATE TABLE invoice (run_id bigint NOT NULL REFERENCES runs_run (id))")
-            cursor.execute("INSERT INTO invoice VALUES (%s)", [runs[2].pk])
-        return runs
-
-    @pytest.mark.parametrize("size", [1, 1_000])
-    def test_they_are_logged_and_keep_no_other(
-        self, runs: list[Run], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, size: int
-    ) -> None:
-        set_batch_size(monkeypatch, size)
-        assert [run_id for purged in purge_flows_of(runs) for run_id in purged.failed] == [runs[2].pk]
-        assert Run.objects.get() == runs[2]
-        assert [str(runs[2].pk) in record.getMessage() for record in caplog.records] == [True]
-
-    def test_the_command_names_them(self, runs: list[Run]) -> None:
-        with pytest.raises(CommandError, match=f": {runs[2].pk}$"):
-            call_command("purge_history", "--before", "2024-11-21")
-        assert Run.objects.count() == 1
-
-
 class TestStatistics:
-    def test_they_keep_what_deleted_runs_counted(self) -> None:
-        runs = store_aged_runs()
-        before = read_statistics()
-        purge_flows_of(runs)
-        assert not Run.objects.exists() and read_statistics() == before
-
-    def test_rebuilding_leaves_days_alone_that_lack_runs(self) -> None:
+    def test_they_keep_what_deleted_runs_counted_and_rebuilding_leaves_their_days_alone(self) -> None:
         runs = store_aged_runs(30)
         before = read_statistics()
         flow = runs[0].flow
         purge_whole(PurgeTask(flow, Part.RUNS, NOW - timedelta(days=20)))
+        assert read_statistics() == before
         ends = [run.ended_at for run in ended_before(runs, 20) if run.flow_id == flow.pk and run.ended_at]
         lacking = {ended_at.astimezone(UTC).date() for ended_at in ends}
         assert {day.day for day in PurgedDay.objects.all()} == lacking
         DailyRuns.objects.filter(flow=flow).exclude(day__in=lacking).update(runs=99)
-        token = acquire(STATISTICS, LEASE)
-        assert token is not None
-        rebuilt = rebuild_flow(flow, token=token)
-        assert rebuilt.lacking == len(lacking) and rebuilt.corrected and not rebuilt.removed
+        assert rebuild(runs[0]).lacking == len(lacking)
         assert read_statistics() == before
 
     def test_they_can_be_rebuilt_from_runs_without_outputs(self) -> None:
         runs = store_aged_runs()
         before = read_statistics()
         purge_flows_of(runs, Part.OUTPUTS)
-        for flow in {run.flow for run in runs}:
-            token = acquire(STATISTICS, LEASE)
-            assert token is not None
-            assert not rebuild_flow(flow, token=token).changed
-            release(STATISTICS, token)
+        assert not any(rebuild(run).changed for run in runs)
         assert read_statistics() == before
 
 
 class TestOutputs:
-    @pytest.mark.parametrize("size", [1, 4, 1_000])
+    @pytest.mark.parametrize("size", [1, 1_000])
     def test_all_texts_of_due_runs_are_deleted_and_figures_stay(
         self, monkeypatch: pytest.MonkeyPatch, size: int
     ) -> None:
@@ -220,44 +185,51 @@ class TestOutputs:
         empty = [({}, {}), ("", None, {}, [], {}), (None, None, None, None, "", None), (None, None, None, None, "", "")]
         assert [text for text in read_texts(old) if text not in empty] == []
         assert set(Run.objects.filter(outputs_removed_at=None)) == set(young)
-
-    def test_documents_say_since_when_and_hold_nothing(self) -> None:
-        run = store_aged_runs(4)[0]
-        purge_flows_of([run], Part.OUTPUTS)
-        run.refresh_from_db()
-        read = load_run(run.pk, None)
-        assert read is not None
-        document = dump_without_addresses(read)
-        attempts = [attempt for step in document["steps"] for attempt in step["attempts"]]
-        assert document["outputs_removed_at"] and document["input"] is None and document["metadata"] == {}
-        assert len(attempts) > 1 and all(attempt["output"] is None for attempt in attempts)
-        assert document["usage"]["total"] > 0 and "nothing of the kind" not in str(document)
-
-    def test_runs_without_outputs_are_deleted_when_their_own_days_are_over(self) -> None:
-        run = store_aged_runs(1)[0]
-        purge_flows_of([run], Part.OUTPUTS)
-        purge_flows_of([run])
+        # In the end they go as the others do.
+        purge_flows_of(runs)
         assert not Run.objects.exists()
+
+    def test_pages_and_api_say_so_and_run_it_again_for_nobody(self, admin_client: Client) -> None:
+        run = store_aged_runs(8)[0]
+        purge_flows_of([run], Part.OUTPUTS)
+        other = Run.objects.filter(flow=run.flow).exclude(pk=run.pk)[0]
+        page = admin_client.get(reverse("runs:page", args=[run.pk])).content.decode()
+        assert "Removed by the retention policy." in page and "Private words" not in page
+        assert "Run again" not in page and "Copy as curl" not in page
+        for address in (
+            reverse("runs:attempt", args=[run.pk, 1, 1]),
+            reverse("runs:attempt", args=[run.pk, 1, 1]) + "request/",
+            reverse("runs:document", args=[run.pk]),
+            reverse("runs:compare") + f"?a={run.pk}&b={other.pk}",
+            reverse("runs:start", args=[run.flow.name]) + f"?from={run.pk}",
+            reverse("admin:runs_run_change", args=[run.pk]),
+        ):
+            assert admin_client.get(address).status_code == 200, address
+        answer: Any = admin_client.get(f"/api/v1/runs/{run.pk}")
+        document = answer.json()
+        assert document["outputs_removed_at"] and document["input"] is None and document["metadata"] == {}
+        assert {attempt["output"] for step in document["steps"] for attempt in step["attempts"]} == {None}
+        assert document["usage"]["total"] > 0 and "nothing of the kind" not in str(document)
+        again: Any = admin_client.post(f"/api/v1/runs/{run.pk}/run-again", {}, content_type="application/json")
+        assert again.status_code == 409
 
 
 class TestAuditLog:
-    def read_details(self) -> list[dict[str, Any]]:
-        return list(TrailEntry.objects.filter(action="data_deleted").order_by("pk").values_list("details", flat=True))
-
     @pytest.mark.parametrize("part", Part)
     def test_an_entry_says_that_it_begins_and_one_how_much_it_was(self, part: Part) -> None:
-        runs = [run for run in store_aged_runs(8) if run.flow_id == store_flow_id()]
-        purge_whole(PurgeTask(runs[0].flow, part, NOW))
+        run, *_ = runs = store_aged_runs(8)
+        mine = [one for one in runs if one.flow_id == run.flow_id]
+        purge_whole(PurgeTask(run.flow, part, NOW))
         common = {"ended_before": NOW.isoformat()} | ({"only": "outputs"} if part is Part.OUTPUTS else {})
-        attempts = sum(run.attempt_count for run in runs)
-        assert self.read_details() == [common | {"begun": True}, common | {"runs": len(runs), "attempts": attempts}]
+        figures = {"runs": len(mine), "attempts": sum(one.attempt_count for one in mine)}
+        entries = TrailEntry.objects.filter(action="data_deleted").order_by("pk")
+        assert [entry.details for entry in entries] == [common | {"begun": True}, common | figures]
+        # Nothing was due any more.
+        purge_whole(PurgeTask(run.flow, part, NOW))
+        assert entries.count() == 2
 
     @pytest.mark.parametrize("part", Part)
-    @pytest.mark.parametrize("size", [1, 1_000])
-    def test_nothing_is_deleted_where_that_can_not_be_logged(
-        self, monkeypatch: pytest.MonkeyPatch, part: Part, size: int
-    ) -> None:
-        set_batch_size(monkeypatch, size)
+    def test_nothing_is_deleted_where_that_can_not_be_logged(self, monkeypatch: pytest.MonkeyPatch, part: Part) -> None:
         runs = store_aged_runs(8)
         before = count_rows(runs), read_texts(runs)
 
@@ -269,19 +241,62 @@ class TestAuditLog:
             purge_flows_of(runs, part)
         assert (count_rows(runs), read_texts(runs)) == before
 
-    def test_a_purge_that_is_broken_off_logs_what_it_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        set_batch_size(monkeypatch, 1)
-        run = store_aged_runs(8)[0]
-        with closing(purge(PurgeTask(run.flow, Part.RUNS, NOW))) as batches:
-            done = next(one for one in batches if one.runs == 2)
-        assert [details.get("runs") for details in self.read_details()] == [None, done.runs]
 
-    def test_without_due_runs_there_is_no_entry(self) -> None:
-        run = store_aged_runs(1)[0]
-        purge_whole(PurgeTask(run.flow, Part.RUNS, NOW - timedelta(days=400)))
-        assert self.read_details() == []
+class TestCommands:
+    def test_dry_run_and_storage_count_each_run_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+        runs = store_aged_runs(40)
+        since = (timezone.now() - NOW).days
+        for flow in {run.flow for run in runs}:
+            keep(flow, days=since + 20, outputs_days=since + 4)
+        # Statistics don't know it yet: too young to be deleted uncounted, too old to keep its outputs.
+        end = Run.objects.filter(ended_at__lt=NOW - timedelta(days=22)).aggregate(end=Max("ended_at"))["end"]
+        Run.objects.filter(ended_at=end).update(is_counted=False)
+        attempts = Attempt.objects.count()
+        call_command("purge_history", "--dry-run")
+        dry = capsys.readouterr().out
+        call_command("storage", "--json")
+        flows = json.loads(capsys.readouterr().out)["flows"]
+        assert Run.objects.filter(outputs_removed_at=None).count() == len(runs)
+        call_command("purge_history")
+        deleted = len(runs) - Run.objects.count(), attempts - Attempt.objects.count()
+        emptied = Run.objects.exclude(outputs_removed_at=None)
+        assert _read_sum(dry, "would be deleted") == deleted > (0, 0)
+        lost = emptied.count(), Attempt.objects.filter(step__run__in=emptied).count()
+        assert _read_sum(dry, "would lose their outputs") == lost > (0, 0)
+        due = sum(flow["runs_due"] for flow in flows), sum(flow["outputs_due"] for flow in flows)
+        assert due == (deleted[0], lost[0])
+
+    @pytest.mark.parametrize("options", [["--outputs"], ["--before", "2999-01-01"], ["--flow", "unknown"]])
+    def test_options_that_are_not_valid_are_refused(self, options: list[str]) -> None:
+        make_version()
+        with pytest.raises(CommandError):
+            call_command("purge_history", *options)
+
+    @pytest.mark.parametrize("only_outputs", [False, True])
+    def test_before_holds_whatever_policies_say(self, only_outputs: bool) -> None:
+        runs = store_aged_runs(8)
+        flow = runs[0].flow
+        keep(flow, days=0)
+        call_command("purge_history", *["--outputs"][: int(only_outputs)], flow=flow.name, before=NOW.date())
+        kept = Run.objects.filter(outputs_removed_at=None)
+        assert {run.flow_id for run in runs} - {run.flow_id for run in kept} == {flow.pk}
+        assert Run.objects.count() == (len(runs) if only_outputs else kept.count())
+
+    def test_storage_measures_tables_and_flows(self, capsys: pytest.CaptureFixture[str]) -> None:
+        runs = store_aged_runs(12)
+        call_command("storage", "--json", "--keep-days", "1")
+        document = json.loads(capsys.readouterr().out)
+        assert document["total"] > 0 and "runs_attempt" in {table["name"] for table in document["tables"]}
+        assert sum(flow["runs"] for flow in document["flows"]) == len(runs)
+        assert sum(flow["runs_due"] for flow in document["flows"]) == len(runs)
+        for flow in document["flows"]:
+            assert flow["run_bytes"] == sum(flow[part] for part in ("inputs", "outputs", "requests", "issues")) > 0
+            assert flow["freed"] == flow["runs_due"] * flow["run_bytes"]
+        call_command("storage")
+        assert "runs for ever, outputs for ever" in capsys.readouterr().out
 
 
-def store_flow_id() -> int:
-    """The flow of the run that ended first."""
-    return Run.objects.order_by("ended_at").values_list("flow", flat=True)[0]
+def _read_sum(text: str, words: str) -> tuple[int, int]:
+    """Runs and attempts of all lines with these words."""
+    found = re.findall(rf": ([\d,]+) runs that[^\n]* {words}, ([\d,]+) attempts", text)
+    return sum(int(runs.replace(",", "")) for runs, _ in found), sum(int(count.replace(",", "")) for _, count in found)

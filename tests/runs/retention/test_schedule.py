@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -77,11 +77,6 @@ class TestSchedule:
         assert [bad.name in record.getMessage() for record in caplog.records] == [True, False]
 
 
-def delete_expired() -> dict[str, int]:
-    found = {name: delete_batch(expired) for name, expired in find_expired(timezone.now()).items()}
-    return {name: count for name, count in found.items() if count}
-
-
 def make_sessions(*seconds: int) -> None:
     """Sessions that expire in so many seconds."""
     user = User.objects.create_user("ann")
@@ -92,43 +87,31 @@ def make_sessions(*seconds: int) -> None:
         store.save()
 
 
-class TestExpiredRows:
-    def test_deliveries_a_month_after_they_ended_and_never_while_they_wait(self) -> None:
-        run, now = make_run(), timezone.now()
-        for days, state in ((31, "delivered"), (31, "failed"), (29, "delivered"), (31, "waiting")):
-            ended_at = now - timedelta(days=days) if state != "waiting" else None
-            url = f"https://{days}-{state}.example/"
-            WebhookDelivery.objects.create(
-                run=run, event="run.succeeded", url=url, host="a", state=state, ended_at=ended_at
-            )
-        assert delete_expired() == {"webhook deliveries": 2}
-
-    def test_answers_to_idempotent_requests_after_a_day(self, django_user_model: Any) -> None:
-        user = django_user_model.objects.create(username="automator")
-        old, new = (IdempotentRequest.objects.create(user=user, key=key, fingerprint="x") for key in ("old", "new"))
-        make_older(old, "created_at", hours=25)
-        assert delete_expired() == {"answers kept for Idempotency-Keys": 1}
-        assert IdempotentRequest.objects.get() == new
-
-    def test_original_inputs_an_hour_after_their_runs_ended(self) -> None:
-        ends: list[datetime | None] = [timezone.now() - timedelta(minutes=minutes) for minutes in (61, 59)]
-        for end in [*ends, None]:
-            run = make_run(status="succeeded" if end else "queued", ended_at=end, is_input_redacted=True)
-            OriginalInput.objects.create(run=run, input={"name": "Ann"})
-        assert delete_expired() == {"inputs of ended runs as they were before redaction": 1}
-
-    def test_failures_to_sign_in_once_they_lock_out_nobody(self) -> None:
-        for hours in (23, 25):
-            attempt = AccessAttempt.objects.create(
-                username="ann", ip_address=f"192.0.2.{hours}", failures_since_start=9
-            )
-            make_older(attempt, "attempt_time", hours=hours)
-        assert delete_expired() == {"failures to sign in": 1}
-
-    def test_sessions_that_expired(self) -> None:
-        make_sessions(-60, 60)
-        assert delete_expired() == {"expired sign-ins": 1}
-
-
 def make_older(row: Any, column: str, *, hours: int) -> None:
     type(row).objects.filter(pk=row.pk).update(**{column: timezone.now() - timedelta(hours=hours)})
+
+
+def test_rows_of_other_kinds_go_once_they_are_of_no_use() -> None:
+    run, now = make_run(), timezone.now()
+    for days, state in ((31, "delivered"), (31, "failed"), (29, "delivered"), (31, "waiting")):
+        ended_at = now - timedelta(days=days) if state != "waiting" else None
+        url = f"https://{days}-{state}.example/"
+        WebhookDelivery.objects.create(run=run, event="run.failed", url=url, host="a", state=state, ended_at=ended_at)
+    user = User.objects.create(username="automator")
+    for hours in (23, 25):
+        answer = IdempotentRequest.objects.create(user=user, key=str(hours), fingerprint="x")
+        make_older(answer, "created_at", hours=hours)
+        attempt = AccessAttempt.objects.create(username="ann", ip_address=f"192.0.2.{hours}", failures_since_start=9)
+        make_older(attempt, "attempt_time", hours=hours)
+    for end in (now - timedelta(minutes=61), now - timedelta(minutes=59), None):
+        ended = make_run(status="succeeded" if end else "queued", ended_at=end, is_input_redacted=True)
+        OriginalInput.objects.create(run=ended, input={"name": "Ann"})
+    make_sessions(-60, 60)
+    found = {name: delete_batch(expired) for name, expired in find_expired(now).items()}
+    assert {name: count for name, count in found.items() if count} == {
+        "inputs of ended runs as they were before redaction": 1,
+        "webhook deliveries": 2,
+        "answers kept for Idempotency-Keys": 1,
+        "failures to sign in": 1,
+        "expired sign-ins": 1,
+    }

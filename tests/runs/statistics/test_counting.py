@@ -122,7 +122,6 @@ class TestRuns:
         (["gpt-5", None], "gpt-5", None, ("gpt-5", False)),
         ([None], "gpt-4.1", None, ("gpt-4.1", False)),
         ([None], None, {"model": "o3"}, ("o3", False)),
-        ([None], None, {}, ("", False)),
         (["gpt-5", None], None, {"model": None}, ("gpt-5", False)),
         (["gpt-5", None], None, None, ("", True)),
         (["gpt-5", "o3"], "gpt-4.1", None, ("", True)),

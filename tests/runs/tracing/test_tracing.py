@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import subprocess
 import sys
 import threading
@@ -14,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
@@ -26,8 +27,9 @@ from runs.models import Run, RunStatus
 from runs.recorder import RunRecorder
 from runs.rollup import count_ended_runs
 from runs.stored_history import make_run_id
+from runs.tokens import make_token
 from runs.tracing import create_tracer
-from runs.tracing.spans import RunTracer, build_ids, describe_call, describe_content
+from runs.tracing.spans import RunTracer, build_ids, describe_call, describe_content, get_request_provider
 from tests.engine.builders import make_attempt, make_flow, make_history, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, expire_lease, make_run, make_version
@@ -44,19 +46,17 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.resources: list[dict[str, Any]] = []
-        self.status = 200
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 assert self.path == "/v1/traces"
                 message = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["Content-Length"])))
-                if collector.status == 200:
-                    for resource in message.resource_spans:
-                        collector.resources.append(read_attributes(resource.resource.attributes))
-                        for scope in resource.scope_spans:
-                            collector.spans.extend(scope.spans)
-                self.send_response(collector.status)
+                for resource in message.resource_spans:
+                    collector.resources.append(read_attributes(resource.resource.attributes))
+                    for scope in resource.scope_spans:
+                        collector.spans.extend(scope.spans)
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
@@ -116,7 +116,6 @@ def test_a_run_is_one_trace_of_its_steps_and_their_attempts(provider: ModelServe
     script(provider, tool_1=[{"text": 7}, TEA], tool_2=[TEA])
     run = make_run(version)
     run_to_its_end(run)
-
     (root,) = collector.find(f"invoke_workflow {run.flow.name}")
     first_step, second_step = sorted(
         (span for span in collector.spans if span.name.startswith("step ")), key=lambda span: span.start_time_unix_nano
@@ -136,6 +135,9 @@ def test_a_run_is_one_trace_of_its_steps_and_their_attempts(provider: ModelServe
     assert told["gen_ai.workflow.name"] == run.flow.name
     assert told["toolflow.run.status"] == "succeeded"
     assert collector.resources[0]["service.name"] == "toolflow"
+    (event,) = calls[0].events
+    assert (event.name, read_attributes(event.attributes)) == ("toolflow.issues", {"toolflow.issues.critical": 1})
+    assert not calls[1].events
 
 
 def test_an_attempt_tells_in_the_words_of_the_conventions_what_was_asked_and_used(
@@ -181,16 +183,6 @@ def test_a_call_that_brought_no_answer_says_what_went_wrong(provider: ModelServe
     assert "gen_ai.usage.input_tokens" not in told, "unknown is not zero"
     (root,) = collector.find(f"invoke_workflow {run.flow.name}")
     assert read_attributes(root.attributes)["error.type"] == run.end_reason
-
-
-def test_issues_are_counted_by_severity(provider: ModelServer, collector: Collector) -> None:
-    script(provider, tool_1=[{"text": 7}, TEA])
-    run_to_its_end(make_run())
-    invalid, passed = collector.find("chat gpt-4.1")
-    (event,) = invalid.events
-    assert event.name == "toolflow.issues"
-    assert read_attributes(event.attributes) == {"toolflow.issues.critical": 1}
-    assert not passed.events
 
 
 def test_a_call_by_the_responses_api_is_described_like_any_other() -> None:
@@ -250,28 +242,18 @@ def begin_and_die(run: Run) -> None:
     recorder.record(Progress(begun=Start(1, 1, run.input, {"model": "gpt-4.1"}, datetime.now(UTC))))
 
 
-def test_a_run_that_nobody_ever_had_is_told_of_too(collector: Collector) -> None:
-    run = make_run()
-    run.request_cancel()
-    tell_of_ended_runs()
-    (root,) = collector.spans
-    told = read_attributes(root.attributes)
-    assert (told["toolflow.run.status"], told["error.type"]) == ("cancelled", "cancelled")
-
-
 def find_share(run: Run) -> float:
     """The share of all runs that samplers have to take for this one to be among them."""
     return (build_ids(make_run_id(run))[0] % 2**64) / 2**64
 
 
-@pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
 def test_a_share_of_the_runs_is_told_of_as_a_whole_and_the_others_not_at_all(
-    provider: ModelServer, collector: Collector, monkeypatch: pytest.MonkeyPatch, sampler: str
+    provider: ModelServer, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(provider, tool_1=[TEA, TEA])
     version = make_version()
     runs = sorted((make_run(version), make_run(version)), key=find_share)
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", str(sum(map(find_share, runs)) / 2))
     drain()
     tell_of_ended_runs()
@@ -281,34 +263,22 @@ def test_a_share_of_the_runs_is_told_of_as_a_whole_and_the_others_not_at_all(
     assert kinds == ["chat", "invoke_workflow", "step"]
 
 
-@pytest.mark.parametrize("away", ["answers 503", "refuses connections"])
-def test_a_collector_that_fails_is_nothing_to_a_run(
-    provider: ModelServer, collector: Collector, settings: Any, away: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
-    if away == "refuses connections":
-        settings.TOOLFLOW_TRACES = "http://127.0.0.1:9"
-    else:
-        collector.status = int(away[-3:])
-    script(provider, tool_1=[TEA])
-    run = make_run()
-    run_to_its_end(run)
-    assert run.status == RunStatus.SUCCEEDED and not collector.spans
-
-
-def test_a_span_that_can_not_be_built_is_logged_and_nothing_to_a_run(
-    provider: ModelServer, collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("failure", ["a refused connection", "a span that can't be built"])
+def test_what_fails_about_traces_is_nothing_to_a_run(
+    provider: ModelServer, collector: Collector, settings: Any, failure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise ValueError("no span today")
 
-    monkeypatch.setattr(RunTracer, "_span", fail)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    if failure == "a refused connection":
+        settings.TOOLFLOW_TRACES = "http://127.0.0.1:9"
+    else:
+        monkeypatch.setattr(RunTracer, "_span", fail)
     script(provider, tool_1=[TEA])
     run = make_run()
-    with caplog.at_level(logging.ERROR):
-        run_to_its_end(run)
-    assert run.status == RunStatus.SUCCEEDED
-    assert [record.message for record in caplog.records] == ["The spans of runs could not be sent."]
+    run_to_its_end(run)
+    assert run.status == RunStatus.SUCCEEDED and not collector.spans
 
 
 def test_without_a_collector_nothing_of_it_is_loaded() -> None:
@@ -319,3 +289,62 @@ def test_without_a_collector_nothing_of_it_is_loaded() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout.strip() == "[]", found.stderr
+
+
+# Requests that start runs
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+def close_provider() -> None:
+    """Send what is left, and begin again with the next request."""
+    get_request_provider().shutdown()
+    get_request_provider.cache_clear()
+
+
+@pytest.fixture
+def caller() -> Iterator[Client]:
+    make_version()
+    _, token = make_token(user=User.objects.create_superuser("ada"), name="script", scope="run", lifetime=None)
+    yield Client(headers={"Authorization": f"Bearer {token}"})
+    close_provider()
+
+
+def start(caller: Client, parent: str | None, path: str = "runs", **body: Any) -> Any:
+    headers = {"X-Request-ID": "from-the-caller", **({"traceparent": parent} if parent else {})}
+    orders = {"flow": "example", **(body or {"input": {"topic": "tea"}})}
+    return caller.post(f"/api/v1/{path}", json.dumps(orders), content_type="application/json", headers=headers)
+
+
+def read_links(collector: Collector) -> list[tuple[int, int]]:
+    close_provider()
+    return [(int(link.trace_id.hex(), 16), int(link.span_id.hex(), 16)) for s in collector.spans for link in s.links]
+
+
+def find_traces() -> list[tuple[int, int]]:
+    return [build_ids(make_run_id(run)) for run in Run.objects.order_by("pk")]
+
+
+def test_a_span_in_the_callers_trace_links_to_those_of_all_runs_that_it_started(
+    caller: Client, collector: Collector
+) -> None:
+    assert start(caller, PARENT, "runs/bulk", runs=[{"input": {"topic": "tea"}}] * 3).status_code == 202
+    assert read_links(collector) == find_traces() and Run.objects.count() == 3
+    (span,) = collector.spans
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, SPAN)
+    assert span.name == "POST /api/v1/runs/bulk" and 0 < span.start_time_unix_nano <= span.end_time_unix_nano
+    told = {attribute.key: attribute.value for attribute in span.attributes}
+    assert told["toolflow.request_id"].string_value == "from-the-caller"
+
+
+@pytest.mark.parametrize(
+    ("parent", "flow"),
+    [(None, "example"), (f"00-{TRACE}-{SPAN}-00", "example"), ("00-x-y-01", "example"), (PARENT, "unknown")],
+)
+def test_nothing_is_sent_for_a_caller_who_traces_nothing_or_starts_nothing(
+    caller: Client, collector: Collector, parent: str | None, flow: str
+) -> None:
+    start(caller, parent, flow=flow, input={"topic": "tea"})
+    assert Run.objects.exists() is (flow == "example")
+    assert read_links(collector) == [] == collector.spans

@@ -60,8 +60,9 @@ class Receiver:
         self._at_a_time = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), self._make_handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.port: int = self._server.server_address[1]
+        serve = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        serve.start()
 
     def url(self, path: str = "/hook", *, host: str = "127.0.0.1") -> str:
         """An address of this server."""
@@ -74,10 +75,6 @@ class Receiver:
     def find_last(self, message_id: str) -> Received:
         """The last request of one message; messages that are due at the same time come in any order."""
         return next(one for one in reversed(self.received) if one.headers["webhook-id"] == message_id)
-
-    def start(self) -> None:
-        """Receive."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Receive no more."""
@@ -113,8 +110,7 @@ class Receiver:
             def do_POST(self) -> None:
                 receiver._answer(self)
 
-            def do_GET(self) -> None:
-                receiver._answer(self)
+            do_GET = do_POST  # noqa: N815  # the name that the server calls
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Says nothing."""
@@ -127,6 +123,5 @@ def receiver(settings: Any) -> Iterator[Receiver]:
     """A receiver that webhooks may reach."""
     found = Receiver()
     settings.TOOLFLOW_WEBHOOK_ALLOW = [f"127.0.0.1:{found.port}"]
-    found.start()
     yield found
     found.stop()

@@ -1,32 +1,42 @@
-"""Deliveries as receivers meet them: signed, tried again, and sent once more when somebody asks."""
+"""Deliveries as receivers meet them, and senders that crash, stop and share the work."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connections
 from django.utils import timezone
 from standardwebhooks import WebhookVerificationError
 
-from runs.models import Run, WebhookDelivery
+from runs.models import Run, WebhookDelivery, WebhookTry
+from runs.queue import draining, force_quit
 from runs.rollup import count_ended_runs
-from runs.webhooks import messages, sending
-from runs.webhooks.posting import Answer, parse_retry_after
-from runs.webhooks.sending import MAX_TRIES, RETRY_DELAYS, choose_next, claim_due
-from runs.webhooks.tasks import send_due
+from runs.webhooks import messages, posting, sending
+from runs.webhooks.deliveries import send_again
+from runs.webhooks.posting import Answer
+from runs.webhooks.sending import (
+    LEASE,
+    MAX_AT_A_TIME,
+    MAX_PER_HOST,
+    MAX_TRIES,
+    RETRY_DELAYS,
+    choose_next,
+    claim_due,
+    store_answer,
+)  # fmt: skip
+from runs.webhooks.tasks import hold_sender, send_due
 from tests.runs.builders import make_version
 from tests.runs.webhooks.deliveries import come_due, make_delivery, make_ended_run, make_endpoint
 from tests.runs.webhooks.receiver import Receiver, Reply
 
-pytestmark = pytest.mark.django_db
-
-
-def read_tries(delivery: WebhookDelivery) -> list[tuple[int | None, str]]:
-    """Status and problem of each try."""
-    return list(delivery.tries.values_list("status", "problem"))
+pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
 def fail_all_tries(delivery: WebhookDelivery) -> list[float]:
@@ -44,31 +54,37 @@ def fail_all_tries(delivery: WebhookDelivery) -> list[float]:
 
 class TestWhatArrives:
     def test_a_receiver_reads_what_happened_and_trusts_the_signature(self, receiver: Receiver) -> None:
+        text = "Grüner Tee 🍵" + "x" * 3_000_000
+        receiver.reply(Reply(202, body=b"queued"))
         delivery = make_delivery(
             receiver.url("/hooks/toolflow?key=1"),
-            end_reason="step_failed",
             end_sentence="Step 1 “Tea” failed ☕",
             labels=["nightly"],
-            input={"topic": "Grüner Tee 🍵"},
+            input={"topic": text},
         )
         assert send_due() == "Tried to deliver 1 webhooks."
         (received,) = receiver.received
-        message = received.verify()
-        run = Run.objects.get()
-        assert received.path == "/hooks/toolflow?key=1"
-        assert message["type"] == "run.failed"
-        assert run.ended_at is not None
+        message, headers, run = received.verify(), received.headers, Run.objects.get()
+        assert (received.path, message["type"]) == ("/hooks/toolflow?key=1", "run.failed")
+        assert run.ended_at is not None and message["timestamp"].endswith("Z")
         assert abs(datetime.fromisoformat(message["timestamp"]) - run.ended_at) < timedelta(milliseconds=1)
-        assert message["timestamp"].endswith("Z")
         document = message["data"]
         assert (document["id"], document["flow"], document["status"]) == (run.pk, "example", "failed")
-        assert document["input"] == {"topic": "Grüner Tee 🍵"} and document["labels"] == ["nightly"]
+        assert document["input"] == {"topic": text} and document["labels"] == ["nightly"]
         assert document["end_sentence"] == "Step 1 “Tea” failed ☕"
         assert "usage" in document and "steps" not in document
-        headers = received.headers
         assert headers["content-type"] == "application/json" and headers["user-agent"].startswith("ToolFlow/")
         assert headers["webhook-id"] == delivery.message_id and headers["webhook-id"].startswith("msg_")
         assert abs(int(headers["webhook-timestamp"]) - datetime.now(UTC).timestamp()) < 60
+        # It is stored as it was sent.
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.try_count, delivery.last_status) == ("delivered", 1, 202)
+        assert delivery.next_try_at is None and delivery.sending_until is None and delivery.ended_at is not None
+        one = delivery.tries.get()
+        assert (one.status, one.problem, one.response) == (202, "", "queued")
+        assert (delivery.body.encode(), one.signature) == (received.body, headers["webhook-signature"])
+        with pytest.raises(WebhookVerificationError):
+            replace(received, body=received.body.replace(b"failed", b"passed")).verify()
 
     def test_no_receiver_learns_the_address_of_another(self, receiver: Receiver) -> None:
         version = make_version()
@@ -79,55 +95,24 @@ class TestWhatArrives:
         assert sorted(one.path for one in receiver.received) == ["/of-flow?key=1", "/of-run?key=2"]
         assert not any(b"key=" in one.body for one in receiver.received)
 
-    def test_it_is_stored_as_it_was_sent(self, receiver: Receiver) -> None:
-        receiver.reply(Reply(202, body=b"queued"))
-        delivery = make_delivery(receiver.url())
-        send_due()
-        delivery.refresh_from_db()
-        assert (delivery.state, delivery.try_count, delivery.last_status) == ("delivered", 1, 202)
-        assert delivery.next_try_at is None and delivery.sending_until is None and delivery.ended_at is not None
-        assert delivery.body.encode() == receiver.received[0].body
-        one = delivery.tries.get()
-        assert (one.status, one.problem, one.response) == (202, "", "queued")
-        assert one.signature == receiver.received[0].headers["webhook-signature"]
-        assert one.duration is not None
-
-    def test_what_somebody_changed_on_the_way_is_not_trusted(self, receiver: Receiver) -> None:
-        make_delivery(receiver.url())
-        send_due()
-        (received,) = receiver.received
-        changed = replace(received, body=received.body.replace(b"failed", b"passed"))
-        with pytest.raises(WebhookVerificationError):
-            changed.verify()
-
-    def test_a_large_input_arrives(self, receiver: Receiver) -> None:
-        make_delivery(receiver.url(), input={"text": "x" * 3_000_000})
-        send_due()
-        assert len(receiver.received[0].verify()["data"]["input"]["text"]) == 3_000_000
-
 
 class TestRetries:
-    def test_it_is_tried_again_under_the_same_id_until_somebody_takes_it(self, receiver: Receiver) -> None:
+    def test_it_is_tried_under_the_same_id_until_somebody_takes_it(self, receiver: Receiver) -> None:
         receiver.reply(500, 404, 200)
         delivery = make_delivery(receiver.url())
-        assert [round(wait, -1) for wait in fail_all_tries(delivery)][1:] in ([30.0], [20.0], [40.0])
+        send_due()
+        # Not before its time.
+        assert send_due() == "No webhook is due." and len(receiver.received) == 1
+        come_due(delivery)
+        fail_all_tries(delivery)
         assert delivery.state == "delivered"
-        assert read_tries(delivery) == [
-            (500, "The receiver answered 500 Internal Server Error."),
-            (404, "The receiver answered 404 Not Found."),
-            (200, ""),
-        ]
+        assert list(delivery.tries.values_list("status", flat=True)) == [500, 404, 200]
         assert {one.headers["webhook-id"] for one in receiver.received} == {delivery.message_id}
         assert all(one.verify()["type"] == "run.failed" for one in receiver.received)
 
-    def test_it_is_not_tried_before_its_time(self, receiver: Receiver) -> None:
-        receiver.reply(500)
-        make_delivery(receiver.url())
-        send_due()
-        assert send_due() == "No webhook is due."
-        assert len(receiver.received) == 1
-
-    def test_after_the_last_try_it_has_failed(self, receiver: Receiver) -> None:
+    def test_it_is_given_up_after_about_a_day_and_has_all_retries_when_it_is_sent_again(
+        self, receiver: Receiver
+    ) -> None:
         receiver.reply(503)
         delivery = make_delivery(receiver.url())
         waits = fail_all_tries(delivery)
@@ -135,39 +120,27 @@ class TestRetries:
         assert (delivery.state, delivery.next_try_at) == ("failed", None)
         for wait, delay in zip(waits, RETRY_DELAYS, strict=True):
             assert 0.8 * delay - 5 <= wait <= 1.2 * delay + 5
+        assert send_again(delivery)
+        receiver.reply(500, 200)
+        assert len(fail_all_tries(delivery)) == 1
+        assert (delivery.state, delivery.try_count) == ("delivered", MAX_TRIES + 2)
 
-    def test_a_receiver_that_is_gone_is_left_alone(self, receiver: Receiver) -> None:
+    def test_a_receiver_that_is_gone_or_refused_is_left_alone(self, receiver: Receiver) -> None:
+        version = make_version()
         receiver.reply(410)
-        delivery = make_delivery(receiver.url())
-        assert fail_all_tries(delivery) == []
-        assert (delivery.state, delivery.last_status, delivery.try_count) == ("failed", 410, 1)
+        gone, refused = make_delivery(receiver.url(), version), make_delivery("http://127.0.0.1:9000/", version)
+        assert fail_all_tries(gone) == fail_all_tries(refused) == []
+        assert (gone.state, gone.last_status, gone.try_count) == ("failed", 410, 1)
+        assert (refused.state, refused.last_status, refused.try_count) == ("failed", None, 1)
+        assert "TOOLFLOW_WEBHOOK_ALLOW" in refused.tries.get().problem
 
-    def test_what_is_refused_is_not_tried_again(self, settings: Any) -> None:
-        delivery = make_delivery("http://127.0.0.1:9000/")
-        assert fail_all_tries(delivery) == []
-        assert (delivery.state, delivery.last_status) == ("failed", None)
-        ((status, problem),) = read_tries(delivery)
-        assert status is None and "TOOLFLOW_WEBHOOK_ALLOW names what else webhooks may reach" in problem
-
-    @pytest.mark.parametrize(("status", "expected"), [(429, 1_000.0), (503, 1_000.0), (500, 1_000.0)])
-    def test_a_receiver_says_when_to_come_back(self, receiver: Receiver, status: int, expected: float) -> None:
-        receiver.reply(Reply(status, {"retry-after": "1000"}), 200)
-        (wait,) = fail_all_tries(make_delivery(receiver.url()))
-        assert expected - 30 < wait <= expected
-
-    def test_how_retry_after_is_read(self) -> None:
-        now = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-        assert parse_retry_after("120", now) == 120
-        assert parse_retry_after("Sat, 21 Nov 2026 12:05:00 GMT", now) == 300
-        assert parse_retry_after("Sat, 21 Nov 2026 11:00:00 GMT", now) == 0
-        for text in ("", "soon", "-5", "1e9", "9" * 30, "²", "Sat, 99 Nov 2026 12:05:00 GMT"):
-            assert parse_retry_after(text, now) is None
-
-    def test_no_receiver_is_waited_for_longer_than_a_day(self) -> None:
-        assert choose_next(Answer(status=503, problem="no", retry_after=10_000_000), number=1) == ("waiting", 86_400)
+    def test_a_receiver_says_when_to_come_back_within_a_day(self, receiver: Receiver) -> None:
+        receiver.reply(Reply(503, {"retry-after": "1000"}), Reply(503, {"retry-after": "9999999"}), 200)
+        first, second = fail_all_tries(make_delivery(receiver.url()))
+        assert 970 < first <= 1_000 and 86_000 < second <= 86_400
         assert (choose_next(Answer(status=503, problem="no", retry_after=0), number=3)[1] or 0) >= 96
 
-    def test_what_can_not_be_written_keeps_nobody_up(
+    def test_what_can_not_be_written_keeps_no_other_waiting(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         version = make_version()
@@ -184,33 +157,159 @@ class TestRetries:
         for one in (bad, good):
             one.refresh_from_db()
         assert (bad.state, good.state) == ("failed", "delivered")
-        assert read_tries(bad) == [(None, "ToolFlow failed to write it; the log says why.")]
-        assert "no JSON" in caplog.text
+        assert bad.tries.get().problem and "no JSON" in caplog.text
 
 
-class TestSendingAgain:
-    def test_a_failed_one_is_sent_at_once_and_has_all_its_retries_again(self, receiver: Receiver) -> None:
-        receiver.reply(500)
+class TestCrashes:
+    def test_what_was_sent_and_not_stored_is_sent_again_under_the_same_id(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         delivery = make_delivery(receiver.url())
-        fail_all_tries(delivery)
-        assert delivery.send_again()
-        receiver.reply(500, 200)
-        assert len(fail_all_tries(delivery)) == 1
-        assert (delivery.state, delivery.try_count) == ("delivered", MAX_TRIES + 2)
 
-    def test_one_that_was_delivered_is_sent_under_the_same_id(self, receiver: Receiver) -> None:
-        delivery = make_delivery(receiver.url())
-        send_due()
-        delivery.refresh_from_db()
-        assert delivery.send_again()
+        def die(*args: Any) -> None:
+            raise SystemExit
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sending, "store_answer", die)
+            with pytest.raises(SystemExit):
+                send_due()
+        # As long as the lease lasts it may be another one's.
+        assert send_due() == "No webhook is due." and len(receiver.received) == 1
+        assert not send_again(delivery)
+        come_due(delivery)
         send_due()
         first, second = receiver.received
         assert first.headers["webhook-id"] == second.headers["webhook-id"] and first.body == second.body
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.try_count) == ("delivered", 2)
+        assert delivery.tries.get(number=1).ended_at is None
 
-    def test_one_that_is_under_way_is_not(self, receiver: Receiver) -> None:
-        asked: list[bool] = []
+    def test_the_lease_ends_by_itself_and_a_late_answer_changes_nothing_of_a_later_try(self) -> None:
+        delivery = make_delivery("https://hooks.example.com/")
+        (late,) = claim_due(free=5, hosts=Counter())
+        delivery.refresh_from_db()
+        assert delivery.sending_until is not None and delivery.is_being_sent
+        assert abs(delivery.sending_until - timezone.now() - LEASE) < timedelta(seconds=10)
+        assert LEASE.total_seconds() >= 2 * (posting.TIMEOUT + posting.BODY_TIMEOUT)
+        WebhookDelivery.objects.update(sending_until=timezone.now() - timedelta(seconds=1))
+        (_,) = claim_due(free=5, hosts=Counter())
+        assert store_answer(late, Answer(status=500, problem="The receiver answered 500.")) is False
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.last_status) == ("waiting", None) and delivery.is_being_sent
+        assert delivery.tries.get(number=1).status == 500
+
+    def test_a_database_error_leaves_it_to_the_next_sender(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(delivery: WebhookDelivery) -> str:
+            raise OperationalError("away")
+
+        make_delivery("https://hooks.example.com/")
+        monkeypatch.setattr(sending, "build_body", fail)
+        with pytest.raises(OperationalError):
+            send_due()
+        assert WebhookDelivery.objects.get().state == "waiting"
+        with hold_sender() as is_held:
+            assert is_held
+
+
+class TestWhenTheWorkerStops:
+    @pytest.fixture(autouse=True)
+    def _flags(self) -> Iterator[None]:
+        yield
+        draining.clear()
+        force_quit.clear()
+
+    def test_what_is_under_way_may_end_and_what_else_is_due_waits(self, receiver: Receiver) -> None:
+        version = make_version()
+        receiver.reply(Reply(before=draining.set))
+        for _ in range(MAX_PER_HOST + 2):
+            make_delivery(receiver.url(), version)
+        send_due()
+        assert WebhookDelivery.objects.filter(state="delivered").count() == MAX_PER_HOST
+        assert WebhookDelivery.objects.due().count() == 2
+        assert send_due() == "Tried to deliver 0 webhooks."
+
+    def test_a_second_signal_breaks_off_what_hangs_which_is_made_again_later(self, receiver: Receiver) -> None:
+        is_over = threading.Event()
+
+        def hang() -> None:
+            draining.set()
+            force_quit.set()
+            is_over.wait(20)
+
+        receiver.reply(Reply(before=hang), 200)
         delivery = make_delivery(receiver.url())
-        claim_due(free=1, hosts=Counter())
-        asked.append(delivery.send_again())
-        assert asked == [False]
-        assert send_due() == "No webhook is due."
+        send_due()
+        is_over.set()
+        delivery.refresh_from_db()
+        assert (delivery.state, delivery.last_status, delivery.is_being_sent) == ("waiting", None, True)
+        draining.clear()
+        force_quit.clear()
+        come_due(delivery)
+        send_due()
+        delivery.refresh_from_db()
+        assert delivery.state == "delivered"
+
+
+class TestTogether:
+    def test_a_host_gets_few_at_a_time_and_all_in_the_end(self, receiver: Receiver) -> None:
+        version = make_version()
+        gate = threading.Barrier(MAX_PER_HOST)
+        receiver.reply(Reply(before=lambda: gate.wait(20)))
+        count = MAX_PER_HOST * 3
+        for _ in range(count):
+            make_delivery(receiver.url(), version)
+        send_due()
+        assert receiver.most_at_a_time == MAX_PER_HOST
+        assert WebhookDelivery.objects.filter(state="delivered").count() == count
+
+    def test_one_that_hangs_keeps_no_other_host_waiting(self, receiver: Receiver, settings: Any) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = [f"127.0.0.1:{receiver.port}", f"localhost:{receiver.port}"]
+        version = make_version()
+        is_over = threading.Event()
+        hanging = Reply(before=lambda: is_over.wait(20))
+        for _ in range(MAX_PER_HOST * 2):
+            make_delivery(receiver.url(), version)
+        make_delivery(receiver.url(host="localhost"), version)
+        receiver.reply(*[hanging] * MAX_PER_HOST, Reply(before=is_over.set))
+        send_due()
+        hosts = [one.headers["host"].partition(":")[0] for one in receiver.received]
+        # The fifth that arrives lets the others go on; without room for another host nothing ever would.
+        assert "localhost" in hosts[: MAX_PER_HOST + 1]
+
+    def test_the_queue_of_a_full_host_is_passed_over(self) -> None:
+        version = make_version()
+        for host in ["full.example.com"] * 3 + ["free.example.com"]:
+            make_delivery(f"https://{host}/", version)
+        claimed = claim_due(free=MAX_AT_A_TIME, hosts=Counter({"full.example.com": 3}))
+        assert sorted(one.delivery.host for one in claimed) == ["free.example.com", "full.example.com"]
+        assert claim_due(free=MAX_AT_A_TIME, hosts=Counter({"full.example.com": 4})) == []
+
+    def test_a_second_sender_on_the_host_leaves_it_to_the_first(self, receiver: Receiver) -> None:
+        make_delivery(receiver.url())
+        with hold_sender():
+            assert send_due() == "Another process sends already."
+        assert receiver.received == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_senders_at_once_share_the_work(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two hosts, since one has a lock."""
+    monkeypatch.setattr(sending, "MAX_PER_HOST", 20)
+    version = make_version()
+    count = 40
+    for _ in range(count):
+        make_delivery(receiver.url(), version)
+    begin = threading.Barrier(2)
+
+    def send() -> int:
+        try:
+            begin.wait(20)
+            return sending.send_all()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as pool:
+        made = [future.result() for future in [pool.submit(send) for _ in range(2)]]
+    assert sum(made) == count == len(receiver.received) == WebhookTry.objects.count()
+    assert len({one.headers["webhook-id"] for one in receiver.received}) == count
+    assert not WebhookDelivery.objects.exclude(state="delivered").exists()
