@@ -15,6 +15,11 @@ from runs.models import Run
 from tests.site.test_content_security import InlineFinder
 
 HTMX = {"HX-Request": "true"}
+THIN = "\N{NARROW NO-BREAK SPACE}"
+_ATTEMPT = re.compile(
+    r'<details class="attempt" id="(s[1-9]\d*a\d+)"( open)?.*?<div class="attempt-content" id="[^"]*"( data-load)?',
+    re.DOTALL,
+)
 
 
 def sign_in(client: Client, *permissions: str) -> Client:
@@ -39,6 +44,25 @@ def read_words(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
+def read_plain(client: Client, address: str) -> str:
+    """The words of the page at an address, with plain spaces in numbers."""
+    return read_words(get_page(client, address)).replace(THIN, " ")
+
+
+def read_poller(page: str) -> str:
+    """Where an open page asks for what is new."""
+    found = re.search(r'hx-get="([^"]+)"', page)
+    assert found is not None
+    return unescape(found[1])
+
+
+def find_attempts(page: str) -> dict[str, str]:
+    """How each attempt is: ``open``; ``waiting``, open too but loaded once a reader gets there; ``closed``."""
+    return {
+        id: ("waiting" if later else "open") if is_open else "closed" for id, is_open, later in _ATTEMPT.findall(page)
+    }
+
+
 def read_table(page: str, caption: str) -> list[list[str]]:
     """The cells of the table with that caption, row by row; its head is the first."""
     table = page.partition(f"{caption}</caption>")[2].partition("</table>")[0]
@@ -51,10 +75,12 @@ def run_address(run: Run) -> str:
     return f"/runs/{run.pk}/"
 
 
+def attempt_address(run: Run, step: int, number: int) -> str:
+    return f"{run_address(run)}steps/{step}/attempts/{number}/"
+
+
 def count_queries(client: Client, address: str) -> int:
     client.get(address)
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         assert client.get(address).status_code == 200
     return len(queries)

@@ -1,107 +1,107 @@
-"""Who may open which page, and what those see who may not."""
+"""What is not there, what a form sent too late does, and pages of errors.
+
+Who may open which address stands in ``tests/site/test_permissions.py``, forged forms in ``tests/security``.
+"""
 
 from __future__ import annotations
 
-import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from django.contrib.auth.models import User
+from django.template.loader import get_template
 from django.test import Client
 
-from runs.models import RunStatus
-from tests.runs.pages.history_builders import make_retried_run, make_stored_run
-from tests.runs.pages.reading import HTMX, get_page, read_words, run_address, sign_in
+from runs.models import SavedView
+from runs.pages.access import NOTHING_DONE
+from tests.runs.builders import make_run
+from tests.runs.pages.history_builders import make_retried_run
+from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
 
-
-class TestAccess:
-    ADDRESSES = (
-        "/runs/",
-        "/runs/1/",
-        "/runs/1.json",
-        "/runs/1/live?revision=0&seen=0.0",
-        "/runs/1/steps/1/attempts/1.json",
-        "/runs/1/steps/1/attempts/1/request/",
-        "/runs/new/",
-        "/runs/new/colour-theme/",
-        "/runs/1/cancel/",
-    )
-
-    @pytest.mark.parametrize("address", ADDRESSES)
-    def test_strangers_are_asked_to_sign_in_and_then_see_the_page_they_asked_for(
-        self, client: Client, address: str
-    ) -> None:
-        answer = client.get(address)
-        assert answer.status_code == 302
-        assert answer["Location"].startswith("/accounts/login/?next=/runs/")
-
-    @pytest.mark.parametrize("address", ADDRESSES)
-    def test_users_without_the_permission_are_told_which_one_they_lack(self, client: Client, address: str) -> None:
-        answer = sign_in(client).get(address)
-        assert answer.status_code == 403
-        assert re.search(r"your account lacks “runs\.(view|add|change)_run”", answer.content.decode())
-
-    @pytest.mark.parametrize("address", [address for address in ADDRESSES if address not in ("/runs/", "/runs/new/")])
-    def test_what_does_not_exist_is_not_found(self, admin_client: Client, address: str) -> None:
-        answer = admin_client.get(address)
-        assert answer.status_code == 404
-        assert "There is nothing here" in answer.content.decode()
-
-    @pytest.mark.parametrize("address", [address for address in ADDRESSES if "/1" in address])
-    def test_a_number_that_no_run_can_have_is_not_found(self, admin_client: Client, address: str) -> None:
-        for number in (2**63, 10**20, int("9" * 400)):
-            assert admin_client.get(address.replace("/1", f"/{number}")).status_code == 404
-
-    def test_a_live_update_of_a_session_that_expired_leads_to_the_sign_in_page_and_back(self, client: Client) -> None:
-        headers = {**HTMX, "HX-Current-URL": "http://testserver/runs/7/?hide=low"}
-        answer = client.get("/runs/7/live?revision=1&seen=0.0", headers=headers)
-        assert answer["HX-Redirect"] == "/accounts/login/?next=/runs/7/%3Fhide%3Dlow"
-
-    def test_who_may_only_see_runs_is_offered_nothing_else(self, viewer: Client) -> None:
-        run = make_stored_run(status=RunStatus.RUNNING)
-        assert "Cancel" not in read_words(get_page(viewer, run_address(run)))
-        assert "Run a flow" not in read_words(get_page(viewer, "/runs/"))
-
-    def test_pages_that_show_change_nothing(self, admin_client: Client) -> None:
-        run = make_retried_run()
-        assert admin_client.post(run_address(run)).status_code == 405
-        assert admin_client.post("/runs/").status_code == 405
-
-    def test_signing_out_takes_a_post_and_leads_to_the_sign_in_page(self, viewer: Client) -> None:
-        assert viewer.get("/accounts/logout/").status_code == 405
-        assert viewer.post("/accounts/logout/")["Location"] == "/accounts/login/"
-        assert "Sign in" in read_words(get_page(viewer, "/accounts/login/"))
-
-    def test_a_wrong_password_gets_a_sentence(self, client: Client) -> None:
-        answer = client.post("/accounts/login/", {"username": "nobody", "password": "wrong"})
-        assert "Please enter a correct username and password" in read_words(answer.content.decode())
+FORMS = (
+    ("/runs/views/add/", "/runs/?status=failed"),
+    ("/webhooks/7/send/", "/webhooks/7/"),
+    ("/runs/bulk/cancel/", "/runs/bulk/cancel/?scope=chosen&run=3&run=4"),
+    ("/runs/new/colour-theme/", "/runs/new/colour-theme/?from=7"),
+    ("/account/sessions/end/", "/account/"),
+)
+"""Where forms are sent, and the pages they stand on."""
 
 
-class TestErrorPages:
-    @pytest.mark.parametrize(
-        ("template", "words"),
-        [
-            ("400.html", "This request can’t be read"),
-            ("403.html", "You may not do this"),
-            ("403_csrf.html", "This form has expired"),
-            ("404.html", "There is nothing here"),
-            ("405.html", "There is nothing to see here"),
-            ("500.html", "ToolFlow failed"),
-        ],
-    )
-    def test_error_pages_need_no_request_and_no_database(
-        self, template: str, words: str, django_db_blocker: Any
-    ) -> None:
-        from django.template.loader import get_template
+@pytest.mark.parametrize("number", [1, 2**63, int("9" * 400)], ids=["1", "2**63", "9..."])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/runs/{}/",
+        "/runs/{}.json",
+        "/runs/{}/live?revision=0&seen=0.0",
+        "/runs/{0}/steps/{0}/attempts/1.json",
+        "/runs/{}/steps/1/attempts/1/",
+        "/runs/{0}/steps/{0}/attempts/1/request/",
+        "/runs/{}/cancel/",
+        "/runs/bulk/{}/",
+        "/runs/bulk/{}/live?seen=1",
+        "/webhooks/{}/",
+        "/runs/new/flow-{}/",
+        "/flows/flow-{}/",
+    ],
+)
+def test_what_does_not_exist_is_not_found(admin_client: Client, address: str, number: int) -> None:
+    assert admin_client.get(address.format(number)).status_code == 404
 
-        with django_db_blocker.block():
-            page = get_template(template).render()
-        assert words in read_words(page)
-        assert InlineFinder(page).found == []
 
-    def test_a_form_that_expired_gets_our_own_page(self) -> None:
-        answer = Client(enforce_csrf_checks=True).post("/accounts/login/", {"username": "x"})
-        assert answer.status_code == 403
-        assert "This form has expired" in answer.content.decode()
+def send(client: Client, address: str, **headers: str) -> Any:
+    """The answer to a form that is sent after the session has ended."""
+    return client.post(address, {"name": "Mine", "query": "status=failed"}, headers=headers)
+
+
+def lead_to(page: str) -> str:
+    return f"/accounts/login/?next={quote(page)}"
+
+
+@pytest.mark.parametrize(("address", "page"), FORMS)
+def test_a_form_of_an_ended_session_does_nothing_and_leads_back_to_its_page(
+    client: Client, address: str, page: str
+) -> None:
+    answer = send(client, address, Referer=f"http://testserver{page}")
+    assert answer["Location"] == lead_to(page)
+    assert NOTHING_DONE in read_words(get_page(client, answer["Location"]))
+    assert not SavedView.objects.exists()
+    for sender in ("", "https://evil.example/runs/", "//evil.example/", "javascript:x", "http://testserver.evil/x"):
+        assert send(client, address, Referer=sender)["Location"] == lead_to("/runs/")
+
+
+def test_what_was_chosen_is_there_again_after_signing_in(client: Client) -> None:
+    run = make_run()
+    User.objects.create_superuser("grace", password="secret")
+    page = f"/runs/bulk/cancel/?scope=chosen&run={run.pk}"
+    asked = send(client, "/runs/bulk/cancel/", Referer=f"http://testserver{page}")
+    answer = client.post(asked["Location"], {"username": "grace", "password": "secret", "next": page}, follow=True)
+    assert answer.context["preview"].count == 1
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_part_of_an_open_page_leads_back_to_its_page(client: Client, method: str) -> None:
+    address = {"get": "/runs/7/live?revision=1&seen=0.0", "post": "/webhooks/7/send/"}[method]
+    headers = {**HTMX, "HX-Current-URL": "http://testserver/runs/7/?hide=low"}
+    answer = getattr(client, method)(address, headers=headers)
+    assert answer["HX-Redirect"] == "/accounts/login/?next=/runs/7/%3Fhide%3Dlow"
+
+
+def test_a_method_that_an_address_does_not_take_gets_a_page_and_scripts_a_problem(admin_client: Client) -> None:
+    run = make_retried_run()
+    for answer in (admin_client.get("/runs/views/add/"), admin_client.post(run_address(run))):
+        assert (answer.status_code, answer["Content-Type"]) == (405, "text/html; charset=utf-8")
+    answer = admin_client.post("/api/v1/statistics/overview")
+    assert answer.status_code == 405 and answer["Content-Type"].startswith("application/problem+json")
+
+
+@pytest.mark.parametrize("name", ["400", "403", "403_csrf", "404", "405", "500"])
+def test_error_pages_need_no_request_and_no_database(name: str, django_db_blocker: Any) -> None:
+    with django_db_blocker.block():
+        page = get_template(f"{name}.html").render()
+    assert "<h1" in page and InlineFinder(page).found == []

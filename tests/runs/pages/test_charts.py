@@ -1,20 +1,31 @@
-"""The geometry of the charts, and how numbers read."""
+"""What charts tell, and how numbers read."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from django.conf import settings
 
-from runs.pages import token_columns, waterfall
 from runs.pages.figures import format_cost, format_count, format_duration, format_plural, format_short_count
-from runs.pages.token_columns import AttemptTokens, TokenColumns, plot_tokens
+from runs.pages.flow_charts import ChartMaker
+from runs.pages.periods import PERIODS, build_period
+from runs.pages.shares import format_large, format_mean, format_share
+from runs.pages.token_columns import AttemptTokens, plot_tokens
+from runs.pages.version_marks import VersionMarks, mark_versions
 from runs.pages.waterfall import AttemptSpan, Waterfall, plot_waterfall
+from runs.statistics.figures import DayRuns
+from runs.statistics.sums import RunSums, sum_by_slot
+from tests.runs.pages.reading import THIN
+
+TODAY = date(2026, 5, 13)  # a Wednesday
+WEEK = build_period("7d", TODAY)
+NUMBERS = {11: 1, 12: 2, 13: 3}
+"""Versions by the keys of their rows."""
 
 
 def make_span(begin: float, end: float, step: int = 1, number: int = 1, outcome: str = "passed") -> AttemptSpan:
@@ -27,39 +38,12 @@ def draw(*spans: AttemptSpan, queued: float = 0.0, pending: float | None = None)
     return chart
 
 
-def make_tokens(
-    prompt: int, completion: int = 0, cached: int = 0, reasoning: int = 0, *, is_known: bool = True
-) -> AttemptTokens:
-    return AttemptTokens(1, 1, prompt, cached, completion, reasoning, is_known)
-
-
-def draw_tokens(*attempts: AttemptTokens, height: float | None = None) -> TokenColumns:
-    chart = plot_tokens(attempts, height=height)
-    assert chart is not None
-    return chart
-
-
-def percent(text: str) -> float:
-    assert text.endswith("%")
-    return float(text[:-1])
-
-
-class TestWaterfall:
-    def test_bars_stand_where_and_as_long_as_attempts_ran(self) -> None:
-        first, second = draw(make_span(0, 2), make_span(5, 10, number=2)).rows
-        assert (first.x, first.width) == ("0%", "20%")
-        assert (second.x, second.width, second.end) == ("50%", "50%", "100%")
-        assert float(second.y) - float(first.y) == waterfall.ROW_HEIGHT
-
+class TestAttemptsOverTime:
     @pytest.mark.parametrize(
         ("earlier", "reason"),
         [
             ({"outcome": "interrupted"}, ", until a worker took over after the interruption"),
             ({"outcome": "errored", "error_code": "rate_limited"}, ", for the provider’s rate limit"),
-            (
-                {"outcome": "errored", "error_code": "rate_limited", "asked_wait": 3.0},
-                ", for the provider’s rate limit; the provider asked for 3.0 s",
-            ),
             (
                 {"outcome": "errored", "error_code": "server_error", "asked_wait": 3.0},
                 ", to try again after an error; the provider asked for 3.0 s",
@@ -69,117 +53,94 @@ class TestWaterfall:
     )
     def test_a_wait_before_a_further_try_says_what_it_was_for(self, earlier: dict[str, Any], reason: str) -> None:
         first = replace(make_span(0, 2), **earlier)
-        chart = draw(first, make_span(5, 9, number=2))
-        assert chart.rows[1].waited == f"3.0 s{reason}"
+        assert draw(first, make_span(5, 9, number=2)).rows[1].waited == f"3.0 s{reason}"
         assert draw(first, make_span(5, 9, step=2)).rows[1].waited == "3.0 s"
 
-    def test_the_time_in_the_queue_is_drawn_to_scale_before_the_first_attempt(self) -> None:
-        chart = draw(make_span(0, 8), queued=2)
-        assert chart.queue is not None
-        assert (chart.queue.x, chart.queue.width, chart.queue.duration) == ("0%", "20%", "2.0 s")
-        assert not chart.queue.is_cut
-        (row,) = chart.rows
-        assert (row.x, row.width) == ("20%", "80%")
-        # Zero is where the run began.
-        assert (chart.ticks[0].at, chart.ticks[0].label) == ("20%", "0")
-        assert float(row.y) - float(chart.queue.y) == waterfall.ROW_HEIGHT
-
-    def test_a_long_time_in_the_queue_leaves_room_for_the_attempts_and_says_so(self) -> None:
-        chart = draw(make_span(0, 9), queued=7_200)
-        assert chart.queue is not None
-        assert chart.queue.is_cut
-        assert chart.queue.duration == "2 h 00 min"
-        assert percent(chart.rows[0].width) == 75
-
-    def test_an_attempt_under_way_has_room_to_go_on_and_counts_from_where_it_is(self) -> None:
-        chart = draw(make_span(0, 40), make_span(40, 100, step=2, outcome="running"))
-        ended, running = chart.rows
-        assert percent(running.end) < 90
-        assert (running.seconds, running.duration, running.sign) == ("60", "1 min 00 s", "…")
-        assert ended.seconds == ""
-
-    def test_a_run_that_waits_again_shows_since_when(self) -> None:
-        chart = draw(make_span(0, 10, outcome="errored"), pending=30)
-        assert chart.pending is not None
-        assert (chart.pending.x, chart.pending.seconds, chart.pending.duration) == (chart.rows[0].end, "30", "30 s")
-        assert draw(make_span(0, 10)).pending is None
-
-    def test_outcomes_are_told_by_sign_and_word_not_only_by_colour(self) -> None:
-        outcomes = ["passed", "failed", "invalid", "errored", "interrupted", "cancelled", "running"]
-        chart = draw(*(make_span(0, 1, number=n, outcome=outcome) for n, outcome in enumerate(outcomes, 1)))
-        assert [row.sign for row in chart.rows] == ["✓", "✗", "✗", "!", "–", "–", "…"]
-        assert len({row.outcome_word for row in chart.rows}) == 7
-
-    @given(
-        total=st.floats(min_value=0.0001, max_value=10_000_000, allow_nan=False),
-        queued=st.floats(min_value=0, max_value=10_000_000, allow_nan=False),
-        outcome=st.sampled_from(["passed", "running"]),
-    )
-    def test_the_axis_is_readable_for_a_run_of_any_length(self, total: float, queued: float, outcome: str) -> None:
-        chart = draw(make_span(0, total, outcome=outcome), queued=queued)
-        places = [percent(tick.at) for tick in chart.ticks]
-        assert 1 <= len(places) <= 7
-        assert places == sorted(places)
-        assert all(0 <= place <= 100.01 for place in places)
-        assert len({tick.label for tick in chart.ticks}) == len(places)
+    def test_what_goes_on_counts_from_where_it_is(self) -> None:
+        running = draw(make_span(0, 40), make_span(40, 100, step=2, outcome="running")).rows[1]
+        assert (running.seconds, running.duration) == ("60", "1 min 00 s")
+        pending = draw(make_span(0, 10, outcome="errored"), pending=30).pending
+        assert pending is not None and (pending.seconds, pending.duration) == ("30", "30 s")
 
 
-class TestTokenColumns:
-    def test_cached_fresh_and_out_are_stacked_to_the_height_of_their_sum(self) -> None:
-        chart = draw_tokens(make_tokens(prompt=600, cached=200, completion=400))
-        (column,) = chart.columns
-        heights = {segment.kind: float(segment.height) for segment in column.segments}
-        assert heights == {"cached": 30, "fresh": 60, "out": 60}
-        assert float(column.segments[0].y) + heights["cached"] == float(chart.baseline)
-        assert float(column.segments[-1].y) == float(chart.baseline) - token_columns.COLUMN_AREA
-        assert column.label == "1.0k"
-        assert not chart.has_reasoning
+def test_unknown_tokens_are_not_shown_as_zero_and_without_any_there_is_no_chart() -> None:
+    def make(prompt: int, *, is_known: bool = True) -> AttemptTokens:
+        return AttemptTokens(1, 1, prompt, 0, 0, 0, is_known)
 
-    def test_reasoning_is_a_part_of_what_comes_out(self) -> None:
-        chart = draw_tokens(make_tokens(prompt=600, completion=400, reasoning=300))
-        (column,) = chart.columns
-        heights = {segment.kind: float(segment.height) for segment in column.segments}
-        assert heights == {"fresh": 90, "reasoning": 45, "out": 15}
-        assert column.title.endswith("400 out, 300 of them reasoning")
-        assert chart.has_reasoning
-
-    def test_unknown_is_not_shown_as_zero(self) -> None:
-        chart = draw_tokens(make_tokens(7), make_tokens(0), make_tokens(0, is_known=False))
-        assert [column.label for column in chart.columns] == ["7", "0", "?"]
-        assert "no usage" in chart.columns[2].title
-
-    def test_where_no_token_was_used_there_is_no_chart(self) -> None:
-        assert plot_tokens([make_tokens(0), make_tokens(0, is_known=False)]) is None
-        assert plot_tokens([]) is None
-
-    @given(
-        st.lists(st.integers(min_value=0, max_value=10**9), min_size=1, max_size=12),
-        st.floats(min_value=30, max_value=500),
-    )
-    def test_the_scale_is_readable_and_nothing_leaves_the_drawing(self, counts: list[int], height: float) -> None:
-        chart = draw_tokens(make_tokens(1), *(make_tokens(count) for count in counts), height=height)
-        places = [float(tick.at) for tick in chart.ticks]
-        assert 2 <= len(places) <= 6
-        assert all(below - above >= 20 for below, above in pairwise(places))
-        assert len({tick.label for tick in chart.ticks}) == len(chart.ticks)
-        top = token_columns.COLUMN_TOP - 0.01
-        assert all(float(segment.y) >= top for c in chart.columns for segment in c.segments)
+    chart = plot_tokens([make(7), make(0), make(0, is_known=False)])
+    assert chart is not None and [column.label for column in chart.columns] == ["7", "0", "?"]
+    assert plot_tokens([make(0), make(0, is_known=False)]) is None
 
 
-class TestFigures:
+class TestDays:
+    def test_periods_end_today_and_twelve_months_are_whole_weeks(self) -> None:
+        found = {name: build_period(name, TODAY) for name in PERIODS}
+        assert {name: len(period.slots) for name, period in found.items()} == {"7d": 7, "30d": 30, "90d": 90, "12m": 52}
+        assert {period.find_slot(TODAY) for period in found.values()} == {6, 29, 89, 51}
+        assert {slot.first.weekday() for slot in found["12m"].slots} == {0}
+
+    def test_the_table_of_a_chart_has_every_day_and_tells_gaps_from_zeros(self) -> None:
+        slots = sum_by_slot(WEEK, [(date(2026, 5, 8), RunSums(runs=3, succeeded=2, failed=1))])
+        chart = ChartMaker(WEEK, (), {3: "v2"}).chart_runs(slots)
+        assert [row.cells for row in chart.rows] == [(), ("3", "2", "1", "0", "0"), *[()] * 5]
+        assert [row.note for row in chart.rows] == ["", "", "", "v2", "", "", ""]
+
+    def test_costs_that_are_known_in_part_say_so(self) -> None:
+        slots = sum_by_slot(WEEK, [(TODAY, RunSums(runs=1, cost=Decimal(3), first_cost=Decimal(3), unpriced=1))])
+        assert ChartMaker(WEEK, (), {}).chart_use(slots, measure="cost").rows[-1].cells[0] == "≥ $3.00"
+
+
+def mark(*days: dict[int, int], period: str = "30d") -> VersionMarks:
+    """The marks of a period whose last days had so many runs of each version, by its number."""
+    keys = {number: key for key, number in NUMBERS.items()}
+    begin = TODAY - timedelta(days=len(days) - 1)
+    rows = [
+        DayRuns(begin + timedelta(days=place), keys[number], "", False, RunSums(runs=runs))
+        for place, counts in enumerate(days)
+        for number, runs in counts.items()
+    ]
+    first: dict[int, date] = {}
+    for row in rows:
+        first.setdefault(row.version_id, row.day)
+    return mark_versions(build_period(period, TODAY), rows, NUMBERS, first)
+
+
+@pytest.mark.parametrize(
+    ("days", "titles"),
+    [
+        (
+            [{1: 9}, {}, {}, {2: 9}, {2: 9}, {}, {2: 9}, {1: 9}, {1: 9}],
+            ["v1 since 5 May 2026", "v2 since 8 May 2026", "most runs of v1 from 12 May 2026 on"],
+        ),
+        # Marked once, though most runs of its first day are of the other.
+        ([{1: 9}, {}, {1: 8, 2: 2}, {2: 9}, {2: 9}], ["v1 since 9 May 2026", "v2 since 11 May 2026"]),
+        # As many of both are no change.
+        ([{1: 9}, {2: 9}, {2: 5, 1: 5}], ["v1 since 11 May 2026", "v2 since 12 May 2026"]),
+    ],
+)
+def test_versions_are_marked_where_they_begin_and_where_an_earlier_one_takes_over(
+    days: list[dict[int, int]], titles: list[str]
+) -> None:
+    found = mark(*days)
+    assert [title for one in found.marks for title in one.title.split("; ")] == titles
+    assert found.sentence == ""
+
+
+def test_versions_that_take_turns_every_day_leave_the_chart_readable() -> None:
+    found = mark(*([{1: 9}, {2: 9}] * 45), period="90d")
+    assert len(found.marks) == 12 and found.sentence
+    assert len(found.notes) == 90
+
+
+class TestNumbers:
     @pytest.mark.parametrize(
         ("seconds", "text"),
         [
             (None, "—"),
-            (0, "0 ms"),
             (0.2404, "240 ms"),
             (0.9996, "1.0 s"),
-            (6.4, "6.4 s"),
-            (59.94, "59.9 s"),
             (59.96, "1 min 00 s"),
-            (68.2, "1 min 08 s"),
             (3_599.6, "1 h 00 min"),
-            (7_500, "2 h 05 min"),
             (273_600, "3 d 04 h"),
             (-0.5, "0 ms"),
         ],
@@ -190,13 +151,10 @@ class TestFigures:
     @pytest.mark.parametrize(
         ("cost", "unpriced", "text"),
         [
-            (None, 0, "—"),
             (None, 3, "—"),
             ("0", 0, "$0.00"),
-            ("0.0724", 0, "$0.0724"),
             ("0.07245", 0, "$0.0725"),
-            ("4.1", 0, "$4.10"),
-            ("1234.5", 0, "$1\N{NARROW NO-BREAK SPACE}234.50"),
+            ("1234.5", 0, f"$1{THIN}234.50"),
             ("0.00001", 0, "< $0.0001"),
             ("0.01", 2, "≥ $0.0100"),
         ],
@@ -206,7 +164,34 @@ class TestFigures:
     ) -> None:
         assert format_cost(None if cost is None else Decimal(cost), unpriced) == text
 
-    def test_counts_are_grouped_and_nouns_agree(self) -> None:
-        assert format_count(29_895) == "29\N{NARROW NO-BREAK SPACE}895"
+    def test_counts_shares_and_means_have_the_digits_that_matter(self) -> None:
+        assert format_count(29_895) == f"29{THIN}895"
         assert [format_short_count(count) for count in (812, 4_130, 999_960)] == ["812", "4.1k", "1.0M"]
         assert [format_plural(count, "attempt") for count in (0, 1, 2)] == ["0 attempts", "1 attempt", "2 attempts"]
+        shares = [format_share(share).replace(THIN, " ") for share in (None, 0.0, 0.001, 0.714, 0.999, 1.0)]
+        assert shares == ["—", "0 %", "under 1 %", "71 %", "over 99 %", "100 %"]
+        assert [format_mean(mean) for mean in (None, 1.318, 12.44, 140.2)] == ["—", "1.32", "12.4", "140"]
+        assert format_large(2_345_678) == "2.3M"
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_every_text_has_a_contrast_of_at_least_four_and_a_half_on_every_ground(theme: int) -> None:
+    def luminance(colour: str) -> float:
+        channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(one: str, other: str) -> float:
+        darker, lighter = sorted((luminance(one), luminance(other)))
+        return (lighter + 0.05) / (darker + 0.05)
+
+    css = (settings.BASE_DIR / "static/toolflow/css/tokens.css").read_text(encoding="utf-8")
+    pairs_of_themes = re.findall(r"--tf-([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
+    colours = {name: found[theme] for name, *found in pairs_of_themes}
+    tones = ("passed", "failed", "errored", "critical", "high", "medium", "low", "accent")
+    pairs = [(text, ground) for text in ("text", "text-quiet", *tones) for ground in ("ground", "surface", "inset")]
+    # Marked lines hold plain and quiet text, chips the text of their own tone.
+    pairs += [(text, f"{tone}-soft") for tone in tones for text in (tone, "text", "text-quiet")]
+    pairs += [("on-accent", "accent"), ("on-accent", "accent-strong")]
+    weak = {pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in pairs}
+    assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}

@@ -1,31 +1,35 @@
-"""Exports of runs: what stands in the files, which runs they hold, and who took them."""
+"""Exports of runs and documents about one: what stands in the files, which runs they hold, and who took them."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gc
+import http.client
 import io
 import json
+import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from runs.exports import streaming
-from runs.exports.formats import format_json_cell, format_text_cell
+from runs.exports.formats import format_text_cell
 from runs.filters import find_runs
 from runs.models import Run, RunStatus, TrailEntry
-from runs.paging import Found
 from runs.submission import submit_run
-from tests.engine.builders import NOON, make_flow, make_step
+from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
-from tests.runs.pages.reading import sign_in
+from tests.serving import serve
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -141,10 +145,6 @@ def test_a_text_in_a_cell(text: str, expected: str) -> None:
     assert format_text_cell(text) == expected
 
 
-def test_json_in_a_cell_can_be_sent() -> None:
-    assert format_json_cell({"a": "\x00\ud800"}) == '{"a":"\\u0000\\ud800"}'
-
-
 # JSON Lines
 
 
@@ -171,22 +171,6 @@ def test_with_attempts_it_is_what_the_page_of_the_run_gives(viewer: Client) -> N
         assert expected.items() <= documents[run.pk].items()
     issue = documents[runs[0].pk]["steps"][1]["attempts"][0]["issues"][0]
     assert (issue["code"], issue["vendor_id"]) == ("hex_format", 4711)
-
-
-def count_queries(client: Client, address: str) -> int:
-    download(client, address)
-    with CaptureQueriesContext(connection) as queries:
-        download(client, address)
-    return len(queries)
-
-
-@pytest.mark.parametrize("address", ["csv", "jsonl", "jsonl?with=attempts"])
-def test_the_number_of_queries_does_not_grow_with_runs(viewer: Client, address: str) -> None:
-    make_retried_run()
-    few = count_queries(viewer, address)
-    for _ in range(5):
-        make_retried_run()
-    assert count_queries(viewer, address) <= few
 
 
 # Which runs
@@ -219,20 +203,6 @@ def test_many_batches_hold_each_run_once_whatever_happens_meanwhile(
     assert lines[4]["status"] == "cancelled"
 
 
-def test_windows_without_a_match_are_followed_to_the_end(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run()
-    starts = []
-
-    def find(filters: Any, *, before: Any, limit: int) -> Any:
-        starts.append(before)
-        found = find_runs(filters, limit=limit)
-        return Found((), found.positions[-1]) if len(starts) < 3 else found
-
-    monkeypatch.setattr(streaming, "find_runs", find)
-    assert [line["id"] for line in read_lines(download(viewer, "jsonl"))] == [run.pk]
-    assert len(starts) == 3
-
-
 @pytest.mark.parametrize(
     "address",
     ["csv?status=lost", "csv?flow=%3Cscript%3E", "jsonl?stauts=failed", "csv?with=attempts", "jsonl?with=everything"],
@@ -245,18 +215,7 @@ def test_an_address_that_is_not_valid_gets_no_file(viewer: Client, address: str)
     assert not TrailEntry.objects.filter(action="exported").exists()
 
 
-def test_another_format_is_not_found(viewer: Client) -> None:
-    assert viewer.get("/runs/export/exe").status_code == 404
-
-
 # Who
-
-
-def test_an_export_needs_the_permission_to_see_runs(client: Client) -> None:
-    answer = client.get("/runs/export/csv?status=failed")
-    assert answer["Location"] == "/accounts/login/?next=/runs/export/csv%3Fstatus%3Dfailed"
-    sign_in(client)
-    assert client.get("/runs/export/csv").status_code == 403
 
 
 def test_every_export_is_logged_with_who_took_what(viewer: Client) -> None:
@@ -265,3 +224,135 @@ def test_every_export_is_logged_with_who_took_what(viewer: Client) -> None:
     entry = TrailEntry.objects.get(action="exported")
     assert (entry.actor_id, entry.object_label) == (User.objects.get().pk, "jsonl")
     assert (entry.details["query"], entry.details["attempts"]) == ("status=queued", True)
+
+
+class TestDocuments:
+    def test_issues_can_be_filtered_and_earlier_attempts_left_out(self, viewer: Client) -> None:
+        issues = (make_issue("low"), make_issue("high"))
+        run = make_stored_run(make_attempt(1, 1, "failed", issues=issues), make_attempt(1, 2, issues=issues))
+        document = viewer.get(f"/runs/{run.pk}.json?min_severity=medium&attempts=final").json()
+        (attempt,) = document["steps"][1]["attempts"]
+        assert attempt["number"] == 2
+        assert [issue["severity"] for issue in attempt["issues"]] == ["high"]
+
+    def test_one_attempt_can_be_downloaded_whole(self, viewer: Client) -> None:
+        run = make_retried_run()
+        answer = viewer.get(f"/runs/{run.pk}/steps/1/attempts/1.json")
+        assert answer["Content-Disposition"] == f'attachment; filename="run-{run.pk}-step-1-attempt-1.json"'
+        document = json.loads(answer.content)
+        assert document["output"] == {"colours": ["#ff0000", "red"]}
+        assert document["issues"][0]["code"] == "hex_format"
+
+
+# From a real server: they arrive while they are read, and few are sent at a time
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The site, served as in production; gives its port."""
+    with serve() as port:
+        yield port
+
+
+class Gate:
+    """Lets searches for runs pass one by one, and counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = 0
+        self._permits = threading.Semaphore(1)
+        monkeypatch.setattr(streaming, "find_runs", self._find_runs)
+        monkeypatch.setattr(streaming, "BATCH_SIZE", 2)
+
+    def open(self, times: int = 1) -> None:
+        self._permits.release(times)
+
+    def _find_runs(self, *arguments: Any, **options: Any) -> Any:
+        assert self._permits.acquire(timeout=PATIENCE)
+        self.passed += 1
+        return find_runs(*arguments, **options)
+
+
+@pytest.fixture
+def cookie() -> str:
+    """The cookie of a user who may do everything."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
+@contextlib.contextmanager
+def ask(port: int, address: str, cookie: str, *, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
+    """A response that has begun; the client disconnects at the end."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        connection.request(method, address, headers={"Cookie": cookie})
+        with connection.getresponse() as answer:
+            yield answer
+
+
+def make_runs(count: int) -> list[int]:
+    """Numbers of new runs, the newest first."""
+    version = make_version()
+    return [make_run(version).pk for _ in range(count)][::-1]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("address", ["/runs/export/csv", "/api/v1/runs/export?format=csv"])
+def test_the_first_runs_arrive_before_the_last_are_read(
+    server: int, cookie: str, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    numbers = make_runs(5)
+    gate = Gate(monkeypatch)
+    with ask(server, address, cookie) as answer:
+        header, *lines = (answer.readline() for _ in range(3))
+        assert header.startswith("\ufeffrun,flow,".encode())
+        assert [int(line.split(b",")[0]) for line in lines] == numbers[:2]
+        assert gate.passed == 1
+        gate.open(3)
+        assert [int(line.split(b",")[0]) for line in answer.read().splitlines()] == numbers[2:]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_client_that_disconnects_ends_the_export(server: int, cookie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_runs(9)
+    gate = Gate(monkeypatch)
+    with ask(server, "/runs/export/csv", cookie) as answer:
+        for _ in range(3):
+            answer.readline()
+    gate.open()
+
+    def is_over() -> bool:
+        # A response whose client disconnected is held by a circle of references.
+        gc.collect()
+        return not list(streaming._sending)
+
+    wait_until(is_over, within=PATIENCE, what="the export is over")
+    assert gate.passed <= 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bounded_number_is_sent_at_a_time(server: int, cookie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MAX_FILES", 2)
+    make_runs(3)
+    gate = Gate(monkeypatch)
+    with contextlib.ExitStack() as stack:
+        answers = [stack.enter_context(ask(server, "/runs/export/csv", cookie)) for _ in range(2)]
+        logged = TrailEntry.objects.count()
+        assert stack.enter_context(ask(server, "/runs/", cookie)).status == 200
+        for address in ("/runs/export/jsonl", "/trail/export.csv", "/api/v1/runs/export"):
+            refused = stack.enter_context(ask(server, address, cookie))
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "30")
+            # What only asks for the headers takes no slot, and needs none.
+            with ask(server, address, cookie, method="HEAD") as head:
+                assert (head.status, head.read()) == (200, b"")
+        assert TrailEntry.objects.count() == logged
+        gate.open(10)
+        assert {len(answer.read().splitlines()) for answer in answers} == {4}
+
+    def is_accepted() -> bool:
+        with ask(server, "/runs/export/csv", cookie) as again:
+            return again.status == 200
+
+    # The last byte arrives before the server has closed its response.
+    wait_until(is_accepted, within=PATIENCE, what="a slot is free")

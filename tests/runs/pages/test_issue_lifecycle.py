@@ -11,7 +11,6 @@ from django.test import Client
 from flows.engine.history import Attempt
 from flows.engine.judging import MORE_ISSUES
 from runs import models
-from runs.pages import traced_issues
 from runs.pages.issue_lifecycle import Lifecycle, StepIssues, StepTrace
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
@@ -80,12 +79,6 @@ class TestMarks:
             "returned",
             "persisted",
         ]
-
-    def test_an_issue_whose_item_moved_says_where_it_was(self) -> None:
-        before, after = issue("/colours/2"), issue("/colours/1")
-        outputs = {1: {"colours": ["#111", "#222", "red"]}, 2: {"colours": ["#111", "red"]}}
-        found = trace(("failed", [before]), ("failed", [after]), outputs=outputs)
-        assert words(found, after) == ["Persisted since attempt 1, there at /colours/2"]
 
     def test_an_issue_that_is_only_no_longer_listed_is_not_called_fixed(self) -> None:
         gone, more, later = issue("/a"), issue(code=MORE_ISSUES), issue("/c")
@@ -161,10 +154,6 @@ class TestSummary:
         found = trace(("failed", [issue("/a"), issue(code=MORE_ISSUES)]), ("failed", [issue("/b")]))
         assert found.summary == "3 issues: 2 fixed by attempt 2, 1 listed first in attempt 2"
 
-    def test_it_leads_to_the_attempts_that_it_names(self) -> None:
-        found = trace(("failed", [issue("/a"), issue("/b")]), ("failed", [issue("/b")]))
-        assert [(part.linked, part.anchor) for part in found.parts] == [("attempt 2", "s2a2"), ("", "")]
-
 
 @pytest.mark.django_db
 class TestOnThePage:
@@ -205,23 +194,3 @@ class TestOnThePage:
         other = make_stored_run(*self.history())
         assert count_queries(viewer, run_address(run)) == count_queries(viewer, run_address(other))
         assert count_queries(viewer, alone) == 1 + count_queries(viewer, f"{run_address(other)}{last}")
-
-    def test_outputs_too_large_to_be_looked_into_leave_issues_fixed_and_new(
-        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(traced_issues, "ROOM", 60)
-        found = [make_issue(path=f"/colours/{place}") for place in (1, 0)]
-        run = make_stored_run(
-            make_attempt(1, 1, "failed", output={"colours": ["#111111", "red"]}, issues=(found[0],)),
-            make_attempt(1, 2, "failed", output={"colours": ["red"], "more": "x" * 60}, issues=(found[1],)),
-        )
-        words = read_words(get_page(viewer, run_address(run)))
-        assert "2 issues: 1 fixed by attempt 2 , 1 new in attempt 2" in words
-
-    def test_the_head_of_the_step_sums_up(self, viewer: Client) -> None:
-        words = read_words(get_page(viewer, run_address(make_stored_run(*self.history()))))
-        assert "2 issues: 1 fixed by attempt 2 , 1 fixed by attempt 3" in words
-
-    def test_the_code_of_an_issue_can_be_read(self, viewer: Client) -> None:
-        page = get_page(viewer, run_address(make_stored_run(*self.history())))
-        assert '<code class="issue-code quiet" title="Code of the issue">hex_format</code>' in page

@@ -1,8 +1,8 @@
-"""Which issues of different attempts are one and the same."""
+"""Which issues of different attempts are one and the same, also where the items of lists moved."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.history import Outcome
+from flows.engine.json_values import format_pointer
 from flows.engine.judging import MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
@@ -92,28 +93,44 @@ def lines(*amounts: Any) -> dict[str, Any]:
     return {"lines": [{"text": f"Line {place}", "amount": amount} for place, amount in enumerate(amounts)]}
 
 
-class TestItemsThatMove:
-    def test_an_issue_moves_with_its_item(self) -> None:
-        before, after = issue("“red” is wrong.", path="/colours/2"), issue("“red” is wrong.", path="/colours/1")
-        attempts: Attempts = [("failed", [before]), ("failed", [after])]
-        outputs = [colours("#111", "#222", "red"), colours("#111", "red")]
-        assert courses(*attempts, outputs=outputs) == ["1 2"]
-        # Without the outputs nobody knows.
-        assert courses(*attempts) == ["1 fixed2", "2"]
+RED = {"description": "“red” is wrong."}
+LINES = [{"id": place, "amount": place} for place in range(3)]
+GROUPS = [{"id": 1, "lines": []}, {"id": 2, "lines": [{"id": 7}, {"id": 8}, {"id": 9, "text": "x"}]}]
 
+
+class TestItemsThatMove:
     @pytest.mark.parametrize(
-        "words",
+        ("paths", "outputs"),
         [
-            "An amount has at most 2 decimals.",
-            "`lines[{}].amount` must be a number, got the text “n/a”.",
+            (("/colours/2", "/colours/1"), (colours("#111", "#222", "red"), colours("#111", "red"))),
+            # An item that changed moves too, and so do items of items.
+            (
+                ("/groups/1/lines/2/text", "/groups/0/lines/0/text"),
+                ({"groups": GROUPS}, {"groups": [{"id": 2, "lines": [{"id": 9, "text": "y"}]}]}),
+            ),
+            # One that changed places is known by its name.
+            (
+                ("/lines/2/amount", "/lines/0/amount"),
+                ({"lines": LINES}, {"lines": [{"id": 2, "amount": "n/a"}, *LINES[:2]]}),
+            ),
         ],
+        ids=["removed before", "nested", "named"],
     )
+    def test_an_issue_moves_with_its_item(self, paths: tuple[str, str], outputs: tuple[Any, Any]) -> None:
+        before, after = (issue(path=path, **RED) for path in paths)
+        assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 2"]
+        # Without the outputs nobody knows.
+        assert courses(("failed", [before]), ("failed", [after])) == ["1 fixed2", "2"]
+        # An attempt without an output between them makes no difference.
+        between = [outputs[0], None, outputs[1]]
+        assert courses(("failed", [before]), ("errored", []), ("failed", [after]), outputs=between) == ["1 3"]
+
+    @pytest.mark.parametrize("words", ["An amount has at most 2 decimals.", "`lines[{}].amount` must be a number."])
     def test_one_that_is_mended_is_fixed_though_another_item_breaks_in_the_same_words(self, words: str) -> None:
         before = issue(words.format(0), path="/lines/0/amount")
         after = issue(words.format(3), path="/lines/3/amount")
-        attempts: Attempts = [("failed", [before]), ("failed", [after])]
         outputs = [lines("n/a", 2, 3, 4), lines(1, 2, 3, "n/a")]
-        assert courses(*attempts, outputs=outputs) == ["1 fixed2", "2"]
+        assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 fixed2", "2"]
 
     def test_the_same_path_comes_first_whatever_moved(self) -> None:
         before = [issue("“red” is wrong.", path="/colours/1"), issue("“blue” is wrong.", path="/colours/2")]
@@ -121,36 +138,13 @@ class TestItemsThatMove:
         outputs = [colours("#111", "red", "blue"), colours("#111", "blue")]
         assert courses(("failed", before), ("failed", after), outputs=outputs) == ["1 2", "1 fixed2"]
 
-    def test_an_item_that_changed_moves_too_and_so_do_items_of_items(self) -> None:
-        before = issue("“x” is short.", path="/groups/1/lines/2/text")
-        after = issue("“y” is short.", path="/groups/0/lines/0/text")
-        old = {"groups": [{"id": 1, "lines": []}, {"id": 2, "lines": [{"id": 7}, {"id": 8}, {"id": 9, "text": "x"}]}]}
-        new = {"groups": [{"id": 2, "lines": [{"id": 9, "text": "y"}]}]}
-        assert courses(("failed", [before]), ("failed", [after]), outputs=[old, new]) == ["1 2"]
-
-    def test_an_item_that_changed_places_is_known_by_its_name(self) -> None:
-        before, after = issue(path="/lines/2/amount"), issue(path="/lines/0/amount")
-        first, second, third = ({"id": place, "amount": place} for place in range(3))
-        outputs = [{"lines": [first, second, third]}, {"lines": [{"id": 2, "amount": "n/a"}, first, second]}]
-        assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 2"]
-
-    def test_an_issue_that_was_left_out_by_an_attempt_without_an_output_moves_as_well(self) -> None:
-        before, after = issue(path="/colours/1"), issue(path="/colours/0")
-        attempts: Attempts = [("failed", [before]), ("errored", []), ("failed", [after])]
-        assert courses(*attempts, outputs=[colours("#111", "red"), None, colours("red")]) == ["1 3"]
-
-    def test_another_field_of_the_item_is_another_issue(self) -> None:
-        before, after = issue(path="/lines/1/text"), issue(path="/lines/0/amount")
-        outputs = [lines(1, 2), {"lines": lines(1, 2)["lines"][1:]}]
-        assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 fixed2", "2"]
-
     @pytest.mark.parametrize(
-        "path", ["/colours/07", "/colours/99999999999999999999", "/colours/-", "/0/0", "colours/0"]
+        "path", ["/lines/0/text", "/colours/07", "/colours/99999999999999999999", "/colours/-", "/0/0", "colours/0"]
     )
-    def test_paths_that_lead_nowhere_move_nothing(self, path: str) -> None:
+    def test_another_field_and_paths_that_lead_nowhere_move_nothing(self, path: str) -> None:
         before, after = issue(path="/colours/1"), issue(path=path)
         outputs: list[Any] = [colours("#111", "red"), colours("red")]
-        for pair in (outputs, outputs[::-1], [[], {}], ["", 1]):
+        for pair in (outputs, outputs[::-1], [lines(1, 2), lines(2)], [[], {}], ["", 1]):
             assert courses(("failed", [before]), ("failed", [after]), outputs=pair) == ["1 fixed2", "2"]
 
 
@@ -324,27 +318,46 @@ class TestWork:
         few, many = self.count_looks(attempts(10), monkeypatch), self.count_looks(attempts(40), monkeypatch)
         assert many <= 5 * few
 
-    def test_issues_that_come_and_go_cost_the_same_each_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def attempts(count: int) -> Attempts:
-            return [("failed", [issue(path=f"/x{place}") for place in range(5)] * (n % 2)) for n in range(count)]
 
-        few, many = self.count_looks(attempts(10), monkeypatch), self.count_looks(attempts(40), monkeypatch)
-        assert many <= 5 * few
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "a", "a b", "0"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["id", "a/b", "0", ""]), inner),
+    max_leaves=12,
+)
 
-    def test_where_items_moved_each_issue_is_matched_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = 0
-        find = Track.find
 
-        def counted(self: Track, *args: Any, **options: Any) -> None:
-            nonlocal found
-            found += 1
-            find(self, *args, **options)
+def list_pointers(value: Any, parts: tuple[str | int, ...] = ()) -> Iterator[str]:
+    yield format_pointer(parts)
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, child in children:
+        yield from list_pointers(child, (*parts, part))
 
-        monkeypatch.setattr(Track, "find", counted)
-        names = ["red", "blue", "pink"]
-        attempts: Attempts = [
-            ("failed", [issue(path=f"/colours/{n + place}") for place in range(3)]) for n in (0, 4, 8)
-        ]
-        outputs = [colours(*["#111"] * n, *names) for n in (0, 4, 8)]
-        assert courses(*attempts, outputs=outputs) == ["1 2 3"] * 3
-        assert found == 9
+
+def test_an_item_is_found_where_it_stood() -> None:
+    moves = ItemMoves({"a": [1, 2, {"name": "x"}]}, {"a": [2, {"name": "x", "more": True}, 9]})
+    assert moves.trace_back("/a/0") == "/a/1"
+    assert moves.trace_back("/a/1/name") == "/a/2/name"
+    assert moves.trace_back("/a/1/missing/3") == "/a/2/missing/3"
+    assert moves.trace_back("/a/2") is None
+    assert moves.trace_back("/a") == "/a"
+
+
+def test_one_that_was_wholly_changed_is_the_same_only_in_its_place() -> None:
+    moves = ItemMoves(["gone", "one", "keep", "two"], ["keep", "three", "one!"])
+    assert moves.trace_back("/0") == "/2"
+    assert moves.trace_back("/1") is None
+    assert ItemMoves(["one"], ["two"]).trace_back("/0") == "/0"
+
+
+@given(VALUES)
+def test_in_the_same_output_everything_stood_where_it_stands(value: Any) -> None:
+    moves = ItemMoves(value, value)
+    assert [moves.trace_back(pointer) for pointer in list_pointers(value)] == list(list_pointers(value))
+
+
+@given(VALUES, VALUES, st.text(alphabet="/01ab~-", max_size=6))
+def test_no_two_places_come_from_one(old: Any, new: Any, text: str) -> None:
+    moves = ItemMoves(old, new)
+    moves.trace_back(text)
+    found = [origin for pointer in list_pointers(new) if (origin := moves.trace_back(pointer)) is not None]
+    assert len(set(found)) == len(found)

@@ -1,21 +1,35 @@
-"""The request of a call, taken apart for readers."""
+"""What a model was shown and what its filter hid, taken apart for readers and linked to where it came from."""
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import Any
 
+import pytest
+from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.history import History
+from flows.engine.history import Attempt, History
 from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_sections
 from flows.engine.providers import Api, Provider, Providers
 from flows.engine.spec import FlowSpec
+from runs import models
+from runs.models import Run
 from runs.pages.issue_links import IssueLink
-from runs.pages.model_request import LONGEST_OUTPUT, ModelMessage, Told, read_model_request
+from runs.pages.model_request import ModelMessage, Told, read_model_request
+from runs.pages.told_feedback import find_told_feedback
+from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
+from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
+from tests.runs.pages.reading import HTMX, attempt_address, count_queries, get_page, read_words, run_address
 
-ISSUE = make_issue("high", "The text is too short.", path="/text", suggestions=("Write more.",))
+LOW, MEDIUM, HIGH = (
+    make_issue(severity, f"The text is {severity}.", audit=f"{severity.capitalize()} audit", path="/text")
+    for severity in ("low", "medium", "high")
+)
+FLOW = make_flow(make_step(1, system_message="Write about tea."), make_step(2, include_results=[1]))
 
 
 def tell(flow: FlowSpec, history: History, index: int = 1) -> Told:
@@ -30,107 +44,186 @@ def tell(flow: FlowSpec, history: History, index: int = 1) -> Told:
     return Told(flow.step(index).system_message.strip(), build_sections(flow, history, index), links)
 
 
-def read(flow: FlowSpec, history: History, index: int = 1, **changes: Any) -> ModelMessage:
+def take_apart(flow: FlowSpec, history: History, index: int = 1, **changes: Any) -> ModelMessage:
     """The system message of a call of ``index`` as the page takes it apart."""
     request = build_request(flow, history, index, {"topic": "tea"})
     request["messages"][0].update(changes)
     return read_model_request(request, tell(flow, history, index)).messages[0]
 
 
-class TestSections:
-    FLOW = make_flow(make_step(1, system_message="Write about tea."), make_step(2, include_results=[1]))
-
-    def test_the_steps_own_text_and_what_is_told_stand_apart(self) -> None:
-        low = make_issue("low")
-        history = make_history(make_attempt(outcome="failed", output={"text": "Tea."}, issues=(low, ISSUE)))
-        message = read(self.FLOW, history)
+class TestSystemMessage:
+    def test_each_feedback_line_leads_to_the_issue_that_it_came_from(self) -> None:
+        failed = [make_attempt(1, n, "failed", issues=(LOW, HIGH, LOW, HIGH)) for n in (1, 2)]
+        message = take_apart(FLOW, make_history(*failed))
         assert message.own is not None and [line.text for line in message.own.lines] == ["Write about tea."]
         (section,) = message.sections
-        (told,) = section.attempts
-        assert section.heading == "## Current step attempts" and told.heading == "### Attempt 1"
-        assert [line.text for line in told.output.lines] == ['Output: {"text":"Tea."}']
-
-    def test_each_feedback_line_leads_to_the_issue_that_it_came_from(self) -> None:
-        low = make_issue("low")
-        failed = [make_attempt(1, n, "failed", issues=(low, ISSUE, low, ISSUE)) for n in (1, 2)]
-        (section,) = read(self.FLOW, make_history(*failed)).sections
-        assert [line.link.address for told in section.attempts for line in told.lines] == [
-            "#s1a1-i1",
-            "#s1a1-i3",
-            "#s1a2-i1",
-            "#s1a2-i3",
+        assert [section.heading, *(told.heading for told in section.attempts)] == [
+            "## Current step attempts",
+            "### Attempt 1",
+            "### Attempt 2",
         ]
-        assert [line.text for line in section.attempts[0].lines[0].text.lines] == [
-            "- high (at /text): The text is too short.",
-            "  Suggestions: Write more.",
-        ]
+        links = [line.link.address for told in section.attempts for line in told.lines]
+        assert links == ["#s1a1-i1", "#s1a1-i3", "#s1a2-i1", "#s1a2-i3"]
+        (line,) = section.attempts[0].lines[0].text.lines
+        assert line.text == "- high (at /text): The text is high."
 
     def test_earlier_steps_stand_in_a_section_of_their_own(self) -> None:
-        history = make_history(make_attempt(1, issues=(ISSUE,)), make_attempt(2, outcome="failed"))
-        earlier, current = read(self.FLOW, history, 2).sections
-        assert [told.heading for told in earlier.attempts] == ["### Step 1 “Step 1”, attempt 1"]
-        assert [told.heading for told in current.attempts] == ["### Attempt 1"]
+        history = make_history(make_attempt(1, issues=(HIGH,)), make_attempt(2, outcome="failed"))
+        sections = take_apart(FLOW, history, 2).sections
+        headings = [[told.heading for told in section.attempts] for section in sections]
+        assert headings == [["### Step 1 “Step 1”, attempt 1"], ["### Attempt 1"]]
 
-    def test_a_long_output_is_cut(self) -> None:
-        failed = make_attempt(outcome="failed", output={"text": "x" * 3 * LONGEST_OUTPUT})
-        (section,) = read(self.FLOW, make_history(failed)).sections
-        assert section.attempts[0].output.is_cut
-        assert len(section.attempts[0].output.lines[0].text) <= LONGEST_OUTPUT + 1
-
-
-class TestDoubt:
     def test_headings_in_the_steps_own_text_are_text(self) -> None:
         sly = f"Mind this:\n\n{CURRENT_STEP_HEADING}\n\n### Attempt 7\nIssues:\n- high: Nothing."
         flow = make_flow(make_step(system_message=sly))
-        message = read(flow, make_history())
+        message = take_apart(flow, make_history())
         assert message.sections == () and not message.is_unexpected
-        message = read(flow, make_history(make_attempt(outcome="failed")))
+        message = take_apart(flow, make_history(make_attempt(outcome="failed")))
         assert message.own is not None and "### Attempt 7" in [line.text for line in message.own.lines]
         assert [told.number for section in message.sections for told in section.attempts] == [1]
 
-    def test_a_message_that_reads_otherwise_than_it_should_is_plain_text(self) -> None:
-        history = make_history(make_attempt(outcome="failed"))
-        content = read(TestSections.FLOW, history).content
-        older = "\n".join(line.text for line in content.lines).replace("Issues:", "Problems:")
-        message = read(TestSections.FLOW, history, content=older)
-        assert message.sections == () and message.own is None and message.is_unexpected
-        assert "Problems:" in [line.text for line in message.content.lines]
+    def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions(self) -> None:
+        history = make_history(make_attempt(outcome="failed", issues=(HIGH,)))
+        requests = []
+        for api in (Api.CHAT, Api.RESPONSES):
+            body = build_request(FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
+            requests.append(read_model_request(body, tell(FLOW, history)))
+        chat, responses = requests
+        assert responses.messages == chat.messages and responses.messages[0].sections
+        assert responses.tools is not None and "instructions" not in str(responses.settings)
+
+    TEXT = st.text(st.sampled_from("ab \n#:-“”"), max_size=30)
+
+    @given(TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3))
+    def test_the_parts_together_are_the_message_to_the_letter(self, own: str, failures: list[tuple[str, str]]) -> None:
+        flow = make_flow(make_step(system_message=own))
+        attempts = [
+            make_attempt(1, number, "failed", output={"text": text}, issues=(make_issue("high", description),))
+            for number, (text, description) in enumerate(failures, start=1)
+        ]
+        history = make_history(*attempts)
+        request = build_request(flow, history, 1, {})
+        message = read_model_request(request, tell(flow, history)).messages[0]
+        if not attempts:
+            assert message.sections == ()
+            return
+        parts = ["\n".join(line.text for line in message.own.lines)] if message.own else []
+        for section in message.sections:
+            parts += [section.heading, section.note]
+            for told in section.attempts:
+                lines = [told.heading, *(line.text for line in told.output.lines), "Issues:"]
+                lines += [row.text for line in told.lines for row in line.text.lines]
+                parts.append("\n".join(lines))
+        assert "\n\n".join(parts) == request["messages"][0]["content"]
 
 
-def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions() -> None:
-    history = make_history(make_attempt(outcome="failed", issues=(ISSUE,)))
-    requests = []
-    for api in (Api.CHAT, Api.RESPONSES):
-        body = build_request(TestSections.FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
-        requests.append(read_model_request(body, tell(TestSections.FLOW, history)))
-    chat, responses = requests
-    assert responses.messages == chat.messages
-    assert responses.messages[0].sections and responses.messages[1].is_json
-    assert responses.tools is not None
-    assert "instructions" not in str(responses.settings)
+class TestHidden:
+    """Issues that the severity filter kept from the model."""
+
+    @staticmethod
+    def find(spec: FlowSpec, step: int, *attempts: Attempt) -> dict[int, list[tuple[str, str]]]:
+        """By number of the attempt, where the hidden issues are and what they are called."""
+        keys = itertools.count(1)
+        rows, issues = [], {}
+        for attempt in attempts:
+            parent = models.Step(index=attempt.step, name="")
+            row = models.Attempt(pk=next(keys), step=parent, number=attempt.number, outcome=attempt.outcome.value)
+            rows.append(row)
+            issues[row.pk] = build_issues(row, attempt.issues)
+        found = find_told_feedback(spec, step, rows, issues)
+        for told in found.values():
+            assert told.hidden == len(told.hidden_issues)
+        return {number: [(link.address, link.title) for link in told.hidden_issues] for number, told in found.items()}
+
+    def test_what_is_below_the_filter_is_hidden_from_every_later_attempt(self) -> None:
+        flow = make_flow(make_step(1, issue_severity_filter="high"))
+        attempts = [make_attempt(1, 1, "failed", issues=(LOW, HIGH)), make_attempt(1, 2, "failed", issues=(MEDIUM,))]
+        first, second = ("#s1a1-i0", "Low audit"), ("#s1a2-i0", "Medium audit")
+        assert self.find(flow, 1, *attempts, make_attempt(1, 3)) == {1: [], 2: [first], 3: [first, second]}
+
+    def test_of_earlier_steps_only_those_count_that_the_step_is_shown(self) -> None:
+        flow = make_flow(make_step(1), make_step(2), make_step(3, include_results=[1]))
+        attempts = (make_attempt(1, 1, issues=(LOW,)), make_attempt(2, 1, issues=(LOW, LOW)), make_attempt(3, 1))
+        assert [len(self.find(flow, step, *attempts)[1]) for step in (2, 3)] == [0, 1]
+
+    def test_what_made_an_attempt_fail_is_never_hidden_and_local_steps_tell_nobody_anything(self) -> None:
+        flow = make_flow(make_step(1, audits=[{"name": "Low audit", "rule": "true", "severity": "low"}]))
+        attempts = (make_attempt(1, 1, "failed", issues=(LOW, MEDIUM)), make_attempt(1, 2))
+        assert self.find(flow, 1, *attempts)[2] == [("#s1a1-i1", "Medium audit")]
+        assert self.find(make_flow(make_step(1, compute="{'n': 1}")), 1, *attempts) == {}
 
 
-TEXT = st.text(st.sampled_from("ab \n#:-“”"), max_size=30)
+SPEC = make_page_flow(make_step(1, system_message="You write about tea.", issue_severity_filter="high"))
 
 
-@given(TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3))
-def test_the_parts_together_are_the_message_to_the_letter(own: str, failures: list[tuple[str, str]]) -> None:
-    flow = make_flow(make_step(system_message=own))
-    attempts = [
-        make_attempt(1, number, "failed", output={"text": text}, issues=(make_issue("high", description),))
-        for number, (text, description) in enumerate(failures, start=1)
-    ]
-    history = make_history(*attempts)
-    request = build_request(flow, history, 1, {})
-    message = read_model_request(request, tell(flow, history)).messages[0]
-    if not attempts:
-        assert message.sections == ()
-        return
-    parts = ["\n".join(line.text for line in message.own.lines)] if message.own else []
-    for section in message.sections:
-        parts += [section.heading, section.note]
-        for told in section.attempts:
-            lines = [told.heading, *(line.text for line in told.output.lines), "Issues:"]
-            lines += [row.text for line in told.lines for row in line.text.lines]
-            parts.append("\n".join(lines))
-    assert "\n\n".join(parts) == request["messages"][0]["content"]
+def make_told_run(spec: FlowSpec = SPEC, failures: int = 1, **fields: Any) -> Run:
+    """A run whose first attempts failed and whose last passed, each with the request that it was asked with."""
+    return make_asked_run(spec, failures, **{"issues": (LOW, HIGH), **fields})
+
+
+def part_address(run: Run, number: int, part: str = "request") -> str:
+    return f"{attempt_address(run, 1, number)}{part}/"
+
+
+@pytest.mark.django_db
+class TestPages:
+    @pytest.mark.parametrize("model", ["gpt-4.1", "gpt-6-sol"])
+    def test_its_sections_stand_apart_and_each_line_names_where_it_came_from(self, viewer: Client, model: str) -> None:
+        run = make_told_run(make_page_flow(SPEC.step(1).model_copy(update={"model": model})))
+        page = get_page(viewer, run_address(run))
+        assert f'hx-get="{part_address(run, 2)}"' in page and "You write about tea." not in page
+        words = read_words(get_page(viewer, part_address(run, 2)))
+        for text in (
+            "You write about tea.",
+            '### Attempt 1 1 issue Attempt 1 with its output Output: {"text":"s1a1"} Issues:',
+            "- high (at /text): The text is high. High audit at /text , attempt 1",
+            "Hidden from the model by filter high : 1 issue Low audit at /text , attempt 1",
+        ):
+            assert text in words
+
+    def test_on_the_page_of_the_run_links_stay_on_it_elsewhere_they_lead_there(self, viewer: Client) -> None:
+        run = make_told_run()
+        page = get_page(viewer, run_address(run))
+        assert '<li class="linked-issue" data-severity="low">' in page and '<a href="#s1a1-i0">Low audit</a>' in page
+        part = get_page(viewer, part_address(run, 2), headers=HTMX)
+        assert '<a href="#s1a1-i1">High audit</a>' in part and "<html" not in part
+        on_attempts_page = {**HTMX, "HX-Current-URL": f"http://testserver{attempt_address(run, 1, 2)}"}
+        for headers in ({}, on_attempts_page):
+            page = get_page(viewer, part_address(run, 2), headers=headers)
+            assert f'<a href="{run_address(run)}#s1a1-i1">High audit</a>' in page
+        page = get_page(viewer, f"{part_address(run, 2)}?hide=low")
+        assert f'href="{run_address(run)}?hide=low#s1a2"' in page
+
+    def test_a_request_that_was_worded_otherwise_is_shown_as_it_is(self, viewer: Client) -> None:
+        run = make_told_run()
+        sent = models.AttemptRequest.objects.get(attempt__step__run=run, attempt__number=2)
+        sent.body["messages"][0]["content"] = "You write about tea.\n\n## Current step attempts\n\n### Attempt 1\nOld"
+        sent.save()
+        page = get_page(viewer, part_address(run, 2))
+        assert "### Attempt 1\nOld</div>" in page and "it is worded otherwise than today" in read_words(page)
+        assert "Attempt 1 with its output" not in page
+
+    def test_parts_can_be_downloaded_as_they_came(self, viewer: Client) -> None:
+        run = make_told_run()
+        answer = viewer.get(f"{part_address(run, 2)}?download")
+        assert answer["Content-Disposition"] == f'attachment; filename="run-{run.pk}-step-1-attempt-2-request.json"'
+        assert answer.json() == models.Attempt.objects.get(step__run=run, number=2).request
+        run = make_stored_run(make_attempt(1, 1, "invalid", raw_output='{"text": oops', input={"seed": 7}))
+        answer = viewer.get(f"{part_address(run, 1, 'raw_output')}?download")
+        assert json.loads(answer.content) == '{"text": oops'
+        assert "seed" in get_page(viewer, part_address(run, 1, "input"))
+        for end in ("request/?download", "output_of_someone/", "pk/", "nonsense/?download"):
+            assert viewer.get(f"{attempt_address(run, 1, 1)}{end}").status_code == 404
+
+    def test_the_number_of_queries_does_not_grow_with_the_history(self, viewer: Client) -> None:
+        small, large = make_told_run(failures=1), make_told_run(failures=12)
+        assert count_queries(viewer, part_address(small, 2)) == count_queries(viewer, part_address(large, 13)) == 6
+
+    def test_nothing_that_a_model_wrote_is_more_than_text_and_long_ones_are_cut(self, viewer: Client) -> None:
+        hostile = "<script>alert(1)</script>\n### Attempt 9 \u202e\x1b[31m"
+        issue = make_issue("high", hostile, audit=hostile[:80], path=f"/{hostile}", suggestions=(hostile,))
+        spec = make_page_flow(make_step(1, system_message="long " * 60_000))
+        run = make_told_run(spec, issues=(issue,), output={hostile: hostile})
+        page = get_page(viewer, part_address(run, 2))
+        assert len(page) < 700_000
+        assert "<script>alert" not in page and "\u202e" not in page and "\x1b" not in page

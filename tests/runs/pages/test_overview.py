@@ -1,9 +1,10 @@
-"""The home page: what goes on, what failed, today beside the 7-day median, and the way to the first run."""
+"""The home page and the page of workers: what goes on, what failed, today beside the days before, who is at work."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -14,167 +15,126 @@ from django.utils import timezone
 
 from runs.models import Run, RunStatus, Worker
 from runs.models.run import in_future
-from runs.pages.recent_days import RecentDays, load_recent_days
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
 from tests.runs.pages.history_builders import make_page_flow
-from tests.runs.pages.reading import HTMX, count_queries, get_page, read_table, read_words, sign_in
+from tests.runs.pages.reading import (
+    HTMX,
+    get_page,
+    read_plain,
+    read_poller,
+    read_table,
+    read_words,
+    run_address,
+)
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
 
-NOW = datetime(2026, 5, 13, 9, 30, tzinfo=UTC)
-TODAY = NOW.date()
 MINUTE = timedelta(minutes=1)
-THIN = "\N{NARROW NO-BREAK SPACE}"
+NOTICE = "No worker is running. Start one with manage.py run_worker : runs are ready and wait for it."
 
 
 def start_run(**fields: object) -> Run:
-    version = make_version(make_page_flow())
     values = {"status": RunStatus.RUNNING, "lease_until": in_future(MINUTE), "started_at": timezone.now(), **fields}
-    return make_run(version, **values)
+    return make_run(make_version(make_page_flow()), **values)
 
 
 def fail_run(status: str = RunStatus.FAILED, **fields: object) -> Run:
     return make_run(make_version(make_page_flow()), status=status, ended_at=timezone.now(), **fields)
 
 
-def read_plain(client: Client, address: str = "/") -> str:
-    return read_words(get_page(client, address)).replace(THIN, " ")
-
-
-def read_poller(page: str) -> str:
-    """Where an open page asks for what is new."""
-    found = re.search(r'hx-get="(/overview/live\?seen=[0-9a-f.]+)"', page)
-    assert found is not None
-    return found[1]
+def list_parts(update: str) -> list[str]:
+    """The parts of the page that an update brings."""
+    assert InlineFinder(update).found == []
+    return re.findall(r'id="(?:overview|workers)-(\w+)" hx-swap-oob="innerHTML"', update)
 
 
 class TestNow:
     def test_runs_under_way_are_shown_with_their_progress(self, viewer: Client) -> None:
-        run = start_run(steps_passed=2, attempt_count=5)
-        words = read_plain(viewer)
-        assert f"Colour theme #{run.pk}, v1 Running 2 of 3 steps passed, 5 attempts" in words
-        assert f'href="/runs/{run.pk}/"' in get_page(viewer, "/")
-
-    def test_of_many_runs_the_newest_ten_are_shown_and_a_link_to_all(self, viewer: Client) -> None:
-        runs = [start_run() for _ in range(11)]
+        runs = [start_run(steps_passed=2, attempt_count=5) for _ in range(11)]
         page = get_page(viewer, "/")
-        assert f'id="running-{runs[-1].pk}"' in page
-        assert f'id="running-{runs[0].pk}"' not in page
-        assert 'href="/runs/?status=running">All that run</a>' in page
-
-    def test_what_failed_says_why_and_leads_to_the_attempt(self, viewer: Client) -> None:
-        failed = fail_run(
-            end_sentence="Step 2 “Step 2” did not pass after 2 attempts.", blocking_step=2, blocking_attempt=2
+        assert (
+            f"Colour theme #{runs[-1].pk}, v{runs[-1].version.number} Running 2 of 3 steps passed, 5 attempts"
+            in read_words(page)
         )
-        errored = fail_run(RunStatus.ERRORED, end_sentence="The budget was used up.")
-        words = read_plain(viewer)
-        assert words.index(f"#{errored.pk}") < words.index(f"#{failed.pk}")
-        assert "Errored The budget was used up." in words
+        assert re.findall(r'id="running-(\d+)"', page) == [str(run.pk) for run in reversed(runs[1:])]
+        assert 'href="/runs/?status=running"' in page
+
+    def test_what_failed_lately_says_why_and_leads_to_the_attempt(self, viewer: Client) -> None:
+        blocking = {"blocking_step": 2, "blocking_attempt": 2}
+        sentence = "Step 2 “Step 2” did not pass: <script>alert(1)</script>\u202e"
+        long = fail_run(end_sentence=sentence, **blocking)
+        runs = [fail_run(RunStatus.ERRORED if number % 3 == 0 else RunStatus.FAILED) for number in range(9)]
+        shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
+        assert shown == [str(run.pk) for run in reversed(runs[1:])]
+        # By when they ended, not by when they began.
+        for run in runs:
+            Run.objects.filter(pk=run.pk).update(ended_at=timezone.now() - timedelta(days=30))
         page = get_page(viewer, "/")
-        assert f'href="/runs/{failed.pk}/#s2a2">Step 2 “Step 2”</a> did not pass after 2 attempts.' in page
+        assert re.findall(r'id="failed-(\d+)"', page)[0] == str(long.pk)
+        assert f'href="/runs/{long.pk}/#s2a2">Step 2 “Step 2”</a> did not pass: &lt;script&gt;' in page
+        assert "<script>alert" not in page and "\u202e" not in page
 
-    def test_a_run_that_took_long_and_failed_now_comes_first(self, viewer: Client) -> None:
-        long = fail_run()
-        for _ in range(12):
-            Run.objects.filter(pk=fail_run().pk).update(ended_at=timezone.now() - timedelta(days=30))
-        shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
-        assert shown[0] == str(long.pk)
-
-    def test_of_failed_and_errored_runs_the_newest_eight_are_shown(self, viewer: Client) -> None:
-        runs = [fail_run(RunStatus.ERRORED if number % 3 == 0 else RunStatus.FAILED) for number in range(14)]
-        shown = re.findall(r'id="failed-(\d+)"', get_page(viewer, "/"))
-        assert shown == [str(run.pk) for run in reversed(runs[6:])]
-
-    def test_runs_that_wait_for_nobody_are_warned_of(self, viewer: Client) -> None:
+    def test_places_and_the_queue(self, viewer: Client) -> None:
         make_run(available_at=in_future(-MINUTE))
-        words = read_plain(viewer)
-        assert "No worker is running." in words
-        assert "Ready, waiting for a place 1" in words
-        assert "Workers None all workers" in words
-        make_worker(in_flight=3)
-        words = read_plain(viewer)
-        assert "No worker is running." not in words
-        assert "Places taken 3 of 200" in words
-
-    def test_places_are_taken_by_what_runs_before_the_next_heartbeat_says_so(self, viewer: Client) -> None:
+        words = read_plain(viewer, "/")
+        assert "No worker is running." in words and "Ready, waiting for a place 1" in words
         make_worker(slots=2)
-        start_run()
-        assert "Places taken 1 of 2" in read_plain(viewer)
-        start_run()
-        start_run()
-        assert "Places taken 2 of 2" in read_plain(viewer)
+        for taken in (0, 1, 2, 2):
+            # Runs count before the next heartbeat of their worker says so.
+            words = read_plain(viewer, "/")
+            assert f"Places taken {taken} of 2" in words and "No worker is running." not in words
+            start_run()
         Worker.objects.update(heartbeat_at=in_future(-MINUTE))
-        assert "Places taken 0 of 0" in read_plain(viewer)
-
-    def test_what_a_model_wrote_is_inert(self, viewer: Client) -> None:
-        fail_run(end_sentence="<script>alert(1)</script>\u202e", blocking_step=1, blocking_attempt=1)
-        page = get_page(viewer, "/")
-        assert "<script>alert" not in page
-        assert "\u202e" not in page
+        assert "Places taken 0 of 0" in read_plain(viewer, "/")
 
 
 class TestLive:
-    def test_nothing_new_is_no_content_however_long_ago(self, viewer: Client) -> None:
+    @pytest.mark.parametrize(("address", "queries"), [("/", 8), ("/workers/", 4)])
+    def test_nothing_new_is_no_content_and_costs_few_queries(self, viewer: Client, address: str, queries: int) -> None:
         run = start_run()
-        fail_run()
-        make_worker()
-        address = read_poller(get_page(viewer, "/"))
+        make_worker(in_flight=3)
+        poller = read_poller(get_page(viewer, address))
         Run.objects.filter(pk=run.pk).update(started_at=in_future(-MINUTE))
-        answer = viewer.get(address, headers=HTMX)
+        with CaptureQueriesContext(connection) as found:
+            answer = viewer.get(poller, headers=HTMX)
         assert (answer.status_code, answer.content) == (204, b"")
+        ours = [one for one in found.captured_queries if 'FROM "runs_' in one["sql"] and "session" not in one["sql"]]
+        assert len(ours) == queries
 
     def test_only_the_parts_that_changed_are_sent(self, viewer: Client) -> None:
         run = start_run()
         make_worker()
-        address = read_poller(get_page(viewer, "/"))
+        poller, workers = (read_poller(get_page(viewer, address)) for address in ("/", "/workers/"))
         Run.objects.filter(pk=run.pk).update(steps_passed=1, revision=run.revision + 1)
-        update = viewer.get(address, headers=HTMX).content.decode()
-        assert re.findall(r'id="overview-(\w+)" hx-swap-oob="innerHTML"', update) == ["running"]
-        assert InlineFinder(update).found == []
+        update = viewer.get(poller, headers=HTMX).content.decode()
+        assert list_parts(update) == ["running"]
         fail_run()
         update = viewer.get(read_poller(update), headers=HTMX).content.decode()
-        assert re.findall(r'id="overview-(\w+)" hx-swap-oob="innerHTML"', update) == ["failed"]
+        assert list_parts(update) == ["failed"]
+        assert viewer.get(read_poller(update), headers=HTMX).status_code == 204
+        make_run(available_at=in_future(MINUTE))
+        update = viewer.get(workers, headers=HTMX).content.decode()
+        assert list_parts(update) == ["figures"]
         assert viewer.get(read_poller(update), headers=HTMX).status_code == 204
 
-    def test_it_tells_when_the_last_worker_falls_silent(self, viewer: Client) -> None:
+    @pytest.mark.parametrize("address", ["/", "/workers/"])
+    def test_it_tells_when_the_last_worker_falls_silent(self, viewer: Client, address: str) -> None:
         make_run(available_at=in_future(-MINUTE))
         make_worker()
-        address = read_poller(get_page(viewer, "/"))
+        page = get_page(viewer, address)
+        assert "No worker is running." not in read_words(page)
         Worker.objects.update(heartbeat_at=in_future(-MINUTE))
-        assert "No worker is running." in read_words(viewer.get(address, headers=HTMX).content.decode())
+        assert "No worker is running." in read_words(viewer.get(read_poller(page), headers=HTMX).content.decode())
 
     @pytest.mark.parametrize("seen", ["", "x", "0123456789ab", ".".join(["0123456789ab"] * 5)])
-    def test_a_question_that_makes_no_sense_is_refused_with_the_right_form(self, viewer: Client, seen: str) -> None:
-        answer = viewer.get(f"/overview/live?seen={seen}")
-        assert answer.status_code == 400
-        assert b"?seen=DIGEST.DIGEST.DIGEST.DIGEST" in answer.content
+    @pytest.mark.parametrize("address", ["/overview/live", "/workers/live"])
+    def test_a_question_that_makes_no_sense_is_refused(self, viewer: Client, address: str, seen: str) -> None:
+        assert viewer.get(f"{address}?seen={seen}").status_code == 400
 
 
-class TestRecentDays:
-    @pytest.fixture
-    def recent(self, db: None) -> RecentDays:
-        version = make_version(make_page_flow())
-        other = make_version(make_page_flow(name="other", title="Other"))
-        add_runs(version, TODAY, succeeded=3, failed=1, took=20, cost="0.5")
-        add_runs(version, date(2026, 5, 12), succeeded=10, cost="1")
-        add_runs(other, date(2026, 5, 12), succeeded=10, failed=20)
-        found = load_recent_days(NOW)
-        assert found is not None
-        return found
-
-    def test_flows_are_in_the_order_of_their_cost_with_tokens_where_no_price_is_known(self, recent: RecentDays) -> None:
-        assert [(flow.name, flow.is_by_cost) for flow in recent.flows] == [("colour-theme", True), ("other", True)]
-        add_runs(make_version(make_page_flow(name="unpriced")), TODAY, succeeded=1_000, unpriced=1_000)
-        found = load_recent_days(NOW)
-        assert found is not None
-        assert [(flow.name, flow.is_by_cost) for flow in found.flows] == [
-            ("colour-theme", True),
-            ("unpriced", False),
-            ("other", True),
-        ]
-
+class TestDays:
     def test_what_is_drawn_by_flow_and_day_is_also_a_table(self, viewer: Client) -> None:
         version = make_version(make_page_flow(title="<b>Tea</b>"))
         make_run(version)
@@ -191,97 +151,82 @@ class TestRecentDays:
         ]
         assert "<b>Tea" not in page
 
-    def test_many_flows_are_added_up_beyond_the_first_few(self) -> None:
-        for number in range(12):
-            add_runs(make_version(make_page_flow(name=f"flow-{number}")), TODAY, succeeded=1, cost=str(number + 1))
-        found = load_recent_days(NOW)
-        assert found is not None
-        assert [flow.name for flow in found.flows] == [*(f"flow-{number}" for number in range(11, 3, -1)), ""]
-        assert (found.flows[-1].title, found.flows[-1].sums.cost) == ("4 other flows", 10)
-
-    def test_simulated_runs_are_kept_apart(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_today_is_compared_with_the_days_before_and_simulated_runs_are_kept_apart(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         stop_clock(monkeypatch)
         version = make_version(make_page_flow())
         make_run(version)
+        assert "No run ended today or in the 14 days before." in read_plain(viewer, "/")
+        add_runs(version, day_ago(10), succeeded=5, is_simulated=True)
+        assert "No baseline yet" in read_plain(viewer, "/")
         add_runs(version, day_ago(1), succeeded=5, is_simulated=True)
-        assert "simulated runs" in (words := read_plain(viewer))
-        assert "7-day median 5" in words
+        assert "7-day median 5" in read_plain(viewer, "/")
         add_runs(version, day_ago(1), succeeded=3)
-        assert "7-day median 3" in (words := read_plain(viewer))
-        assert "Real Simulated" in words
+        assert "7-day median 3" in read_plain(viewer, "/")
         assert "7-day median 5" in read_plain(viewer, "/?runs=simulated")
-        assert "“runs” can be real or simulated." in read_plain(viewer, "/?runs=x")
+        assert "message-warning" in get_page(viewer, "/?runs=x")
 
 
 class TestFirstRun:
     def test_an_empty_installation_shows_the_way_that_its_reader_may_go(self, operator: Client) -> None:
-        words = read_plain(operator)
+        words = read_plain(operator, "/")
         assert "The way to the first run" in words
         assert "Your account may not add flows: ask a member of the group Editor." in words
-        assert "There is no flow to run yet." in words
         make_version()
         page = get_page(operator, "/")
-        assert 'href="/flows/"' in page
-        assert 'href="/runs/new/"' in page
-
-    def test_an_installation_whose_runs_retention_deleted_is_not_called_empty(self, operator: Client) -> None:
-        add_runs(make_version(make_page_flow()), day_ago(40), succeeded=7)
-        words = read_plain(operator)
-        assert "Nothing has run here yet" not in words
-        assert "No run has failed." in words and "Queue" in get_page(operator, "/")
-
-    def test_a_viewer_is_told_who_may_start_runs(self, viewer: Client) -> None:
-        make_version()
-        assert "Your account may not start runs: ask a member of the group Operator." in read_plain(viewer)
-
-    def test_an_editor_is_led_to_the_editor(self, client: Client) -> None:
-        client.force_login(User.objects.create_superuser("ada"))
+        assert 'href="/flows/"' in page and 'href="/runs/new/"' in page
+        client = Client()
+        client.force_login(User.objects.create_superuser("grace"))
         assert 'href="/admin/flows/flow/add/"' in get_page(client, "/")
 
-
-class TestAccess:
-    def test_strangers_sign_in_first(self, client: Client) -> None:
-        assert client.get("/")["Location"] == "/accounts/login/?next=/"
+    def test_an_installation_whose_runs_retention_deleted_is_not_called_empty(self, viewer: Client) -> None:
+        add_runs(make_version(make_page_flow()), day_ago(40), succeeded=7)
+        assert "Nothing has run here yet" not in read_plain(viewer, "/")
 
     def test_who_may_not_see_runs_is_told_what_is_missing_and_whom_to_ask(self, client: Client) -> None:
         User.objects.create_superuser("grace")
         helper = User.objects.create_user("linus")
         helper.groups.add(Group.objects.get_or_create(name="Administrator")[0])
         User.objects.create_superuser("gone", is_active=False)
-        User.objects.create_user("ada", password="secret")
-        answer = client.post("/accounts/login/", {"username": "ada", "password": "secret", "next": "/"}, follow=True)
+        client.force_login(User.objects.create_user("ada"))
+        answer = client.get("/")
         assert answer.status_code == 403
         words = read_words(answer.content.decode())
-        assert "You are signed in as ada, but you may not see runs: your account lacks “runs.view_run”." in words
-        assert "Ask grace or linus to add you to the group Viewer" in words
-        assert "gone" not in words
+        assert "“runs.view_run”" in words and "Ask grace or linus to add you to the group Viewer" in words
         assert "Sign in as somebody else" in words
 
-    def test_parts_are_for_those_who_may_see_runs(self, client: Client) -> None:
-        sign_in(client)
-        assert client.get("/overview/live?seen=x").status_code == 403
 
+class TestWorkers:
+    def test_each_worker_has_a_row_with_its_state_in_words(self, viewer: Client) -> None:
+        assert "Start one with manage.py run_worker" in read_words(get_page(viewer, "/workers/"))
+        make_worker(host="<script>alert(1)</script>", pid=7, in_flight=12)
+        make_worker(host="beta", pid=8, slots=100, in_flight=5, is_stopping=True)
+        make_worker(host="gamma", pid=9, started_at=in_future(-63 * MINUTE), heartbeat_at=in_future(-3 * MINUTE))
+        page = get_page(viewer, "/workers/")
+        words = read_words(page)
+        assert "alert(1)</script> Working 12 200 7 0.1.0 under 10 s under 10 s ago" in words
+        assert "beta Stopping 5 100 8" in words
+        assert "gamma Silent 0 200 9 0.1.0 1 h 3 min ago" in words
+        assert "Workers 2 and 1 silent Runs in flight 17 of 300" in words
+        assert "<script>alert" not in page
 
-class TestQueries:
-    def test_their_number_does_not_depend_on_size(self, viewer: Client) -> None:
-        add_runs(make_version(make_page_flow()), day_ago(1), succeeded=1)
-        start_run()
-        few = count_queries(viewer, "/")
-        for number in range(4):
-            version = make_version(make_page_flow(name=f"flow-{number}"))
-            for day in range(10):
-                add_runs(version, day_ago(day), succeeded=1)
-            start_run()
-            fail_run()
-            fail_run(RunStatus.ERRORED)
-            make_worker()
-        # Session, user and two for permissions; whether there are runs; workers, three for the queue, running, failed,
-        # errored, and how many run; two for days.
-        assert count_queries(viewer, "/") == few == 14
+    def test_queued_runs_are_counted_by_what_they_wait_for(self, viewer: Client) -> None:
+        version = make_version()
+        make_run(version, available_at=in_future(-12 * MINUTE))
+        make_run(version, available_at=in_future(MINUTE))
+        make_run(version, waiting_since=in_future(-MINUTE), waiting_for="Waits for a plug-in.")
+        words = read_words(get_page(viewer, "/workers/"))
+        assert "Ready 1 Oldest ready 12 min Waiting for a time 1 Waiting for something 1" in words
 
-    def test_what_is_new_costs_eight_queries_of_runs(self, viewer: Client) -> None:
-        start_run()
-        address = read_poller(get_page(viewer, "/"))
-        with CaptureQueriesContext(connection) as queries:
-            assert viewer.get(address, headers=HTMX).status_code == 204
-        assert sum('FROM "runs_' in one["sql"] and "session" not in one["sql"] for one in queries.captured_queries) == 8
+    def test_where_people_wait_for_runs_they_are_told_that_nobody_works(self, operator: Client) -> None:
+        version = make_version()
+        run = make_run(version, available_at=in_future(-MINUTE))
+        pages = ["/runs/", "/runs/new/", f"/runs/new/{version.flow.name}/", run_address(run), "/workers/"]
+
+        def list_noticing() -> list[Any]:
+            return [page for page in pages if NOTICE in read_words(get_page(operator, page))]
+
+        assert list_noticing() == pages
+        make_worker()
+        assert list_noticing() == []

@@ -1,28 +1,36 @@
-"""Running a run again from the browser: what the new run keeps, which run it names, and where no version is live."""
+"""Running a run again: in the browser, with which version, what the new run keeps, and by a command for a shell."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.test import Client
+from django.urls import reverse
 
-from flows.models import Flow, FlowVersion
-from runs.models import Run
+from flows.models import Flow
+from runs.models import Priority, Run
 from runs.pages.comparing import CHOICES
+from runs.pages.curl_command import LONGEST, build_curl_command
 from runs.submission import submit_run
-from tests.runs.builders import make_version
+from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
-from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
+from tests.runs.pages.reading import get_page, read_words, run_address, sign_in
 
 pytestmark = pytest.mark.django_db
 
 ADDRESS = "/runs/new/colour-theme/"
 SENT = {"view": "json", "json": '{"brand": "Nordwind"}'}
 HOOK = "https://hooks.example.com/T0/key-of-ada"
+NEWER = {"type": "object", "required": ["brand"], "properties": {"brand": {"type": "string"}}}
 
 
 @pytest.fixture
@@ -48,6 +56,84 @@ def start_again(client: Client, run: Run, **fields: Any) -> Run:
     return Run.objects.latest("pk")
 
 
+class TestForm:
+    def test_what_the_run_was_given_beyond_the_flow_is_filled_in(self, operator: Client, flow: Flow) -> None:
+        run = make_ended(flow, priority=Priority.LOW, time_limit=90, labels=["nightly", "customer 42"])
+        assert f'href="{ADDRESS}?from={run.pk}"' in get_page(operator, run_address(run))
+        page = get_page(operator, f"{ADDRESS}?from={run.pk}")
+        options = dict(re.findall(r'name="(\w+)" id="option-\w+" value="([^"]*)"', page))
+        assert options == {"labels": "customer 42, nightly", "token_budget": "", "cost_budget": "", "time_limit": "90"}
+        assert '<option value="low" selected>' in page and "Nordwind" in page
+
+    @pytest.mark.parametrize("number", ["{other}", "999", "x", "-1", "9" * 30])
+    def test_a_run_that_is_none_of_this_flow_gets_a_sentence(self, operator: Client, flow: Flow, number: str) -> None:
+        other = make_run(make_version(make_page_flow(name="other")), input={"secret": "Tea"})
+        page = get_page(operator, f"{ADDRESS}?from={number.format(other=other.pk)}")
+        assert "message-warning" in page and "Tea" not in page
+
+    def test_the_input_of_a_run_is_not_shown_to_who_may_not_see_runs(self, client: Client, flow: Flow) -> None:
+        run = make_ended(flow)
+        assert "Nordwind" not in get_page(sign_in(client, "add_run"), f"{ADDRESS}?from={run.pk}")
+
+
+class TestVersions:
+    @pytest.fixture
+    def earlier(self, flow: Flow) -> Run:
+        """A run of version 1 that was cancelled; the live version is 2 by now."""
+        run = make_ended(flow)
+        make_version(make_page_flow(input_schema=NEWER))
+        return run
+
+    def test_the_page_of_a_run_offers_the_live_version_and_that_of_the_run(
+        self, operator: Client, earlier: Run
+    ) -> None:
+        page = get_page(operator, run_address(earlier))
+        assert f'href="{ADDRESS}?from={earlier.pk}"' in page
+        assert f'href="{ADDRESS}?from={earlier.pk}&amp;version=1"' in page
+
+    def test_the_form_says_which_version_runs_and_runs_that_one(self, operator: Client, earlier: Run) -> None:
+        for query, number in (("", 2), ("&version=1", 1)):
+            page = get_page(operator, f"{ADDRESS}?from={earlier.pk}{query}")
+            assert f"Runs with version {number} ," in read_words(page)
+            assert ('name="version" value="1"' in page) == (number == 1)
+        assert start_again(operator, earlier).version.number == 2
+        assert start_again(operator, earlier, version="1").version.number == 1
+
+    def test_changing_the_version_keeps_what_was_typed(self, operator: Client, earlier: Run) -> None:
+        fields = {"view": "form", "input/brand": "Typed", "from": earlier.pk, "labels": "mine"}
+        page = send(operator, 200, **fields, take="1")
+        assert '<input type="hidden" name="version" value="1">' in page
+        assert "Typed" in page and 'value="mine"' in page
+        page = send(operator, 200, json='{"brand": "Typed"}', version="1", take="2", **{"from": earlier.pk})
+        assert 'name="version"' not in page and "Typed" in page
+        assert Run.objects.count() == 1
+
+    @pytest.mark.parametrize("number", ["9", "x", "-1", "9" * 30, "٣"])
+    def test_a_version_that_there_is_not_gets_a_sentence_and_nothing_else_runs_instead(
+        self, operator: Client, flow: Flow, number: str
+    ) -> None:
+        for page in (get_page(operator, f"{ADDRESS}?version={number}"), send(operator, 200, version=number)):
+            assert f"There is no version {number[:20]} of this flow" in page
+        assert not Run.objects.exists()
+
+    def test_a_flow_in_the_archive_is_not_run_again(self, operator: Client, earlier: Run) -> None:
+        Flow.objects.update(is_archived=True)
+        assert f'href="{ADDRESS}' not in get_page(operator, run_address(earlier))
+        for query in ("", "&version=1"):
+            assert operator.get(f"{ADDRESS}?from={earlier.pk}{query}").status_code == 409
+
+    def test_where_no_version_is_live_that_of_the_run_is_offered_and_runs(self, operator: Client, flow: Flow) -> None:
+        run = make_ended(flow)
+        Flow.objects.update(live_version=None)
+        page = get_page(operator, run_address(run))
+        assert f'href="{ADDRESS}?from={run.pk}&amp;version=1"' in page and 'id="again"' not in page
+        assert "Nordwind" in get_page(operator, f"{ADDRESS}?from={run.pk}&version=1")
+        again = start_again(operator, run, version="1")
+        assert (again.version, again.again_of) == (run.version, run.pk)
+        for query in ("", "version=9", f"from={run.pk}&version=9"):
+            assert operator.get(f"{ADDRESS}?{query}").status_code == 409
+
+
 class TestKeeping:
     @pytest.mark.parametrize(
         ("given", "names"),
@@ -62,16 +148,10 @@ class TestKeeping:
     ) -> None:
         run = make_ended(flow, **given)
         page = get_page(operator, f"{ADDRESS}?from={run.pk}")
-        assert f"Keep {names} of run #{run.pk}" in read_words(page)
-        assert '<input type="checkbox" name="keep" checked>' in page
-        assert "key-of-ada" not in page
-        again = start_again(operator, run, keep="on")
-        assert (again.metadata, again.webhook_url) == (run.metadata, run.webhook_url)
-
-    def test_whoever_unticks_the_box_starts_a_run_without_them(self, operator: Client, flow: Flow) -> None:
-        run = make_ended(flow, metadata={"order": 4711}, webhook_url=HOOK)
-        again = start_again(operator, run)
-        assert (again.metadata, again.webhook_url, again.again_of) == ({}, "", run.pk)
+        assert f"Keep {names} of run #{run.pk}" in read_words(page) and "key-of-ada" not in page
+        kept, left = start_again(operator, run, keep="on"), start_again(operator, run)
+        assert (kept.metadata, kept.webhook_url) == (run.metadata, run.webhook_url)
+        assert (left.metadata, left.webhook_url, left.again_of) == ({}, "", run.pk)
 
     def test_the_box_stays_as_it_was_left_when_the_form_comes_back(self, operator: Client, flow: Flow) -> None:
         run = make_ended(flow, metadata={"order": 4711})
@@ -83,55 +163,28 @@ class TestKeeping:
             ):
                 assert f'<input type="checkbox" name="keep"{drawn}>' in page
 
-    def test_nothing_is_asked_where_there_is_nothing_to_keep(self, operator: Client, flow: Flow) -> None:
-        run = make_ended(flow)
-        for address in (ADDRESS, f"{ADDRESS}?from={run.pk}"):
-            assert 'name="keep"' not in get_page(operator, address)
-
-    def test_a_webhook_that_can_not_be_told_any_more_is_named_and_keeps_nobody_from_starting(
+    def test_what_can_not_be_kept_any_more_is_named_and_keeps_nobody_from_starting(
         self, operator: Client, flow: Flow
     ) -> None:
-        run = make_ended(flow, metadata={"order": 4711})
-        Run.objects.update(webhook_url="https://hooks.example.com:25/T0")
-        words = read_words(get_page(operator, f"{ADDRESS}?from={run.pk}"))
-        assert f"The webhook of run #{run.pk} can’t be told any more: The port 25 is not one for" in words
-        assert "one above 1024. The new run goes without it." in words
-        assert f"Keep the metadata of run #{run.pk}" in words
-        again = start_again(operator, run, keep="on")
-        assert (again.metadata, again.webhook_url) == ({"order": 4711}, "")
-
-    def test_metadata_that_could_not_be_given_today_is_named_too(self, operator: Client, flow: Flow) -> None:
         run = make_ended(flow)
-        Run.objects.update(metadata={"x": "y" * 20_000})
+        Run.objects.update(webhook_url="https://hooks.example.com:25/T0", metadata={"x": "y" * 20_000})
         words = read_words(get_page(operator, f"{ADDRESS}?from={run.pk}"))
-        assert f"The metadata of run #{run.pk} can’t be kept: Metadata may have 16,384 bytes" in words
-        assert start_again(operator, run, keep="on").metadata == {}
+        assert f"The webhook of run #{run.pk} can’t be told any more: " in words
+        assert f"The metadata of run #{run.pk} can’t be kept: " in words
+        again = start_again(operator, run, keep="on")
+        assert (again.metadata, again.webhook_url) == ({}, "")
 
 
 class TestNamingTheRunBefore:
-    def test_the_new_run_names_the_one_it_repeats_and_leads_to_both_side_by_side(
-        self, operator: Client, flow: Flow
-    ) -> None:
+    def test_the_new_run_leads_to_the_one_it_repeats_while_that_is_there(self, operator: Client, flow: Flow) -> None:
         run = make_ended(flow)
         again = start_again(operator, run)
         page = get_page(operator, run_address(again))
-        assert f"Again of #{run.pk} · Compare both" in read_words(page)
         assert f'Again of <a href="/runs/{run.pk}/">' in page
-        assert f'<a href="/runs/compare/?a={run.pk}&amp;b={again.pk}">Compare both</a>' in page
-        assert "Again of" not in get_page(operator, run_address(run))
-
-    def test_a_run_that_is_gone_is_named_without_a_link(self, operator: Client, flow: Flow) -> None:
-        run = make_ended(flow)
-        again = start_again(operator, run)
+        assert f'<a href="/runs/compare/?a={run.pk}&amp;b={again.pk}">' in page
         Run.objects.filter(pk=run.pk).delete()
         page = get_page(operator, run_address(again))
-        assert f"Again of #{run.pk}, which is gone." in read_words(page)
-        assert f'href="/runs/{run.pk}/"' not in page
-
-    def test_the_name_costs_no_query(self, viewer: Client) -> None:
-        first = make_stored_run()
-        again = make_stored_run(again_of=first.pk)
-        assert count_queries(viewer, run_address(again)) == count_queries(viewer, run_address(first))
+        assert f"Again of #{run.pk}, which is gone." in read_words(page) and f'href="/runs/{run.pk}/"' not in page
 
     def test_it_is_the_first_that_is_offered_for_comparison_however_many_came_since(self, viewer: Client) -> None:
         first = make_stored_run()
@@ -140,57 +193,69 @@ class TestNamingTheRunBefore:
         page = get_page(viewer, f"/runs/compare/?a={again.pk}")
         offered = [int(number) for number in re.findall(rf"\?a={again.pk}&amp;b=(\d+)", page)]
         assert offered == [first.pk, *(run.pk for run in others[: -CHOICES - 1 : -1])]
-        assert f"#{first.pk} which #{again.pk} repeats" in read_words(page)
-
-    def test_it_is_offered_once_if_it_is_one_of_the_latest(self, viewer: Client) -> None:
-        first, between = make_stored_run(), make_stored_run()
-        again = make_stored_run(again_of=first.pk)
-        page = get_page(viewer, f"/runs/compare/?a={again.pk}")
-        assert re.findall(rf"\?a={again.pk}&amp;b=(\d+)", page) == [str(first.pk), str(between.pk)]
 
 
-class TestWithoutALiveVersion:
-    @pytest.fixture
-    def run(self, flow: Flow) -> Run:
-        run = make_ended(flow)
-        Flow.objects.update(live_version=None)
-        return run
+API = "https://toolflow.example/api/v1/runs"
+SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
 
-    def test_the_version_of_the_run_is_what_its_page_offers_and_it_runs(self, operator: Client, run: Run) -> None:
-        page = get_page(operator, run_address(run))
-        address = f"{ADDRESS}?from={run.pk}&version=1"
-        assert f'href="{address.replace("&", "&amp;")}"' in page
-        assert 'id="again"' not in page
-        words = read_words(get_page(operator, address))
-        assert "Version 1; no version is live." in words
-        assert "The live one is" not in words and "Nordwind" in words
-        again = start_again(operator, run, version="1")
-        assert (again.version, again.again_of) == (run.version, run.pk)
 
-    def test_another_version_can_be_taken_and_left_again(self, operator: Client, run: Run) -> None:
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a ``curl`` that writes down its arguments, each ended by NUL."""
+    folder = tmp_path_factory.mktemp("bin")
+    curl = folder / "curl"
+    curl.write_text('#!/bin/sh\nprintf "%s\\0" "$@" > "$WRITES_TO"\n')
+    curl.chmod(curl.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+class TestCommand:
+    """The command that starts the run over the API: what a shell makes of it."""
+
+    @staticmethod
+    def run_command(stub: Path, shell: str, input: Any) -> Any:
+        """The input that reaches the API."""
+        command = build_curl_command(API, "colour-theme", 3, input)
+        assert command is not None and command.isascii()
+        written = stub / "arguments"
+        path = f"{stub}{os.pathsep}{os.environ['PATH']}"
+        environment = {"PATH": path, "WRITES_TO": str(written), "TOOLFLOW_TOKEN": "t0k"}
+        # Interactive, as where people paste it: there “!” means something in some shells.
+        arguments = [shell, *(["-i"] if shell == "bash" else [])]
+        subprocess.run(arguments, input=f"{command}\n", env=environment, text=True, check=True, capture_output=True)
+        *rest, body, end = written.read_text().split("\0")
+        headers = ["-H", "Authorization: Bearer t0k", "-H", "Content-Type: application/json"]
+        assert (rest, end) == (["-X", "POST", API, *headers, "--data"], "")
+        document = json.loads(body)
+        assert (document["flow"], document["version"]) == ("colour-theme", 3)
+        return document["input"]
+
+    @pytest.mark.parametrize("shell", SHELLS)
+    @pytest.mark.parametrize(
+        "input",
+        [
+            {},
+            {"quote": 'it\'s "so" `date` $HOME $(date) \\ !! !x ; & | > < * ? # ~ {a,b}'},
+            {"lines": "one\ntwo\r\n\tthree\u2028four", "end": "\\"},
+            {"letters": "ä€😀\u202e\u0000\x1b[31m\x7f", "half": "\ud83d"},
+            {"@file": "@/etc/passwd", "deep": [1, 2.5, None, True, {"!": "'"}]},
+        ],
+        ids=["empty", "quotes", "lines", "letters", "file"],
+    )
+    def test_every_shell_hands_on_the_input_exactly(self, stub: Path, shell: str, input: Any) -> None:
+        assert self.run_command(stub, shell, input) == input
+
+    def test_what_no_terminal_takes_is_not_offered(self) -> None:
+        assert build_curl_command(API, "colour-theme", 3, {"text": "x" * LONGEST}) is None
+
+    def test_the_page_has_one_that_the_api_takes_and_that_starts_the_version_of_the_run(self, operator: Client) -> None:
+        run = make_run(make_version(make_page_flow()), input={"text": "<b>it's</b>"})
         make_version(make_page_flow(title="Second"))
-        Flow.objects.update(live_version=None)
-        words = read_words(get_page(operator, f"{ADDRESS}?from={run.pk}&version=2"))
-        assert f"Runs with version 2 . Run #{run.pk} had version 1." in words
-        assert "Take version 1" in words
-        fields = {"from": run.pk, "version": "2"}
-        assert '<input type="hidden" name="version" value="1">' in send(operator, 200, **fields, take="1")
-        page = send(operator, 200, **fields, take="9")
-        assert '<input type="hidden" name="version" value="2">' in page
-        assert "There is no version 9 of this flow." in read_words(page)
-
-    @pytest.mark.parametrize("asked", ["", "version=9", "from={}&version=9"])
-    def test_without_a_version_that_there_is_nothing_can_run(self, operator: Client, run: Run, asked: str) -> None:
-        answer = operator.get(f"{ADDRESS}?{asked.format(run.pk)}")
-        words = read_words(answer.content.decode())
-        assert answer.status_code == 409
-        assert "It has no live version yet." in words
-        assert ("There is no version 9 of this flow." in words) == ("version" in asked)
-
-    def test_a_version_that_can_not_be_read_does_not_lead_to_a_live_one(self, operator: Client, run: Run) -> None:
-        # Versions never change: a later release made this one.
-        QuerySet.update(FlowVersion.objects.all(), spec={"steps": 7})
-        answer = operator.get(f"{ADDRESS}?from={run.pk}&version=1")
-        words = read_words(answer.content.decode())
-        assert answer.status_code == 409
-        assert "can’t read version 1." in words and "live version" not in words
+        page = get_page(operator, run_address(run))
+        assert f"curl -X POST http://testserver{reverse('api:run-list')} " in page
+        assert "&lt;b&gt;it\\u0027s&lt;/b&gt;" in page
+        body = page.partition("--data &#x27;")[2].partition("&#x27;</pre>")[0]
+        for code, sign in (("&quot;", '"'), ("&lt;", "<"), ("&gt;", ">")):
+            body = body.replace(code, sign)
+        answer = operator.post(reverse("api:run-list"), body, content_type="application/json")
+        assert (answer.status_code, answer.json()["version"]) == (202, 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from decimal import Decimal
 from html import unescape
 from typing import Any
 
@@ -12,21 +14,20 @@ from django.test import Client
 
 from flows.engine.spec import FlowSpec
 from flows.models import Flow
-from runs.models import Run, RunStatus
+from runs.models import FacetKind, Priority, Run, RunStatus
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
-from tests.runs.pages.reading import get_page, read_words, run_address, sign_in
+from tests.runs.pages.reading import get_page, read_words, run_address
 
 pytestmark = pytest.mark.django_db
 
 ADDRESS = "/runs/new/colour-theme/"
-
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["brand", "seeds", "style"],
     "properties": {
-        "brand": {"type": "string", "minLength": 1, "description": "Whose theme it is"},
+        "brand": {"type": "string", "description": "Whose theme it is"},
         "seeds": {"type": "integer", "minimum": 1, "maximum": 5, "default": 3},
         "style": {
             "type": "object",
@@ -36,18 +37,17 @@ SCHEMA: dict[str, Any] = {
     },
     "examples": [{"brand": "Nordwind", "seeds": 4, "style": {"moods": ["calm"]}}],
 }
-
 FIELDS = {"view": "form", "input/brand": "Tea & Co", "input/seeds": "3", "input/style/moods": "calm\r\nwarm"}
 INPUT = {"brand": "Tea & Co", "seeds": 3, "style": {"moods": ["calm", "warm"]}}
 
 
-def make_form_flow(schema: dict[str, Any] | None = SCHEMA) -> FlowSpec:
-    return make_page_flow(input_schema=schema)
+def make_form_flow(schema: dict[str, Any] | None = SCHEMA, **fields: Any) -> FlowSpec:
+    return make_page_flow(input_schema=schema, **fields)
 
 
 @pytest.fixture
-def flow() -> Flow:
-    return make_version(make_form_flow()).flow
+def flow(db: None) -> Flow:
+    return make_version(make_form_flow(token_budget=20_000, cost_budget=Decimal("0.5"))).flow
 
 
 def read_field(page: str, name: str) -> str:
@@ -65,110 +65,79 @@ def send(client: Client, fields: dict[str, str], status: int) -> str:
     return answer.content.decode()
 
 
-class TestChoosing:
-    def test_flows_that_can_run_are_offered(self, operator: Client) -> None:
-        flow = make_version(make_form_flow()).flow
-        make_version(make_page_flow(name="archived", title="Archived flow"))
-        Flow.objects.filter(name="archived").update(is_archived=True)
-        Flow.objects.create(name="draft", title="Draft flow")
-        page = get_page(operator, "/runs/new/")
-        assert re.findall(r'class="card flow-card" href="([^"]+)"', page) == [f"/runs/new/{flow.name}/"]
-
-    def test_without_flows_the_page_says_what_is_missing(self, operator: Client) -> None:
-        assert "No flow can be run yet" in get_page(operator, "/runs/new/")
-
-    def test_a_flow_that_can_not_run_says_why(self, operator: Client) -> None:
-        Flow.objects.create(name="draft", title="Draft flow")
-        answer = operator.get("/runs/new/draft/")
-        assert answer.status_code == 409
-        assert "It has no live version yet." in read_words(answer.content.decode())
+def test_flows_that_can_run_are_offered_and_others_say_why_not(operator: Client, flow: Flow) -> None:
+    make_version(make_page_flow(name="archived"))
+    Flow.objects.filter(name="archived").update(is_archived=True)
+    Flow.objects.create(name="draft", title="Draft flow")
+    page = get_page(operator, "/runs/new/")
+    assert re.findall(r'class="card flow-card" href="([^"]+)"', page) == [f"/runs/new/{flow.name}/"]
+    assert operator.get("/runs/new/draft/").status_code == operator.get("/runs/new/archived/").status_code == 409
 
 
 @pytest.mark.usefixtures("flow")
-class TestForm:
-    def test_fields_are_made_from_the_schema_with_its_defaults(self, operator: Client) -> None:
+class TestFields:
+    def test_they_are_made_from_the_schema_with_its_defaults_and_its_example(self, operator: Client) -> None:
         page = get_page(operator, ADDRESS)
-        assert read_field(page, "input/seeds") == "3"
-        assert read_field(page, "input/brand") == ""
-        words = read_words(page)
-        assert "Brand Whose theme it is." in words
-        assert "Style Moods One per line, at most 2 lines." in words
+        assert (read_field(page, "input/seeds"), read_field(page, "input/brand")) == ("3", "")
+        assert "Brand Whose theme it is." in read_words(page)
+        assert 'href="?example=1"' in page
+        page = get_page(operator, f"{ADDRESS}?example=1")
+        assert (read_field(page, "input/brand"), read_field(page, "input/style/moods")) == ("Nordwind", "calm")
 
     def test_sending_the_form_starts_a_run_of_the_live_version(self, operator: Client) -> None:
         answer = operator.post(ADDRESS, FIELDS)
         run = Run.objects.get()
         assert answer["Location"] == run_address(run)
-        assert run.input == INPUT
+        assert (run.input, run.status) == (INPUT, RunStatus.QUEUED)
         assert run.started_by is not None and run.started_by.get_username() == "ada"
-        assert run.status == RunStatus.QUEUED
 
+    @pytest.mark.parametrize("text", ["9", "three"])
     def test_an_input_that_does_not_fit_is_refused_at_its_field_and_nothing_typed_is_lost(
-        self, operator: Client
+        self, operator: Client, text: str
     ) -> None:
-        page = send(operator, {**FIELDS, "input/seeds": "9", "input/brand": " as typed "}, 422)
-        assert "/seeds" in page
+        page = send(operator, {**FIELDS, "input/seeds": text, "input/brand": " as typed "}, 422)
         assert re.search(r'<input[^>]*name="input/seeds"[^>]*aria-invalid="true"', page)
+        assert read_field(page, "input/seeds") == text
         assert read_field(page, "input/brand") == " as typed "
         assert read_field(page, "input/style/moods").splitlines() == ["calm", "warm"]
         assert not Run.objects.exists()
 
-    def test_a_word_where_a_number_should_be_gets_a_sentence_and_stays_to_be_mended(self, operator: Client) -> None:
-        page = send(operator, {**FIELDS, "input/seeds": "three"}, 422)
-        assert "“three” is not a whole number; write it like 12." in page
-        assert read_field(page, "input/seeds") == "three"
-
-    @pytest.mark.parametrize("text", ["", " \r\n "])
-    def test_a_text_that_must_be_given_is_asked_for_and_as_json_it_may_be_empty(
-        self, operator: Client, flow: Flow, text: str
-    ) -> None:
-        schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "brand": {"type": "string"}}}
-        make_version(make_form_flow(schema))
-        page = send(operator, {**FIELDS, "input/brand": text}, 422)
-        assert "Write something here. An empty text can be given as JSON." in read_words(page)
-        assert re.search(r'id="([^"]+)"[^>]*aria-invalid="true"', page)
-        assert not Run.objects.exists()
-        page = send(operator, {**FIELDS, "input/brand": text, "switch": ""}, 200)
+    def test_a_text_that_must_be_given_is_asked_for_and_as_json_it_may_be_empty(self, operator: Client) -> None:
+        fields = {**FIELDS, "input/brand": " "}
+        page = send(operator, fields, 422)
+        assert re.search(r'name="input/brand"[^>]*aria-invalid="true"', page) and not Run.objects.exists()
+        page = send(operator, {**fields, "switch": ""}, 200)
         send(operator, {"view": "json", "json": read_field(page, "json")}, 302)
         assert Run.objects.get().input["brand"].strip() == ""
 
-    def test_the_example_of_the_schema_can_be_filled_in(self, operator: Client) -> None:
-        assert 'href="?example=1"' in get_page(operator, ADDRESS)
-        page = get_page(operator, f"{ADDRESS}?example=1")
-        assert read_field(page, "input/brand") == "Nordwind"
-        assert read_field(page, "input/style/moods") == "calm"
 
-
-class TestJsonView:
+@pytest.mark.usefixtures("flow")
+class TestJson:
     def test_a_flow_without_an_input_schema_takes_any_json_object(self, operator: Client) -> None:
         make_version(make_form_flow(None))
-        page = get_page(operator, ADDRESS)
-        assert read_field(page, "json") == "{}"
-        operator.post(ADDRESS, {"view": "json", "json": '{"anything": [1, null]}'})
+        assert read_field(get_page(operator, ADDRESS), "json") == "{}"
+        send(operator, {"view": "json", "json": '{"anything": [1, null]}'}, 302)
         assert Run.objects.get().input == {"anything": [1, None]}
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
             ('{\n  "brand": "x"\n  "seeds": 1\n}', "Line 3, column 3"),
-            ('{"brand": }', "Line 1, column 11"),
             ("[1]", "A JSON object is expected, got a list."),
             ("", "The text is empty"),
             ('{"brand": NaN}', "NaN is not a JSON number"),
             ('{"brand": "x", "brand": "y"}', "stands twice"),
             ("[" * 3_000, "nested deeper"),
+            ('{"brand": "x", "seeds": 9, "style": {"moods": [1]}}', "/style/moods/0"),
         ],
+        ids=["comma", "list", "empty", "nan", "twice", "deep", "schema"],
     )
-    def test_text_that_is_no_json_object_gets_line_and_column_and_stays_as_typed(
-        self, operator: Client, flow: Flow, text: str, sentence: str
+    def test_what_is_no_input_is_refused_with_its_place_and_stays_as_typed(
+        self, operator: Client, text: str, sentence: str
     ) -> None:
         page = send(operator, {"view": "json", "json": text}, 422)
-        assert sentence in unescape(page)
-        assert read_field(page, "json") == text
+        assert sentence in unescape(page) and read_field(page, "json") == text
         assert not Run.objects.exists()
-
-    def test_an_input_that_does_not_fit_is_refused_with_its_path(self, operator: Client, flow: Flow) -> None:
-        page = send(operator, {"view": "json", "json": '{"brand": "x", "seeds": 9, "style": {"moods": [1]}}'}, 422)
-        assert "/style/moods/0" in page and "/seeds" in page
 
     @pytest.mark.parametrize("text", ['{"a": "\\u0000"}', '{"a": "\\ud83d"}', '{"a": "<script>alert(1)</script>"}'])
     def test_hostile_input_is_kept_or_refused_and_never_a_crash(self, operator: Client, text: str) -> None:
@@ -181,169 +150,107 @@ class TestJsonView:
 
 @pytest.mark.usefixtures("flow")
 class TestSwitchingViews:
-    def test_what_was_typed_into_fields_comes_along_to_json(self, operator: Client) -> None:
-        page = send(operator, {**FIELDS, "input/seeds": "three", "switch": ""}, 200)
+    def test_what_was_typed_comes_along(self, operator: Client) -> None:
+        more = {"token_budget": "700", "priority": "low"}
+        page = send(operator, {**FIELDS, "input/seeds": "three", "switch": "", **more}, 200)
         text = read_field(page, "json")
-        assert '"brand": "Tea & Co"' in text
-        assert '"seeds": "three"' in text
-        assert not Run.objects.exists()
-
-    def test_what_was_typed_as_json_comes_along_to_fields(self, operator: Client) -> None:
+        assert '"brand": "Tea & Co"' in text and '"seeds": "three"' in text
+        assert read_field(page, "token_budget") == "700" and '<option value="low" selected>' in page
         text = '{"brand": "x", "seeds": 2, "style": {"moods": []}}'
         page = send(operator, {"view": "json", "json": text, "switch": ""}, 200)
-        assert read_field(page, "input/brand") == "x"
-        assert read_field(page, "input/seeds") == "2"
+        assert (read_field(page, "input/brand"), read_field(page, "input/seeds")) == ("x", "2")
+        assert not Run.objects.exists()
 
-    @pytest.mark.parametrize("text", ['{"brand": "x", "extra": 1}', '{"brand": ["x"]}', '{"brand": "\\ud83d"}'])
-    def test_json_that_fields_would_change_stays_json_with_a_sentence(self, operator: Client, text: str) -> None:
-        page = send(operator, {"view": "json", "json": text, "switch": ""}, 200)
-        assert "The form can’t show this input exactly" in page
+    @pytest.mark.parametrize(
+        ("text", "status"),
+        [('{"brand": "x", "extra": 1}', 200), ('{"brand": ["x"]}', 200), ('{"brand": "\\ud83d"}', 200), ('{"br"', 422)],
+    )
+    def test_json_that_fields_would_change_stays_json(self, operator: Client, text: str, status: int) -> None:
+        page = send(operator, {"view": "json", "json": text, "switch": ""}, status)
         assert read_field(page, "json") == text
-
-    def test_json_with_a_mistake_stays_json(self, operator: Client) -> None:
-        page = send(operator, {"view": "json", "json": '{"brand"', "switch": ""}, 422)
-        assert "Line 1, column 9" in page
-        assert read_field(page, "json") == '{"brand"'
-
-
-class TestRunningAgain:
-    def test_a_run_that_ended_offers_to_run_again_with_its_input(self, operator: Client) -> None:
-        run = make_run(make_version(make_form_flow()), input=INPUT)
-        assert run.request_cancel()
-        assert f'href="{ADDRESS}?from={run.pk}"' in get_page(operator, run_address(run))
-        page = get_page(operator, f"{ADDRESS}?from={run.pk}")
-        assert read_field(page, "input/brand") == "Tea & Co"
-        assert read_field(page, "input/style/moods").splitlines() == ["calm", "warm"]
-
-    def test_an_input_that_the_form_can_not_show_is_filled_in_as_json(self, operator: Client) -> None:
-        run = make_run(make_version(make_form_flow()), input={"brand": "x", "old": "field"})
-        assert '"old": "field"' in read_field(get_page(operator, f"{ADDRESS}?from={run.pk}"), "json")
-
-    @pytest.mark.parametrize("number", ["999", "x", "-1", "9" * 30])
-    def test_a_run_that_is_none_of_this_flow_gets_a_sentence(self, operator: Client, flow: Flow, number: str) -> None:
-        page = get_page(operator, f"{ADDRESS}?from={number}")
-        assert f"There is no run #{number[:20]} of this flow" in page
-
-    def test_a_run_of_another_flow_fills_in_nothing(self, operator: Client, flow: Flow) -> None:
-        other = make_run(make_version(make_page_flow(name="other", title="Other")), input=INPUT)
-        page = get_page(operator, f"{ADDRESS}?from={other.pk}")
-        assert f"There is no run #{other.pk} of this flow" in page
-        assert "Tea" not in page
-
-    def test_the_input_of_a_run_is_not_shown_to_who_may_not_see_runs(self, client: Client) -> None:
-        run = make_run(make_version(make_form_flow()), input=INPUT)
-        page = get_page(sign_in(client, "add_run"), f"{ADDRESS}?from={run.pk}")
-        assert "Tea" not in page
 
 
 @pytest.mark.usefixtures("flow")
-class TestVersions:
-    OTHER: dict[str, Any] = {
-        "type": "object",
-        "required": ["brand", "seeds"],
-        "properties": {"brand": {"type": "string"}, "seeds": {"type": "integer"}, "note": {"type": "string"}},
-    }
+class TestOptions:
+    def test_they_are_folded_and_show_what_the_flow_says(self, operator: Client) -> None:
+        page = get_page(operator, ADDRESS)
+        assert '<details class="more" id="more">' in page
+        placeholders = dict(re.findall(r'name="(\w+)" id="option-\w+" value="" placeholder="([^"]*)"', page))
+        assert placeholders == {
+            "labels": "None",
+            "token_budget": "20000, from the flow",
+            "cost_budget": "0.50, from the flow",
+            "time_limit": "No limit",
+        }
 
-    @pytest.fixture
-    def earlier(self, flow: Flow) -> Run:
-        """A run of version 1 that was cancelled; the live version is 2 by now."""
-        run = make_run(flow.versions.get(), input=INPUT)
-        assert run.request_cancel()
-        make_version(make_form_flow(self.OTHER))
-        return run
-
-    def test_the_page_of_a_run_offers_the_live_version_and_that_of_the_run(
-        self, operator: Client, earlier: Run
+    @pytest.mark.parametrize(
+        ("texts", "expected"),
+        [
+            (("high", "5 000", "0.25", "600"), (Priority.HIGH, 5_000, Decimal("0.25"), timedelta(minutes=10))),
+            (("normal", "", "", " "), (Priority.NORMAL, 20_000, Decimal("0.5"), None)),
+        ],
+        ids=["typed", "left empty"],
+    )
+    def test_a_run_gets_what_is_typed_or_what_the_flow_says(
+        self, operator: Client, texts: tuple[str, ...], expected: Any
     ) -> None:
-        page = get_page(operator, run_address(earlier))
-        assert f'href="{ADDRESS}?from={earlier.pk}"' in page
-        assert f'href="{ADDRESS}?from={earlier.pk}&amp;version=1"' in page
-        assert "Run version 1 again" in read_words(page)
+        names = ("priority", "token_budget", "cost_budget", "time_limit")
+        send(operator, {**FIELDS, **dict(zip(names, texts, strict=True))}, 302)
+        run = Run.objects.get()
+        assert (run.priority, run.token_budget, run.cost_budget, run.time_limit) == expected
 
-    def test_where_both_are_the_same_there_is_one_way(self, operator: Client, flow: Flow) -> None:
-        run = make_run(flow.versions.get(), input=INPUT)
-        assert run.request_cancel()
-        assert "version=" not in get_page(operator, run_address(run))
-
-    def test_the_form_says_which_version_runs_and_runs_that_one(self, operator: Client, earlier: Run) -> None:
-        words = read_words(get_page(operator, f"{ADDRESS}?from={earlier.pk}&version=1"))
-        assert "Version 1, which is not the live one." in words
-        assert f"Runs with version 1 , as run #{earlier.pk}. The live one is version 2." in words
-        operator.post(ADDRESS, {**FIELDS, "from": earlier.pk, "version": "1"})
-        run = Run.objects.latest("pk")
-        assert (run.version.number, run.input) == (1, INPUT)
-
-    def test_without_a_version_the_live_one_runs_and_the_form_says_so(self, operator: Client, earlier: Run) -> None:
-        words = read_words(get_page(operator, f"{ADDRESS}?from={earlier.pk}"))
-        assert "Version 2, the live one." in words
-        assert f"Runs with version 2 , the live one. Run #{earlier.pk} had version 1." in words
-        operator.post(ADDRESS, {"view": "json", "json": '{"brand": "x", "seeds": 1}', "from": earlier.pk})
-        assert Run.objects.latest("pk").version.number == 2
-
-    def test_changing_the_version_keeps_what_was_typed(self, operator: Client, earlier: Run) -> None:
-        fields = {"view": "form", "input/brand": "Typed", "input/seeds": "5", "from": str(earlier.pk), "labels": "mine"}
-        page = send(operator, {**fields, "take": "1"}, 200)
-        assert '<input type="hidden" name="version" value="1">' in page
-        # The other version wants more than these fields hold.
-        assert '"brand": "Typed"' in read_field(page, "json")
-        assert "The form can’t show this input exactly" in page
-        assert 'value="mine"' in page
-        text = '{"brand": "Typed", "seeds": 5}'
-        page = send(operator, {"view": "json", "json": text, "version": "1", "from": str(earlier.pk), "take": "2"}, 200)
-        assert 'name="version"' not in page
-        assert read_field(page, "json") == text
-        assert Run.objects.count() == 1
-
-    @pytest.mark.parametrize("number", ["9", "x", "-1", "9" * 30, "٣"])
-    def test_a_version_that_there_is_not_gets_a_sentence_and_nothing_else_runs_instead(
-        self, operator: Client, flow: Flow, number: str
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("labels", "x" * 51),
+            ("labels", "fine, bulk-7"),
+            ("priority", "urgent"),
+            ("token_budget", "many"),
+            ("cost_budget", "0,50"),
+            ("time_limit", "soon"),
+        ],
+    )
+    def test_what_can_not_be_read_is_refused_at_its_field_and_nothing_typed_is_lost(
+        self, operator: Client, name: str, text: str
     ) -> None:
-        sentence = f"There is no version {number[:20]} of this flow; this is its live version 1."
-        assert sentence in get_page(operator, f"{ADDRESS}?version={number}")
-        assert sentence in send(operator, {**FIELDS, "version": number}, 200)
+        page = send(operator, {**FIELDS, "token_budget": "700", name: text}, 422)
+        assert '<details class="more" id="more" open>' in page and f'<a href="#option-{name}">' in page
+        assert re.search(rf'name="{name}" id="option-{name}"[^>]*aria-invalid="true"', page)
+        assert read_field(page, "input/brand") == "Tea & Co"
+        if name in ("cost_budget", "time_limit"):
+            assert (read_field(page, "token_budget"), read_field(page, name)) == ("700", text)
         assert not Run.objects.exists()
 
-    def test_a_run_that_was_deleted_meanwhile_keeps_nobody_from_starting(self, operator: Client, flow: Flow) -> None:
-        send(operator, {**FIELDS, "from": "999"}, 302)
-        assert Run.objects.get().input == INPUT
-
-    def test_a_flow_in_the_archive_is_not_run_again_and_its_runs_say_why(self, operator: Client, earlier: Run) -> None:
-        Flow.objects.update(is_archived=True)
-        page = get_page(operator, run_address(earlier))
-        assert "Run again" not in page
-        assert "The flow is in the archive, so that it can’t be run again." in read_words(page)
-        for address in (f"{ADDRESS}?from={earlier.pk}", f"{ADDRESS}?from={earlier.pk}&version=1"):
-            assert operator.get(address).status_code == 409
+    def test_a_run_gets_labels_by_which_it_is_found_again(self, operator: Client) -> None:
+        send(operator, {**FIELDS, "labels": " nightly, Customer  42 ,, nightly,<b>&?"}, 302)
+        run = Run.objects.get()
+        assert run.labels == ["<b>&?", "Customer 42", "nightly"]
+        assert set(run.facets.filter(kind=FacetKind.LABEL).values_list("value", flat=True)) == set(run.labels)
+        page = get_page(operator, run_address(run))
+        assert re.findall(r'href="/runs/\?label=([^"]*)"', page) == ["%3Cb%3E%26%3F", "Customer%2042", "nightly"]
 
 
 class TestCancelling:
-    def test_cancelling_asks_first_and_a_queued_run_ends_at_once(self, operator: Client) -> None:
-        run = make_run()
-        assert f'href="/runs/{run.pk}/cancel/"' in get_page(operator, run_address(run))
-        assert "Cancel Example" in read_words(get_page(operator, f"/runs/{run.pk}/cancel/"))
+    @pytest.mark.parametrize(
+        ("status", "after"),
+        [
+            (RunStatus.QUEUED, (RunStatus.CANCELLED, True)),
+            (RunStatus.RUNNING, (RunStatus.RUNNING, True)),
+            (RunStatus.SUCCEEDED, (RunStatus.SUCCEEDED, False)),
+        ],
+    )
+    def test_a_queued_run_ends_at_once_a_running_one_is_flagged_and_one_that_ended_stays(
+        self, operator: Client, status: str, after: tuple[str, bool]
+    ) -> None:
+        make = {RunStatus.QUEUED: make_run, RunStatus.RUNNING: make_stored_run}.get(status, make_retried_run)
+        run = make(status=status)
+        address = f"/runs/{run.pk}/cancel/"
+        assert (f'href="{address}"' in get_page(operator, run_address(run))) == after[1]
+        if after[1]:
+            # It asks first.
+            get_page(operator, address)
+            run.refresh_from_db()
+            assert run.status == status
+        operator.post(address)
         run.refresh_from_db()
-        assert run.status == RunStatus.QUEUED
-        answer = operator.post(f"/runs/{run.pk}/cancel/", follow=True)
-        assert "The run is cancelled." in read_words(answer.content.decode())
-        run.refresh_from_db()
-        assert run.status == RunStatus.CANCELLED
-
-    def test_a_running_run_is_flagged_for_its_worker(self, operator: Client) -> None:
-        run = make_stored_run(status=RunStatus.RUNNING)
-        answer = operator.post(f"/runs/{run.pk}/cancel/", follow=True)
-        words = read_words(answer.content.decode())
-        assert "The run is being cancelled." in words
-        assert "Cancelling" in words
-
-    def test_a_run_that_has_ended_stays_as_it_is(self, operator: Client) -> None:
-        run = make_retried_run()
-        answer = operator.post(f"/runs/{run.pk}/cancel/", follow=True)
-        assert "The run had ended already: succeeded." in read_words(answer.content.decode())
-        run.refresh_from_db()
-        assert run.status == RunStatus.SUCCEEDED
-
-    def test_who_may_not_cancel_can_not(self, viewer: Client) -> None:
-        run = make_run()
-        assert viewer.post(f"/runs/{run.pk}/cancel/").status_code == 403
-        run.refresh_from_db()
-        assert run.status == RunStatus.QUEUED
+        assert (run.status, run.cancel_requested) == after

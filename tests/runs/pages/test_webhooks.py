@@ -18,7 +18,7 @@ from runs.rollup import count_ended_runs
 from runs.webhooks.secrets import derive_secret
 from runs.webhooks.tasks import SEND_TASK, send_due
 from tests.runs.builders import make_run, make_version
-from tests.runs.pages.reading import HTMX, count_queries, get_page, read_words
+from tests.runs.pages.reading import HTMX, get_page, read_words
 from tests.runs.webhooks.deliveries import make_ended_run, make_endpoint
 from tests.runs.webhooks.receiver import Receiver, Reply, receiver  # noqa: F401  # a fixture
 from tests.runs.webhooks.test_deliveries import list_messages
@@ -153,12 +153,6 @@ class TestList:
         assert "message-warning" in page and list_ids(page) == [delivery.pk]
         assert "\x00" not in page and "\u202e" not in page
 
-    def test_it_takes_the_same_few_queries_with_many_rows(self, viewer: Client) -> None:
-        make_many(3)
-        few = count_queries(viewer, "/webhooks/")
-        make_many(60)
-        assert count_queries(viewer, "/webhooks/") == few == 5
-
 
 class TestDelivery:
     def test_it_shows_what_was_sent_and_what_came_back(self, viewer: Client, receiver: Receiver) -> None:  # noqa: F811
@@ -177,17 +171,6 @@ class TestDelivery:
             assert f"{name}: {sent[name]}" in words
         assert '"type" : "run.failed"' in words and 'id="send-again"' not in page
 
-    def test_before_the_first_try_it_shows_what_will_be_sent(self, viewer: Client) -> None:
-        words = read_words(get_page(viewer, f"/webhooks/{make_stored().pk}/"))
-        assert '"type" : "run.failed"' in words and "Headers" not in words
-
-    def test_a_try_whose_sender_died_is_told_from_one_that_is_under_way(self, viewer: Client) -> None:
-        delivery = make_stored(try_count=2, sending_until=timezone.now() + timedelta(seconds=30))
-        for number in (1, 2):
-            add_try(delivery, number, ended_at=None)
-        words = read_words(get_page(viewer, f"/webhooks/{delivery.pk}/"))
-        assert re.search(r"2 Being sent — .* 1 None Its sender ended", words)
-
     def test_while_it_moves_the_page_follows(self, viewer: Client) -> None:
         delivery = make_stored()
         seen = re.search(r'hx-get="([^"]*)" hx-trigger="every 1s"', get_page(viewer, f"/webhooks/{delivery.pk}/"))
@@ -197,22 +180,6 @@ class TestDelivery:
         add_try(delivery, status=200)
         part = viewer.get(seen[1], headers=HTMX).content.decode()
         assert "Delivered" in part and "hx-trigger" not in part and "<html" not in part
-
-    def test_many_tries_take_as_many_queries_as_one(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(webhooks, "MAX_TRIES", 3)
-        delivery = make_stored(try_count=1, body='{"type":"run.failed"}')
-        add_try(delivery)
-        address = f"/webhooks/{delivery.pk}/"
-        few = count_queries(viewer, address)
-        for number in range(2, 9):
-            add_try(delivery, number)
-        WebhookDelivery.objects.update(try_count=8)
-        assert count_queries(viewer, address) == few == 5
-        assert "5 earlier not shown." in read_words(get_page(viewer, address))
-
-    @pytest.mark.parametrize("number", [0, 999, 10**30])
-    def test_one_that_there_is_not_is_not_found(self, viewer: Client, number: int) -> None:
-        assert viewer.get(f"/webhooks/{number}/").status_code == 404
 
 
 class TestSendingAgain:
