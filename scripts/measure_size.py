@@ -41,8 +41,7 @@ _EXECUTION_MODULES = (
 """The side of ``runs`` that executes: modules and packages."""
 _CORE_TESTS = (
     "tests/engine/*", "tests/faults/*", "tests/flows/flow_file/*", "tests/runs/limits/*",
-    "tests/flows/test_[c-eilps]*", "tests/flows/test_models.py", "tests/flows/test_many_audits.py",
-    "tests/flows/test_throttle.py", "tests/flows/versioned.py",
+    "tests/flows/test_[c-eilps]*", "tests/flows/test_models.py", "tests/flows/versioned.py",
     *(f"tests/runs/{name}.py" for name in (
         "executing", "gateway", "test_attempt_rules", "test_claiming", "test_database_thread", "test_drain",
         "test_group_commit", "test_providers", "test_received_replies", "test_redaction",

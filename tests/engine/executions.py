@@ -1,7 +1,8 @@
-"""Executions whose parts are all in memory: a simulated model asked in process, a clock that stands still."""
+"""Executions whose parts are all in memory, with a clock that stands still; and a request as they send it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flows.engine.execution import Execution, ExecutionEnd
@@ -12,7 +13,7 @@ from flows.engine.pricing import leave_free
 from flows.engine.providers import ModelClient
 from flows.engine.simulated_model import Script, SimulatedModel
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from tests.engine.builders import FakeClock, MemoryRecorder, make_history, make_step
+from tests.engine.builders import FakeClock, MemoryRecorder, closed, make_history, make_step
 
 SHORT, LONG = {"text": "Tea."}, {"text": "Tea is a drink."}
 LENGTH = AuditSpec(name="Length", rule="size(output.text) > 5", message="'Write more than ' + output.text")
@@ -46,3 +47,19 @@ def outcomes(history: History, step: int = 1) -> list[str]:
 def cut(history: History, count: int) -> History:
     """The first ``count`` attempts of a history, not counting the input."""
     return History.from_attempts(list(history)[: count + 1], run_id=history.run_id)
+
+
+COLOR = closed(color={"type": "string"})
+
+
+def make_request(schema: Mapping[str, Any] = COLOR, *, system: str = "Choose well.", **changes: Any) -> dict[str, Any]:
+    """A request for a forced call of the tool `make`; a change to None leaves the field out."""
+    function = {"name": "make", "description": "Make it.", "strict": True, "parameters": schema}
+    request = {
+        "model": "gpt-4o-mini",
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": '{"brand":"Kestrel"}'}],
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"type": "function", "function": {"name": "make"}},
+        "parallel_tool_calls": False,
+    }
+    return {name: value for name, value in {**request, **changes}.items() if value is not None}

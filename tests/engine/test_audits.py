@@ -1,14 +1,32 @@
-"""Audits: CEL rules, and the issues that come of their findings."""
+"""Audits: CEL rules, Python functions and message templates, and the issues that come of their findings."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from flows.engine.history import Issue, Severity
 from flows.engine.judging import MAX_ISSUES
-from tests.engine.audit_parts import assert_broken, run_rule, the_issue
+from flows.engine.message_template import MAX_VALUE_LENGTH, parse_template
+from tests.engine.audit_parts import (
+    OUTPUT,
+    AuditResult,
+    assert_broken,
+    run_python,
+    run_rule,
+    run_typed,
+    the_issue,
+)
 
 
 def found(description: str = "The audit “Cheap lines” did not pass.", **fields: Any) -> Issue:
@@ -18,12 +36,12 @@ def found(description: str = "The audit “Cheap lines” did not pass.", **fiel
 
 
 OWN = "[{'description': 'Own.', 'path': '/own', 'suggestions': ['Own.'], 'code': 'own'}]"
-
-
 VAT = (
     "[{'severity': 'low', 'code': 'vat', 'description': 'VAT is missing.', 'path': '/lines', "
     "'context': {'rate': 19}, 'suggestions': ['Add VAT.']}]"
 )
+VAT_FIELDS = {"severity": "low", "code": "vat", "path": "/lines", "context": {"rate": 19}, "suggestions": ("Add VAT.",)}
+CHEAP = "lists.range(size(output.lines)).filter(i, output.lines[i].amount < 10.0)"
 
 
 class TestFindings:
@@ -35,24 +53,10 @@ class TestFindings:
             ("output.title == 'May'", [found()]),
             ("['One.', 'Two.']", [found("One."), found("Two.")]),
             ("[null, true]", [found(), found("The audit “Cheap lines” found true.", context={"item": True})]),
-            ("[7]", [found("The audit “Cheap lines” found 7.", context={"item": 7})]),
             ("[{'description': 'Odd.', 'ratio': 2.5, 'nearest': null}]", [found("Odd.", ratio=2.5, nearest=None)]),
-            ("[{'description': 'Odd.', 'added_fields': [2]}]", [found("Odd.", added_fields=[2])]),
             ("[{'description': 'Odd.', 'severity': ' HIGH '}]", [found("Odd.", severity="high")]),
             ("[{'description': 'Odd.', 'severity': null, 'path': null, 'code': null}]", [found("Odd.")]),
-            (
-                VAT,
-                [
-                    found(
-                        "VAT is missing.",
-                        severity="low",
-                        code="vat",
-                        path="/lines",
-                        context={"rate": 19},
-                        suggestions=("Add VAT.",),
-                    )
-                ],
-            ),
+            (VAT, [found("VAT is missing.", **VAT_FIELDS)]),
         ],
     )
     async def test_each_finding_of_a_rule_is_an_issue(self, rule: str, issues: list[Issue]) -> None:
@@ -66,12 +70,7 @@ class TestFindings:
         [
             ("false", {"message": "item == null ? 'No ' + output.title : ''"}, [found("No October")]),
             (
-                "false",
-                {"path": "'/title'", "suggestions": "'Be brief.'"},
-                [found(path="/title", suggestions=("Be brief.",))],
-            ),
-            (
-                "lists.range(size(output.lines)).filter(i, output.lines[i].amount < 10.0)",
+                CHEAP,
                 {"message": "output.lines[item].text + ' is cheap.'", "path": "'/lines/' + string(item)"},
                 [found("Tape is cheap.", path="/lines/2", context={"item": 2})],
             ),
@@ -85,11 +84,6 @@ class TestFindings:
                 {"message_template": "{item.text} for {item.amount} is cheap in {output.title} ({input.plan})."},
                 [found("Tape for 3 is cheap in October (team).", text="Tape", amount=3.0)],
             ),
-            (
-                OWN,
-                {"message_template": "Audit: {item.description}"},
-                [found("Audit: Own.", code="own", path="/own", suggestions=("Own.",))],
-            ),
             ("[{'description': 'Odd.'}]", {"severity": "medium"}, [found("Odd.", severity="medium")]),
         ],
     )
@@ -97,6 +91,12 @@ class TestFindings:
         self, rule: str, fields: dict[str, Any], issues: list[Issue]
     ) -> None:
         assert list((await run_rule(rule, **fields)).issues) == issues
+
+    async def test_of_very_many_500_are_kept_and_one_more_says_how_many_there_were(self) -> None:
+        result = await run_rule("lists.range(1234)", severity="medium", fail_at="medium")
+        assert (len(result.issues), result.passed) == (MAX_ISSUES + 1, False)
+        more = result.issues[-1]
+        assert (more.code, more.severity, "734 more" in more.description) == ("more_issues", Severity.MEDIUM, True)
 
 
 class TestPassing:
@@ -116,50 +116,27 @@ class TestPassing:
         assert (result.passed, the_issue(result).severity) == (True, Severity.CRITICAL)
 
 
-class TestManyIssues:
-    async def test_500_are_kept_and_one_more_says_how_many_there_were(self) -> None:
-        result = await run_rule("lists.range(1234)", severity="medium", fail_at="medium")
-        assert len(result.issues) == MAX_ISSUES + 1
-        more = result.issues[-1]
-        assert (more.code, more.severity) == ("more_issues", Severity.MEDIUM)
-        assert more.description == "The audit “Cheap lines” found 734 more; the first 500 are kept."
-        assert not result.passed
-
-
 class TestBrokenRules:
     @pytest.mark.parametrize(
-        ("rule", "words"),
+        ("rule", "fields", "words"),
         [
-            ("output.missing == 1", "missing"),
-            ("1 / 0 == 1", "zero"),
-            ("'yes'", "the rule gave text; a rule gives true, false or a list."),
-            ("1", "the rule gave an integer"),
-            ("null", "the rule gave null"),
-            ("{'a': 1}", "the rule gave an object"),
-            ("python:unknown", "No audit is registered as “unknown”. Registered: none."),
-            ("[{'severity': 'urgent'}]", "it raised an issue whose “severity” is wrong"),
-            ("[{'description': 7}]", "it raised an issue whose “description” is wrong"),
-            ("[{'context': 'text'}]", "it raised an issue whose “context” is wrong"),
-            ("[{'suggestions': [1]}]", "it raised an issue whose “suggestions.0” is wrong"),
-            ("[{'code': ''}]", "it raised an issue whose “code” is wrong"),
+            ("output.missing == 1", {}, "missing"),
+            ("1 / 0 == 1", {}, "zero"),
+            ("'yes'", {}, "the rule gave text; a rule gives true, false or a list."),
+            ("null", {}, "the rule gave null"),
+            ("python:unknown", {}, "No audit is registered as “unknown”. Registered: none."),
+            ("[{'severity': 'urgent'}]", {}, "it raised an issue whose “severity” is wrong"),
+            ("[{'suggestions': [1]}]", {}, "it raised an issue whose “suggestions.0” is wrong"),
+            ("false", {"message": "7"}, "its message gave an integer; a text is needed."),
+            ("false", {"message": "item.missing"}, ""),
+            ("false", {"path": "['/a']"}, "its path gave a list; a text is needed."),
+            ("false", {"message": "python:unknown"}, "No function is registered as “unknown”."),
         ],
     )
-    async def test_a_rule_that_cannot_be_evaluated_is_a_critical_issue(self, rule: str, words: str) -> None:
-        assert_broken(await run_rule(rule, severity="low"), words)
-
-    @pytest.mark.parametrize(
-        ("field", "text", "words"),
-        [
-            ("message", "7", "its message gave an integer; a text is needed."),
-            ("message", "item.missing", ""),
-            ("path", "['/a']", "its path gave a list; a text is needed."),
-            ("suggestions", "7", "it raised an issue whose “suggestions.0” is wrong"),
-            ("message", "python:unknown", "No function is registered as “unknown”."),
-        ],
-    )
-    async def test_so_is_a_message_that_cannot_be_evaluated(self, field: str, text: str, words: str) -> None:
-        fields: dict[str, Any] = {field: text}
-        assert_broken(await run_rule("false", **fields), words)
+    async def test_a_rule_or_a_message_that_cannot_be_evaluated_is_a_critical_issue(
+        self, rule: str, fields: dict[str, Any], words: str
+    ) -> None:
+        assert_broken(await run_rule(rule, severity="low", **fields), words)
 
     async def test_elements_that_can_not_be_issues_leave_the_others_and_one_error(self) -> None:
         result = await run_rule(
@@ -168,5 +145,195 @@ class TestBrokenRules:
         assert [issue.code for issue in result.issues] == ["cheap_lines", "cheap_lines", "audit_error"]
         error = result.issues[-1]
         assert error.severity is Severity.CRITICAL
-        assert "could not be fully evaluated" in error.description and "“severity” is wrong" in error.description
-        assert error.description.endswith("It is the first of 2 faults.")
+        assert "“severity” is wrong" in error.description and "the first of 2 faults" in error.description
+
+
+class Finding(BaseModel):
+    description: str
+    line: int
+
+
+class Line(BaseModel):
+    text: str
+    amount: float
+
+
+class Invoice(BaseModel):
+    title: str
+    lines: list[Line]
+
+
+async def give_later(output: Any) -> str:
+    return "Later."
+
+
+def hand_back(output: Any) -> Any:
+    return give_later(output)
+
+
+async def generate_later(output: Any) -> AsyncIterator[str]:
+    yield "One."
+    await asyncio.sleep(0)
+    yield "Two."
+
+
+class TestPythonAudits:
+    @pytest.mark.parametrize("finding", [None, True, [], [True, None], "generator"])
+    async def test_nothing_found_passes(self, finding: Any) -> None:
+        def check(output: Any) -> Any:
+            return iter(()) if finding == "generator" else finding
+
+        assert await run_python(check) == AuditResult((), passed=True)
+
+    @pytest.mark.parametrize(
+        ("give", "found"),
+        [
+            (lambda output: False, ["The audit “Cheap lines” did not pass."]),
+            (lambda output: "", [""]),
+            (lambda output: MappingProxyType({"description": "Odd."}), ["Odd."]),
+            (lambda output: deque(["One.", "Two."]), ["One.", "Two."]),
+            (generate_later, ["One.", "Two."]),
+            (hand_back, ["Later."]),
+            (
+                lambda output: ["Text.", {"description": "Map."}, None, Finding(description="Odd.", line=2), 7, True],
+                ["Text.", "Map.", "Odd.", "The audit “Cheap lines” found 7."],
+            ),
+        ],
+    )
+    async def test_whatever_it_gives_is_one_issue_for_each_finding(self, give: Any, found: list[str]) -> None:
+        assert [issue.description for issue in (await run_python(give)).issues] == found
+
+    async def test_an_issue_is_that_issue_under_the_name_of_the_audit(self) -> None:
+        fields = {"code": "vat", "severity": "low", "description": "No VAT.", "rate": 19, "near": None}
+        own = Issue.model_validate(fields)
+        issue = the_issue(await run_python(lambda output: own))
+        assert issue == own.model_copy(update={"audit": "Cheap lines"})
+        assert issue.added_fields == {"rate": 19, "near": None}
+
+    async def test_a_plain_function_leaves_the_event_loop_alone(self) -> None:
+        loop_went_on = threading.Event()
+
+        def check(output: Any) -> bool:
+            return loop_went_on.wait(timeout=10)
+
+        asyncio.get_running_loop().call_soon(loop_went_on.set)
+        assert (await run_python(check)).passed
+
+    async def test_parts_of_a_typed_output_that_are_raised_become_fields_of_issues_as_with_cel(self) -> None:
+        def check(output: Invoice) -> Any:
+            return (line for line in output.lines if line.amount < 5)
+
+        in_python = await run_python(check, typed=Invoice.model_validate(OUTPUT))
+        assert in_python == await run_rule("output.lines.filter(line, line.amount < 5.0)")
+        assert the_issue(in_python).added_fields == {"text": "Tape", "amount": 3.0}
+
+    async def test_the_audit_of_a_type_stands_under_its_name_and_fails_at_critical_only(self) -> None:
+        async def run(audit: Callable[[Any], Any]) -> AuditResult:
+            members = {"__annotations__": {"title": str}, "__module__": __name__, "audit": audit}
+            return await run_typed(type("Checked", (BaseModel,), members)(title="October"), "invoice")
+
+        findings = [{"severity": "low", "description": "Odd."}, {"severity": "urgent"}, None]
+        result = await run(lambda self: [f"{self.title} is no year.", *findings])
+        assert [(issue.audit, issue.code, issue.severity.value) for issue in result.issues] == [
+            ("invoice", "invoice", "critical"),
+            ("invoice", "invoice", "low"),
+            ("invoice", "audit_error", "critical"),
+        ]
+        assert not result.passed
+        assert (await run(lambda self: {"severity": "high"})).passed
+
+
+class TestPythonFaults:
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            (KeyError("amount"), "“python:check” raised KeyError: 'amount'"),
+            (StopIteration(), "raised "),
+            (SystemExit(2), "raised SystemExit: 2"),
+            (RuntimeError("NUL \0 and \ud800" + "x" * 1_000_000), "raised RuntimeError: NUL \ufffd and \ufffd"),
+        ],
+        ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+    )
+    @pytest.mark.parametrize("kind", ["sync", "generator", "async"])
+    async def test_whatever_it_raises_is_a_critical_issue_and_no_crash(
+        self, kind: str, error: BaseException, words: str
+    ) -> None:
+        def check(output: Any) -> Any:
+            raise error
+
+        def check_lazily(output: Any) -> Any:
+            yield from ()
+            raise error
+
+        async def check_later(output: Any) -> Any:
+            raise error
+
+        functions: dict[str, Callable[..., Any]] = {"sync": check, "generator": check_lazily, "async": check_later}
+        result = await run_python(functions[kind])
+        assert_broken(result, words)
+        assert len(the_issue(result).description) < 2_000
+
+    async def test_what_a_generator_gave_before_it_raised_is_kept(self) -> None:
+        def check(output: Any) -> Iterator[str]:
+            yield "One."
+            raise LookupError("gone")
+
+        result = await run_python(check)
+        assert [issue.code for issue in result.issues] == ["cheap_lines", "audit_error"]
+        assert "raised LookupError: gone" in result.issues[1].description
+
+    @pytest.mark.parametrize("finding", [object(), {"thing": object()}, {("a", "b"): 1}, {"code": "x" * 100_000}])
+    async def test_what_can_be_no_issue_is_an_audit_error(self, finding: Any) -> None:
+        assert_broken(await run_python(lambda output: finding), "")
+
+    async def test_a_circle_and_an_endless_generator_are_audit_errors(self) -> None:
+        circle: list[Any] = []
+        circle.append(circle)
+        assert_broken(await run_python(lambda output: {"circle": circle}), "")
+        assert_broken(await run_python(lambda output: count()), "more than 1,000,000 elements")
+
+    async def test_what_cannot_be_stored_is_cleaned_in_every_field(self) -> None:
+        seen = ["first"]
+        finding = {
+            "description": "a\0b",
+            "path": "/x\ud800",
+            "suggestions": ["c\0"],
+            "context": {"ratio": float("nan"), "k\0": "v\ud800"},
+            "due": date(2026, 11, 21),
+            "sum": Decimal("1.50"),
+            "seen": seen,
+        }
+        issue = the_issue(await run_python(lambda output: finding))
+        seen.append("what an audit changes later changes no issue")
+        assert issue.model_dump(include=set(finding)) == {
+            "description": "a\ufffdb",
+            "path": "/x\ufffd",
+            "suggestions": ("c\ufffd",),
+            "context": {"ratio": None, "k\ufffd": "v\ufffd"},
+            "due": "2026-11-21",
+            "sum": "1.50",
+            "seen": ["first"],
+        }
+        assert Issue.model_validate_json(issue.model_dump_json()) == issue
+
+
+class TestTemplates:
+    ITEM: dict[str, Any] = {"number": 3, "ok": True, "note": None, "größe": 4.0, "tags": ["a", {"b": 1.5}]}
+    VARIABLES: dict[str, Any] = {"item": ITEM, "output": OUTPUT, "input": "A line.\nAnother.", "steps": []}
+
+    @pytest.mark.parametrize(
+        ("template", "message"),
+        [
+            ("{output.lines[1].text} is on line { item.number }", "Freight is on line 3"),
+            ("{item.ok} {item.note} {item.tags} {item.tags[1].b}", 'true null ["a",{"b":1.5}] 1.5'),
+            ("{item.größe} cm", "4 cm"),
+            ("{{item.number}} and {{{item.number}}}", "{item.number} and {3}"),
+            ("{item.nmae} {item.number.x} {output.lines[9].text} {steps[0].output} {item[0]}", "? ? ? ? ?"),
+        ],
+    )
+    def test_paths_become_values_and_those_that_lead_nowhere_a_question_mark(self, template: str, message: str) -> None:
+        assert parse_template(template).render(self.VARIABLES) == message
+
+    def test_a_long_value_is_cut(self) -> None:
+        message = parse_template("{item}!").render({"item": ["x" * 10_000]})
+        assert (len(message), message[-2:]) == (MAX_VALUE_LENGTH + 1, "…!")

@@ -22,7 +22,7 @@ from tests.engine.builders import (
     make_step,
     make_usage,
 )
-from tests.engine.executions import LONG, SHORT, audited, execute, outcomes, simulate
+from tests.engine.executions import LONG, SHORT, audited, execute, simulate
 
 
 def failed(number: int, tokens: int = 0, cost: str | None = None, step: int = 1) -> Attempt:
@@ -54,11 +54,9 @@ class TestTokens:
         action = next_action(self.FLOW, make_history(failed(1, used)))
         assert isinstance(action, Call) is goes_on
 
-    def test_a_run_that_passed_all_steps_has_succeeded_whatever_it_used(self) -> None:
+    def test_what_is_decided_stays_decided_whatever_was_used(self) -> None:
         history = make_history(make_attempt(1), make_attempt(2, usage=spent(50_000)))
         assert finish(next_action(self.FLOW, history)).status is EndStatus.SUCCEEDED
-
-    def test_a_run_that_has_failed_stays_failed(self) -> None:
         flow = make_flow(make_step(max_retries=0), token_budget=10)
         assert finish(next_action(flow, make_history(failed(1, 50)))).reason is EndReason.STEP_FAILED
 
@@ -87,11 +85,7 @@ class TestTokens:
 class TestCost:
     @pytest.mark.parametrize(
         ("budget", "words"),
-        [
-            ("0.50", "budget of $0.50 used ($0.53)"),
-            ("0.5", "budget of $0.50 used ($0.53)"),
-            ("0.005", "budget of $0.005 used ($0.531)"),
-        ],
+        [("0.5", "budget of $0.50 used ($0.53)"), ("0.005", "budget of $0.005 used ($0.531)")],
     )
     def test_money_is_told_with_cents_or_as_exactly_as_it_was_given(self, budget: str, words: str) -> None:
         flow = make_flow(cost_budget=Decimal(budget))
@@ -105,35 +99,25 @@ class TestCost:
 
     def test_saving_warns_of_models_that_a_budget_in_money_would_not_count(self) -> None:
         steps = (make_step(1, model="gpt-9"), make_step(2, model=None), make_step(3, compute="previous"))
-        flow = make_flow(*steps, cost_budget=Decimal(1))
-        (doubt,) = find_warnings(flow, default_model="llama-at-home")
+        (doubt,) = find_warnings(make_flow(*steps, cost_budget=Decimal(1)), default_model="llama-at-home")
         assert doubt.path == "/cost_budget"
-        assert doubt.message.startswith("The price of “gpt-9”, “llama-at-home” is not known")
+        assert "“gpt-9”, “llama-at-home”" in doubt.message
         assert find_warnings(make_flow(make_step(model="gpt-5-mini"), cost_budget=Decimal(1))) == []
-        assert find_warnings(make_flow(*steps)) == []
 
 
-class TestOneRunsOwn:
-    FLOW = make_flow(token_budget=100, cost_budget=Decimal(1), time_limit=60)
-
-    def test_a_run_s_own_limit_replaces_the_flow_s_and_what_it_does_not_set_stays(self) -> None:
-        own = self.FLOW.with_limits(token_budget=500, time_limit=10)
-        assert (own.token_budget, own.cost_budget, own.time_limit) == (500, Decimal(1), 10)
-        assert self.FLOW.with_limits() is self.FLOW
+def test_a_run_s_own_limit_replaces_the_flow_s_and_what_it_does_not_set_stays() -> None:
+    own = make_flow(token_budget=100, cost_budget=Decimal(1), time_limit=60).with_limits(
+        token_budget=500, time_limit=10
+    )
+    assert (own.token_budget, own.cost_budget, own.time_limit) == (500, Decimal(1), 10)
 
 
-class TestDefinitions:
-    def test_flows_without_limits_are_the_same_documents_as_ever(self) -> None:
-        document = make_flow(make_step(1)).to_document()
-        assert not {"token_budget", "cost_budget", "time_limit"} & {*document, *document["steps"][0]}
-
-    def test_one_amount_of_money_is_one_definition_however_it_is_written(self) -> None:
-        document = make_flow().to_document()
-        written = [0.5, "0.50", Decimal("0.50000000")]
-        specs = [FlowSpec.from_document({**document, "cost_budget": amount}) for amount in written]
-        assert len({spec.digest for spec in specs}) == 1
-        assert specs[0].to_document()["cost_budget"] == 0.5
-        assert FlowSpec.from_document(specs[2].to_document()) == specs[0]
+def test_one_amount_of_money_is_one_definition_however_it_is_written() -> None:
+    document = make_flow().to_document()
+    written = [0.5, "0.50", Decimal("0.50000000")]
+    specs = [FlowSpec.from_document({**document, "cost_budget": amount}) for amount in written]
+    assert (len({spec.digest for spec in specs}), specs[0].to_document()["cost_budget"]) == (1, 0.5)
+    assert not {"token_budget", "cost_budget", "time_limit"} & {*document, *document["steps"][0]}
 
 
 class TestExecution:
@@ -142,10 +126,8 @@ class TestExecution:
     async def test_the_provider_sees_no_call_after_the_budget_is_used_up_and_what_was_done_is_kept(self) -> None:
         app, recorder = simulate(tool_1=[SHORT, LONG]), MemoryRecorder()
         end = await execute(self.FLOW, app, recorder=recorder)
-        assert app.call_count == 1
-        assert outcomes(end.history) == ["failed"]
+        assert (app.call_count, recorder.describe()) == (1, ["1.1 begins", "1.1 failed, run errored"])
         assert end.finish is not None and end.finish.reason is EndReason.BUDGET_EXCEEDED
-        assert recorder.describe() == ["1.1 begins", "1.1 failed, run errored"]
 
     async def test_a_budget_is_kept_in_a_script_that_does_not_want_to_see_the_usage(self) -> None:
         app = simulate(tool_1=[SHORT, LONG])

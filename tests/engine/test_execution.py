@@ -1,8 +1,9 @@
-"""The execution shell: what is done, in which order, and what is kept of it."""
+"""The execution shell: what is done, in which order, what is kept of it, and what it was billed for."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,18 +12,16 @@ import pytest
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.execution import Progress
-from flows.engine.history import Outcome, Severity
+from flows.engine.history import NO_USAGE, UNREPORTED_USAGE, Outcome, Severity, TokenUsage
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
-from flows.engine.providers import ModelReply
-from flows.engine.simulated_model import Fault, FaultKind, Script, SimulatedModel
-from flows.engine.spec import DEFAULT_RETRY_WINDOW, AuditSpec
+from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
+from flows.engine.spec import AuditSpec
 from tests.engine.builders import (
     NOON,
     FakeClock,
     MemoryRecorder,
-    make_attempt,
     make_flow,
     make_history,
     make_step,
@@ -47,7 +46,7 @@ class TestRecords:
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
         assert recorder.attempts == [*end.history][1:]
 
-    async def test_a_call_is_made_only_after_its_start_was_recorded(self) -> None:
+    async def test_attempts_keep_exactly_what_was_sent_only_after_their_start_was_recorded_and_what_came(self) -> None:
         app = simulate(**self.APP)
         calls_before: list[int] = []
 
@@ -55,25 +54,18 @@ class TestRecords:
             async def record(self, progress: Progress) -> None:
                 await asyncio.sleep(0)
                 calls_before.append(app.call_count)
+                await super().record(progress)
 
-        await execute(self.FLOW, app, recorder=Recorder())
+        recorder = Recorder()
+        end = await execute(self.FLOW, app, recorder=recorder)
         assert calls_before == [0, 1, 2, 3]
-
-    async def test_a_start_says_what_it_works_on_and_exactly_what_is_sent(self) -> None:
-        app, recorder = simulate(**self.APP), MemoryRecorder()
-        await execute(self.FLOW, app, recorder=recorder)
         starts = [progress.begun for progress in recorder.records if progress.begun is not None]
         assert [start.input for start in starts] == [{"topic": "tea"}, {"topic": "tea"}, LONG]
         assert [start.request for start in starts] == [call.body for call in app.calls]
-
-    async def test_an_attempt_keeps_its_request_input_times_and_what_the_provider_said(self) -> None:
-        app = simulate(**self.APP)
-        end = await execute(self.FLOW, app)
         attempt = end.history.attempts(1)[1]
         assert attempt.request == app.calls[1].body
         assert (attempt.input, attempt.output, attempt.raw_output) == ({"topic": "tea"}, LONG, None)
-        assert (attempt.model, attempt.finish_reason) == ("gpt-4.1", "stop")
-        assert attempt.response_id
+        assert (attempt.model, attempt.finish_reason, bool(attempt.response_id)) == ("gpt-4.1", "stop", True)
         assert (attempt.started_at, attempt.ended_at) == (NOON, NOON)
 
     @pytest.mark.parametrize("failing", [0, 1, 2, 3])
@@ -182,137 +174,139 @@ class TestIdempotencyKeys:
 
 
 class ClientThatBreaks:
-    """Answers one call, and raises ``error`` or gives ``body`` at the others."""
+    """Answers one call, and raises ``error`` at the others."""
 
-    def __init__(self, error: BaseException | None = None, *, body: Any = None) -> None:
+    def __init__(self, error: BaseException) -> None:
         self._error = error
-        self._body = body
         self._client = simulated_client(SimulatedModel())
         self._calls = 0
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> Any:
         self._calls += 1
         if self._calls > 1:
-            if self._error is not None:
-                raise self._error
-            return ModelReply(self._body)
+            raise self._error
         return await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
 
     async def close(self) -> None: ...
 
 
 class TestErrors:
+    FLOW = make_flow(make_step(1), make_step(2))
+
     @pytest.mark.parametrize(
-        ("model", "options", "code", "words"),
+        ("error", "reason", "code"),
         [
-            ("gpt-4.1", {"api_keys": ["another"]}, ModelErrorCode.UNAUTHORIZED, "key"),
-            ("no-such-model", {}, ModelErrorCode.NOT_FOUND, "no-such-model"),
+            (ValueError("no route"), EndReason.CALL_REFUSED, ModelErrorCode.CLIENT_ERROR),
+            (TimeoutError(), EndReason.PROVIDER_ERROR, ModelErrorCode.TIMEOUT),
+            (ConnectionResetError(), EndReason.PROVIDER_ERROR, ModelErrorCode.CONNECTION),
         ],
+        ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
     )
-    async def test_what_trying_again_cannot_mend_ends_the_run_at_once_and_earlier_attempts_stay(
-        self, model: str, options: dict[str, Any], code: ModelErrorCode, words: str
+    async def test_what_a_client_raises_is_an_errored_attempt_repeated_if_that_may_help_and_earlier_ones_stay(
+        self, error: Exception, reason: EndReason, code: ModelErrorCode
     ) -> None:
-        flow = make_flow(audited(1), audited(2, model=model, stop_on_failure=False), audited(3))
-        app, clock = SimulatedModel(script=Script({"tool_2": [LONG]}), **options), FakeClock()
-        history = make_history(make_attempt(1, output=LONG))
-        end = await execute(flow, app, history, clock=clock)
+        end = await execute(self.FLOW, client=ClientThatBreaks(error))
         assert end.finish is not None
-        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.CALL_REFUSED)
-        assert end.finish.sentence.startswith("Step 2 “Step 2”, attempt 1: ")
-        assert words in end.finish.sentence
-        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
-        error = end.history.attempts(2)[0].error
-        assert error is not None and error.code is code
-        assert (app.call_count, clock.slept_until) == (1, [])
-
-    async def test_whatever_a_client_raises_is_an_errored_attempt_and_earlier_ones_stay(self) -> None:
-        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(ValueError("no route")))
-        assert end.finish is not None
-        assert (end.finish.status, end.finish.reason, end.finish.blocking) == (
-            EndStatus.ERRORED,
-            EndReason.CALL_REFUSED,
-            (2, 1),
-        )
-        assert (outcomes(end.history, 1), outcomes(end.history, 2)) == (["passed"], ["errored"])
-        error = end.history.attempts(2)[0].error
-        assert error is not None and error.code is ModelErrorCode.CLIENT_ERROR
-        assert error.message == "The model client raised ValueError: no route"
-
-    @pytest.mark.parametrize(
-        ("error", "code"),
-        [(TimeoutError(), ModelErrorCode.TIMEOUT), (ConnectionResetError(), ModelErrorCode.CONNECTION)],
-    )
-    async def test_a_call_that_timed_out_or_lost_its_connection_is_repeated(
-        self, error: Exception, code: ModelErrorCode
-    ) -> None:
-        end = await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(error), clock=FakeClock())
-        assert end.finish is not None and end.finish.reason is EndReason.PROVIDER_ERROR
-        codes = {attempt.error and attempt.error.code for attempt in end.history.attempts(2)}
-        assert (len(end.history.attempts(2)) > 1, codes) == (True, {code})
+        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, reason)
+        errors = [attempt.error for attempt in end.history.attempts(2)]
+        assert (outcomes(end.history, 1), {error and error.code for error in errors}) == (["passed"], {code})
+        assert (len(errors) > 1) == (reason is EndReason.PROVIDER_ERROR)
 
     async def test_what_ends_the_program_is_no_error_of_a_call(self) -> None:
         with pytest.raises(KeyboardInterrupt):
-            await execute(make_flow(make_step(1), make_step(2)), client=ClientThatBreaks(KeyboardInterrupt()))
-
-    async def test_a_provider_that_stays_away_is_asked_until_the_retry_window_ends(self) -> None:
-        clock = FakeClock()
-        end = await execute(make_flow(audited()), simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), clock=clock)
-        assert end.finish is not None
-        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR)
-        assert set(outcomes(end.history)) == {"errored"}
-        assert (clock.now() - NOON).total_seconds() == DEFAULT_RETRY_WINDOW
-        assert len(clock.slept_until) < 40
+            await execute(self.FLOW, client=ClientThatBreaks(KeyboardInterrupt()))
 
     async def test_a_failing_input_expression_ends_the_run_errored_and_names_step_and_field(self) -> None:
         recorder, app = MemoryRecorder(), simulate(tool_1=[LONG])
         flow = make_flow(audited(1), audited(2, input_expression="{'a': steps[1].output.missing}"))
         end = await execute(flow, app, recorder=recorder)
         assert end.finish is not None
-        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.EXPRESSION_ERROR)
+        assert (end.finish.reason, end.finish.blocking) == (EndReason.EXPRESSION_ERROR, None)
         assert end.finish.sentence.startswith("Step 2 “Step 2”, input_expression: ")
-        assert end.finish.blocking is None
         assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
         assert app.call_count == 1
 
-    async def test_so_does_a_step_without_an_input_and_whatever_the_steps_say_about_failure(self) -> None:
+    async def test_so_does_a_step_without_an_input_whatever_the_steps_say_about_failure(self) -> None:
         flow = make_flow(audited(1, max_retries=0, stop_on_failure=False), audited(2, stop_on_failure=False))
         end = await execute(flow, simulate(tool_1=[Fault(FaultKind.REFUSAL)]))
         assert end.finish is not None
         assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.MISSING_INPUT)
-        assert "Step 2 “Step 2” has no input" in end.finish.sentence
 
 
-class TestCancelling:
-    async def test_in_the_middle_of_a_call_it_comes_out_and_nothing_more_is_recorded(self) -> None:
-        entered = asyncio.Event()
-
-        async def hang(_: float) -> None:
-            entered.set()
-            await asyncio.Event().wait()
-
-        app, recorder = SimulatedModel(latency=1.0, sleep=hang), MemoryRecorder()
-        task = asyncio.create_task(execute(make_flow(audited()), app, recorder=recorder))
-        await asyncio.wait_for(entered.wait(), timeout=10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (recorder.describe(), app.call_count) == (["1.1 begins"], 1)
+async def test_outputs_that_cannot_be_stored_are_cleaned_before_they_are_history_and_a_low_issue_says_where() -> None:
+    end = await execute(make_flow(make_step()), simulate(tool_1=[{"text": "a\0b\ud800c"}]))
+    (attempt,) = end.history.attempts(1)
+    assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"text": "a\ufffdb\ufffdc"})
+    assert [(issue.code, issue.severity) for issue in attempt.issues] == [("cleaned_output", Severity.LOW)]
 
 
-class TestOutputsThatCannotBeStored:
-    async def test_they_are_cleaned_before_they_are_history_and_a_low_issue_says_where(self) -> None:
-        app = simulate(tool_1=[{"text": "a\0b\ud800c"}])
-        end = await execute(make_flow(make_step()), app)
+class _OtherServer:
+    """A compatible server that answers as the simulated model does, but for some fields; None leaves one out."""
+
+    def __init__(self, app: SimulatedModel, **changes: Any) -> None:
+        self._app = app
+        self._changes = changes
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        messages: list[Any] = []
+
+        async def keep(message: Any) -> None:
+            messages.append(message)
+
+        await self._app(scope, receive, keep)
+        body = json.loads(messages[1]["body"])
+        body = {name: value for name, value in {**body, **self._changes}.items() if value is not None}
+        content = json.dumps(body).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+        await send({**messages[0], "headers": headers})
+        await send({**messages[1], "body": content})
+
+
+def _never_asked(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
+    raise AssertionError("nothing is tracked, so nothing is priced")
+
+
+class TestUsage:
+    @pytest.mark.parametrize("kind", [FaultKind.TRUNCATED, FaultKind.REFUSAL, FaultKind.EMPTY_CHOICES])
+    async def test_an_answer_that_cannot_be_used_is_an_invalid_attempt_whose_tokens_count(
+        self, kind: FaultKind
+    ) -> None:
+        end = await execute(make_flow(audited()), simulate(tool_1=[Fault(kind), LONG]))
+        first, second = end.history.attempts(1)
+        assert (first.outcome, second.outcome, first.output) == (Outcome.INVALID, Outcome.PASSED, None)
+        assert [issue.severity for issue in first.issues] == [Severity.CRITICAL]
+        assert first.usage.reported and 0 < first.usage.prompt <= first.usage.total
+
+    async def test_a_provider_that_reports_none_is_not_taken_for_one_that_used_none(self) -> None:
+        end = await execute(make_flow(audited()), _OtherServer(simulate(tool_1=[LONG]), usage=None))
         (attempt,) = end.history.attempts(1)
-        assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"text": "a\ufffdb\ufffdc"})
-        (issue,) = attempt.issues
-        assert (issue.code, issue.severity) == ("cleaned_output", Severity.LOW)
-        assert issue.description.startswith("/text: ")
+        assert (attempt.outcome, attempt.usage) == (Outcome.PASSED, UNREPORTED_USAGE)
 
+    async def test_without_tracking_no_attempt_has_any(self) -> None:
+        replies = [Fault(FaultKind.SERVER_ERROR), Fault(FaultKind.REFUSAL), LONG]
+        tracked = await execute(make_flow(audited()), simulate(tool_1=replies))
+        assert [attempt.usage.reported for attempt in tracked.history.attempts(1)] == [False, True, True]
+        end = await execute(make_flow(audited()), simulate(tool_1=replies), track_usage=False, price=_never_asked)
+        assert [attempt.usage for attempt in end.history.attempts(1)] == [NO_USAGE] * 3
 
-class TestHistoryIsTheOnlyState:
-    async def test_one_execution_runs_many_histories_at_once(self) -> None:
-        execution = make_execution(make_flow(audited()), simulate(tool_1=[SHORT, LONG]))
-        histories = [make_history(run_id=f"r{number}") for number in range(20)]
-        ends = await asyncio.gather(*(execution.execute(history) for history in histories))
-        assert {tuple(outcomes(end.history)) for end in ends} == {("failed", "passed")}
+    @pytest.mark.parametrize(("named", "priced"), [("gpt-4.1-2025-04-14",) * 2, (None, "gpt-4.1")])
+    async def test_the_model_that_counts_is_the_one_the_provider_names_else_the_one_asked(
+        self, named: str | None, priced: str
+    ) -> None:
+        asked: list[str] = []
+
+        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
+            asked.append(model)
+            return usage
+
+        end = await execute(make_flow(audited()), _OtherServer(simulate(tool_1=[LONG]), model=named), price=price)
+        assert (asked, end.history.attempts(1)[0].model) == ([priced], named)
+
+    async def test_a_price_list_that_breaks_loses_no_attempt(self, caplog: pytest.LogCaptureFixture) -> None:
+        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
+            raise ZeroDivisionError("no such unit")
+
+        end = await execute(make_flow(), simulate(tool_1=[LONG]), price=price)
+        (attempt,) = end.history.attempts(1)
+        assert (attempt.passed, attempt.usage.cost, attempt.usage.unpriced) == (True, None, 1)
+        assert "no such unit" in caplog.text

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,16 +62,11 @@ class TestWaits:
         wait = next_action(self.FLOW, end.history)
         assert isinstance(wait, Wait)
         assert (end.finish, end.resume_at, clock.slept_until) == (None, wait.until, [])
+        assert end.waits_for == wait.sentence
         assert recorder.describe() == ["1.1 begins", "1.1 errored"]
         # When the moment has come, the run goes on from what was stored.
         end = await execute(self.FLOW, app, end.history, clock=FakeClock(wait.until), max_wait=6.9)
         assert outcomes(end.history) == ["errored", "passed"]
-
-    async def test_a_pause_says_what_the_run_waits_for(self) -> None:
-        end = await execute(self.FLOW, simulate(tool_1=[self.BUSY]), max_wait=0)
-        assert end.waits_for == (
-            "Waiting 8 seconds before attempt 2 of step 1. The call before it brought no answer: rate limited (429)."
-        )
 
 
 class TestOutage:
@@ -111,26 +107,14 @@ class TestStopping:
         assert recorder.describe() == ["1.1 begins", "1.1 failed"]
         assert recorder.attempts == [*end.history][1:]
 
-    async def test_a_run_whose_last_attempt_ended_still_ends_and_in_one_record(self) -> None:
-        app, recorder = simulate(**self.APP), MemoryRecorder()
-        end = await execute(self.FLOW, app, recorder=recorder, should_stop=self.stop_after(app, 3))
-        assert end.finish is not None
-        assert recorder.describe()[-1] == "2.1 passed, run succeeded"
-
-    async def test_it_does_not_begin_a_wait_that_it_would_have_to_sit_out(self) -> None:
-        app, clock, recorder = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)]), FakeClock(), MemoryRecorder()
-        stop = self.stop_after(app, 1)
-        end = await execute(self.FLOW, app, clock=clock, recorder=recorder, should_stop=stop)
-        assert (clock.slept_until, end.finish) == ([], None)
-        wait = next_action(self.FLOW, end.history)
-        assert isinstance(wait, Wait) and end.resume_at == wait.until
-        assert recorder.describe() == ["1.1 begins", "1.1 errored"]
-
-    async def test_a_stop_during_a_wait_hands_back_with_the_moment_to_resume_at(self) -> None:
+    @pytest.mark.parametrize("sleeps", [0, 1], ids=["before", "during"])
+    async def test_a_stop_beside_a_wait_hands_back_with_the_moment_to_resume_at(self, sleeps: int) -> None:
         app, clock = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR), LONG]), FakeClock()
-        end = await execute(self.FLOW, app, clock=clock, should_stop=lambda: bool(clock.slept_until))
-        assert (end.finish, [end.resume_at]) == (None, clock.slept_until)
-        assert app.call_count == 1
+        stop = lambda: (app.call_count, len(clock.slept_until)) == (1, sleeps)  # noqa: E731  # read where it is used
+        end = await execute(self.FLOW, app, clock=clock, should_stop=stop)
+        wait = next_action(self.FLOW, end.history)
+        assert isinstance(wait, Wait)
+        assert (end.finish, end.resume_at, clock.slept_until) == (None, wait.until, [wait.until] * sleeps)
 
     @given(answers=st.lists(st.booleans(), max_size=12))
     async def test_whenever_the_answer_changes_no_ended_attempt_is_lost_and_the_end_is_the_same(
@@ -193,36 +177,20 @@ class TestResuming:
         "tool_5": [{"text": "a\0b\ud800"}],
     }
 
-    async def run(self, history: History, clock: FakeClock | None = None) -> ExecutionEnd:
-        return await execute(
-            self.FLOW, simulate(**self.SCRIPT), history, registry=self.make_registry(), clock=clock or FakeClock()
-        )
+    async def run(self, history: History, clock: FakeClock | None = None, app: Any = None) -> ExecutionEnd:
+        app = app or simulate(**self.SCRIPT)
+        return await execute(self.FLOW, app, history, registry=self.make_registry(), clock=clock or FakeClock())
 
     async def test_from_any_point_of_a_stored_history_the_end_is_the_same(self) -> None:
         whole = await self.run(make_history())
         attempts = [*whole.history]
-        assert [(a.step, a.outcome.value) for a in attempts[1:]] == [
-            (1, "errored"),
-            (1, "failed"),
-            (1, "invalid"),
-            (1, "passed"),
-            (2, "passed"),
-            (3, "errored"),
-            (3, "errored"),
-            (3, "passed"),
-            (4, "failed"),
-            (4, "failed"),
-            (5, "passed"),
-        ]
+        words = "1 errored, 1 failed, 1 invalid, 1 passed, 2 passed, 3 errored, 3 errored, 3 passed, 4 failed, 4 failed"
+        assert ", ".join(f"{a.step} {a.outcome.value}" for a in attempts[1:]) == f"{words}, 5 passed"
         for count in range(len(attempts)):
             stored = store(cut(whole.history, count))
-            resumed = await self.run(stored, FakeClock(attempts[count].ended_at or NOON))
+            app, clock = simulate(**self.SCRIPT), FakeClock(attempts[count].ended_at or NOON)
+            resumed = await self.run(stored, clock, app)
             assert resumed.history == whole.history, f"resumed after {count} attempts"
             assert resumed.finish == whole.finish
-
-    async def test_no_stored_attempt_is_called_or_computed_again(self) -> None:
-        whole = await self.run(make_history())
-        app, recorder = simulate(**self.SCRIPT), MemoryRecorder()
-        await execute(self.FLOW, app, cut(whole.history, 5), registry=self.make_registry(), recorder=recorder)
-        assert recorder.describe()[0] == "3.1 begins"
-        assert app.call_count == 6
+            # No stored attempt is called again; the one of step 2 is none of a model.
+            assert app.call_count == sum(attempt.step != 2 for attempt in attempts[count + 1 :])

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from enum import Enum, IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -46,40 +46,29 @@ def nest(depth: int) -> dict[str, Any]:
 
 class TestReading:
     @pytest.mark.parametrize(
-        ("text", "place"),
+        ("text", "place", "says"),
         [
-            ("{", (1, 2)),
-            ('{\n  "a": [1 2]\n}', (2, 11)),
-            ("{\n  'a': 1\n}", (2, 3)),
-            ('{"a": "x', (1, 7)),
-            ("{} {}", (1, 4)),
-            ("\ufeff{}", (1, 1)),
+            ("{", (1, 2), ""),
+            ('{\n  "a": [1 2]\n}', (2, 11), ""),
+            ('{"a": "x', (1, 7), ""),
+            ("{} {}", (1, 4), ""),
+            (" \n ", None, "text is empty"),
+            ("[1]", None, "object is expected, got a list"),
+            ('{"a": -Infinity}', None, "-Infinity is not a JSON number"),
+            ('{"a": {"b": [1e999]}}', None, "number at /a/b/0 is too large"),
+            ('{"a": ' + "9" * 5000 + "}", None, "integer that is too large"),
+            ('{"a": 1, "b": 2, "a": 3}', None, "key “a” stands twice"),
+            ("[" * 100_000, None, "deeper than 100 levels"),
+            (json.dumps(nest(MAX_DEPTH + 1)), None, "deeper than 100 levels"),
         ],
     )
-    def test_malformed_text_is_refused_with_line_and_column(self, text: str, place: tuple[int, int]) -> None:
-        with pytest.raises(JsonError, match=f"^Line {place[0]}, column {place[1]}: ") as refusal:
+    def test_what_is_no_json_object_is_refused_with_line_and_column(
+        self, text: str, place: tuple[int, int] | None, says: str
+    ) -> None:
+        with pytest.raises(JsonError) as refusal:
             parse_object(text)
-        assert (refusal.value.line, refusal.value.column) == place
-
-    @pytest.mark.parametrize(
-        ("text", "says"),
-        [
-            (" \n ", "text is empty"),
-            ("[1]", "object is expected, got a list"),
-            ('{"a": NaN}', "NaN is not a JSON number"),
-            ('{"a": -Infinity}', "-Infinity is not a JSON number"),
-            ('{"a": {"b": [1e999]}}', "number at /a/b/0 is too large"),
-            ('{"a": ' + "9" * 400 + "}", "number at /a is too large"),
-            ('{"a": ' + "9" * 5000 + "}", "integer that is too large"),
-            ('{"a": 1, "b": 2, "a": 3}', "key “a” stands twice"),
-            ("[" * 100_000, "deeper than 100 levels"),
-            ('{"a":' * 100_000, "deeper than 100 levels"),
-            (json.dumps(nest(MAX_DEPTH + 1)), "deeper than 100 levels"),
-        ],
-    )
-    def test_what_is_no_json_value_is_refused(self, text: str, says: str) -> None:
-        with pytest.raises(JsonError, match=says):
-            parse_object(text)
+        assert says in str(refusal.value)
+        assert place is None or (refusal.value.line, refusal.value.column) == place
 
     def test_values_are_read_as_they_are(self) -> None:
         assert parse_object(json.dumps(nest(MAX_DEPTH))) == nest(MAX_DEPTH)
@@ -87,23 +76,38 @@ class TestReading:
         assert parse_object(text) == {"b": 123456789012345678901234567890, "a": [1.5, None, True, "éé", "\ud800"]}
 
     @given(st.dictionaries(st.text(), VALUES, max_size=4))
-    def test_what_was_cleaned_and_written_is_read_back_the_same(self, value: dict[str, Any]) -> None:
+    def test_what_was_cleaned_and_written_can_be_stored_and_is_read_back_the_same(self, value: dict[str, Any]) -> None:
         cleaned = clean_value(value).value
-        assert parse_object(dump_json(cleaned)) == cleaned
-        assert parse_object(dump_json(cleaned, indent=2)) == cleaned
+        for text in (dump_json(cleaned), dump_json(cleaned, indent=2)):
+            assert (parse_object(text), "\\u0000" in text) == (cleaned, False)
+        again = clean_value(cleaned)
+        assert again.value is cleaned and again.problems == ()
 
     def test_a_number_that_json_does_not_know_is_never_written(self) -> None:
         with pytest.raises(ValueError, match="not JSON compliant"):
             dump_json([float("nan")])
 
 
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Model(BaseModel):
+    when: datetime
+    text: str
+
+
+@dataclass
+class Point:
+    x: Decimal
+
+
 class TestCleaning:
     def test_what_no_database_stores_is_replaced_and_reported(self) -> None:
-        value = {"a\0": "x\0y", "b": ["\ud800!", float("nan"), float("-inf"), 10**400, "\ud83d\ude00"]}
+        value = {"a\0": "x\0y", "b": ["\ud800!", float("nan"), 10**400, "\ud83d\ude00"]}
         cleaned = clean_value(value)
-        assert cleaned.value == {"a\ufffd": "x\ufffdy", "b": ["\ufffd!", None, None, None, "😀"]}
-        places = [problem.path for problem in cleaned.problems]
-        assert places == ["", "/a\ufffd", "/b/0", "/b/1", "/b/2", "/b/3", "/b/4"]
+        assert cleaned.value == {"a\ufffd": "x\ufffdy", "b": ["\ufffd!", None, None, "😀"]}
+        assert [one.path for one in cleaned.problems] == ["", "/a\ufffd", "/b/0", "/b/1", "/b/2", "/b/3"]
         assert value["b"][0] == "\ud800!", "the value that was given is left alone"
 
     def test_of_many_problems_a_hundred_are_listed_with_their_place_and_ten_noted(self) -> None:
@@ -112,83 +116,46 @@ class TestCleaning:
         assert paths == [f"/input/a~1b/{index}" for index in range(100)]
 
     def test_objects_of_python_take_their_json_form(self) -> None:
-        class Colour(StrEnum):
-            RED = "red"
-
-        class Level(IntEnum):
-            HIGH = 3
-
-        class Pair(Enum):
-            BOTH = (1, 2)
-
-        class Model(BaseModel):
-            when: datetime
-            text: str
-
-        @dataclass
-        class Point:
-            x: Decimal
-
         value = {
             1: (1, 2),
             None: Point(x=Decimal("1.50")),
-            False: Pair.BOTH,
             Colour.RED: Model(when=datetime(2030, 1, 31, tzinfo=UTC), text="a\0"),
-            "enums": [Colour.RED, Level.HIGH],
             "id": uuid.UUID(int=1),
         }
         cleaned = clean_value(value)
         assert cleaned.value == {
             "1": [1, 2],
             "null": {"x": "1.50"},
-            "false": [1, 2],
             "red": {"when": "2030-01-31T00:00:00Z", "text": "a\ufffd"},
-            "enums": ["red", 3],
             "id": "00000000-0000-0000-0000-000000000001",
         }
         assert [problem.path for problem in cleaned.problems] == ["/red/text"]
 
-    @pytest.mark.parametrize("value", [object(), {"a": [b"\xff"]}, {(1, 2): 1}, print])
-    def test_what_has_no_json_form_is_refused(self, value: Any) -> None:
-        with pytest.raises(ValueError, match=r"no JSON form|a key must be text"):
-            clean_value(value)
-
-    def test_too_deep_or_endless_values_are_refused(self) -> None:
+    def test_what_has_no_json_form_or_no_end_is_refused(self) -> None:
         endless: list[Any] = []
         endless += [endless, endless]
         deep: Any = 1
         for _ in range(100_000):
             deep = [deep]
-        for value in (nest(MAX_DEPTH + 1), endless, deep):
-            with pytest.raises(ValueError, match="nested deeper than 100 levels"):
+        doubled: Any = "x"
+        for _ in range(60):
+            doubled = [doubled, doubled]
+        values = (object(), {"a": [b"\xff"]}, {(1, 2): 1}, nest(MAX_DEPTH + 1), endless, deep, doubled)
+        words = r"no JSON form|a key must be text|nested deeper than 100 levels|more than 1,000,000 values"
+        for value in values:
+            with pytest.raises(ValueError, match=words):
                 clean_value(value)
         assert clean_value(nest(MAX_DEPTH)).value == nest(MAX_DEPTH)
-
-    def test_a_value_that_repeats_its_parts_without_end_is_refused(self) -> None:
-        value: Any = "x"
-        for _ in range(60):
-            value = [value, value]
-        with pytest.raises(ValueError, match="more than 1,000,000 values"):
-            clean_value(value)
-
-    @given(VALUES)
-    def test_whatever_comes_out_can_be_stored_and_comes_back_as_the_same_object(self, value: Any) -> None:
-        cleaned = clean_value(value).value
-        assert b"\\u0000" not in dump_json(cleaned).encode()
-        again = clean_value(cleaned)
-        assert again.value is cleaned and again.problems == ()
 
 
 class TestPointers:
     DOCUMENT: dict[str, Any] = {"a/b": [{"m~n": 1}], "": {"": 2}, "0": "zero"}
 
-    @pytest.mark.parametrize(
-        ("pointer", "value"), [("", DOCUMENT), ("/a~1b/0/m~0n", 1), ("//", 2), ("/0", "zero"), ("/a~1b/0", {"m~n": 1})]
-    )
+    @pytest.mark.parametrize(("pointer", "value"), [("", DOCUMENT), ("/a~1b/0/m~0n", 1), ("//", 2), ("/0", "zero")])
     def test_a_pointer_leads_to_the_part_it_names(self, pointer: str, value: Any) -> None:
         assert resolve_pointer(self.DOCUMENT, pointer) == value
 
-    @pytest.mark.parametrize("pointer", ["/x", "/a~1b/1", "/a~1b/00", "/a~1b/-", "/a~1b/-1", "/a~1b/²", "/0/0"])
+    @pytest.mark.parametrize("pointer", ["/x", "/a~1b/1", "/a~1b/00", "/a~1b/-", "/a~1b/²", "/0/0"])
     def test_a_pointer_to_nothing_is_refused(self, pointer: str) -> None:
         with pytest.raises(LookupError):
             resolve_pointer(self.DOCUMENT, pointer)
@@ -197,28 +164,10 @@ class TestPointers:
     def test_any_keys_survive_the_way_there_and_back(self, parts: list[str]) -> None:
         assert parse_pointer(format_pointer(parts)) == tuple(parts)
 
-
-class TestPlaces:
-    TEXT = """{
-  "type": "object",
-  "properties": {
-    "a/b": {"type": "string", "note": "not a key: {[,"},
-    "list": [1, {"x": [[], 2]}, 3]
-  }
-}"""
-
     def test_a_key_or_an_element_is_found_where_it_begins(self) -> None:
-        places = {
-            "": (1, 1),
-            "/type": (2, 3),
-            "/properties/a~1b/note": (4, 31),
-            "/properties/list/0": (5, 14),
-            "/properties/list/1/x": (5, 18),
-            "/properties/list/1/x/0": (5, 24),
-            "/properties/list/1/x/1": (5, 28),
-            "/properties/list/2": (5, 33),
-        }
-        assert find_places(self.TEXT, [*places, "/properties/none"]) == places
+        text = '{\n  "a/b": {"type": "x", "note": "no key: {[,"},\n  "list": [1, {"x": [[], 2]}, 3]\n}'
+        places = {"": (1, 1), "/a~1b/note": (2, 24), "/list/0": (3, 12), "/list/1/x/1": (3, 26), "/list/2": (3, 31)}
+        assert find_places(text, [*places, "/none"]) == places
 
     @given(VALUES, st.sampled_from([None, 0, 2]))
     def test_every_part_of_any_json_is_found(self, value: object, indent: int | None) -> None:

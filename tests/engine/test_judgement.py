@@ -1,86 +1,82 @@
-"""From what came back to a verdict: sanitize, validate, audit, decide."""
+"""From what came back to a verdict: sanitize, validate, build the type, audit, decide."""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from datetime import date
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
+from flows.engine.errors import SpecError
 from flows.engine.history import Outcome, Severity
 from flows.engine.judging import Judgement
 from flows.engine.plugins import Registry
+from flows.engine.strict_schema import check_strict
+from flows.engine.typed_output import build_type, schema_of_type
 from tests.engine.audit_parts import judge, rules
+from tests.engine.builders import closed
 
-NUMBERS_SCHEMA = {
-    "type": "object",
-    "properties": {"count": {"type": "integer"}, "total": {"type": "number"}},
-    "required": ["count", "total"],
-    "additionalProperties": False,
-}
+TEA = {"text": "Tea."}
+
+
+def raising(character: str) -> Registry:
+    """A registry whose function “raises” raises a text that no database stores."""
+    registry = Registry()
+
+    @registry.function("raises")
+    def fail() -> None:
+        raise ValueError(f"no {character}")
+
+    return registry
 
 
 class TestOutcome:
     async def test_an_output_without_issues_passes(self) -> None:
-        assert await judge({"text": "Tea."}) == Judgement(Outcome.PASSED, {"text": "Tea."}, None, ())
+        assert await judge(TEA) == Judgement(Outcome.PASSED, TEA, None, ())
 
     async def test_one_failing_audit_fails_it_and_all_issues_are_kept_in_the_order_of_the_audits(self) -> None:
-        verdict = await judge({"text": "Tea."}, audits=rules("['a', 'b']", "true", "['c']"))
+        verdict = await judge(TEA, audits=rules("['a', 'b']", "true", "['c']"))
         assert verdict.outcome is Outcome.FAILED
         assert [issue.description for issue in verdict.issues] == ["a", "b", "c"]
 
     async def test_an_output_that_breaks_its_schema_is_invalid_and_not_audited(self) -> None:
-        verdict = await judge({"text": 7, "more": 1}, audits=rules("false"))
-        assert verdict.outcome is Outcome.INVALID
-        assert verdict.output == {"text": 7, "more": 1}, "it is kept beside its issues"
-        assert {issue.code for issue in verdict.issues} == {"schema_mismatch"}
-        assert {issue.severity for issue in verdict.issues} == {Severity.CRITICAL}
+        verdict = await judge({"text": 7, "more": 1}, audits=rules("false"), pass_expression="true")
+        assert (verdict.outcome, verdict.output) == (Outcome.INVALID, {"text": 7, "more": 1})
+        assert {(issue.code, issue.severity) for issue in verdict.issues} == {("schema_mismatch", Severity.CRITICAL)}
         assert "/text" in {issue.path for issue in verdict.issues}
 
     async def test_a_broken_audit_fails_the_output_and_the_others_still_run(self) -> None:
-        verdict = await judge({"text": "Tea."}, audits=rules("1 / 0 == 1", "['c']", fail_at="critical", severity="low"))
+        verdict = await judge(TEA, audits=rules("1 / 0 == 1", "['c']", fail_at="critical", severity="low"))
         assert verdict.outcome is Outcome.FAILED
         assert [issue.code for issue in verdict.issues] == ["audit_error", "rule_2"]
 
-
-class TestNumbers:
-    async def test_they_become_what_the_schema_calls_them_before_audits_see_them(self) -> None:
+    async def test_numbers_become_what_the_schema_calls_them_before_audits_see_them(self) -> None:
         verdict = await judge(
             {"count": 2.0, "total": 3},
-            output_schema=NUMBERS_SCHEMA,
+            output_schema=closed(count={"type": "integer"}, total={"type": "number"}),
             audits=rules("output.count * 2 == 4 && output.total * 2.0 == 6.0"),
         )
-        assert verdict.outcome is Outcome.PASSED
-        assert verdict.output is not None
+        assert verdict.outcome is Outcome.PASSED and verdict.output is not None
         assert [type(value) for value in verdict.output.values()] == [int, float]
         assert verdict.raw_output is None, "it is the same JSON"
 
 
 class TestSanitizer:
-    async def test_its_result_is_validated_audited_and_handed_on(self) -> None:
-        verdict = await judge(
-            {"text": "  Tea. ", "chatter": "Here you are!"},
-            output_sanitizer="{'text': value.text.trim()}",
-            audits=rules("output == {'text': 'Tea.'}"),
-        )
-        assert (verdict.outcome, verdict.output) == (Outcome.PASSED, {"text": "Tea."})
-
-    async def test_what_came_back_is_kept_where_it_was_changed(self) -> None:
-        came = {"text": "  Tea. "}
-        verdict = await judge(came, output_sanitizer="{'text': value.text.trim()}")
-        assert verdict.raw_output == {"text": "  Tea. "}
+    async def test_its_result_is_validated_audited_and_handed_on_and_what_came_back_is_kept(self) -> None:
+        came = {"text": "  Tea. ", "chatter": "Here you are!"}
+        sanitizer = "{'text': value.text.trim()}"
+        verdict = await judge(came, output_sanitizer=sanitizer, audits=rules("output == {'text': 'Tea.'}"))
+        assert (verdict.outcome, verdict.output, verdict.raw_output) == (Outcome.PASSED, TEA, came)
 
     @pytest.mark.parametrize(
-        ("came", "sanitizer", "output"),
-        [({"n": 1}, "{'n': value.n == 1}", {"n": True}), ({"n": 1}, "{'n': double(value.n)}", {"n": 1.0})],
-        ids=["1 and true", "1 and 1.0"],
+        ("sanitizer", "value"), [("{'n': value.n == 1}", True), ("{'n': double(value.n)}", 1.0)], ids=["bool", "float"]
     )
-    async def test_values_that_only_python_takes_for_equal_are_a_change(
-        self, came: Any, sanitizer: str, output: Any
-    ) -> None:
-        verdict = await judge(came, output_sanitizer=sanitizer, compute="input", output_schema=None)
-        assert verdict.output is not None
-        assert type(verdict.output["n"]) is type(output["n"])
-        assert verdict.raw_output == came
+    async def test_values_that_only_python_takes_for_equal_are_a_change(self, sanitizer: str, value: Any) -> None:
+        verdict = await judge({"n": 1}, output_sanitizer=sanitizer, compute="input", output_schema=None)
+        assert verdict.output is not None and type(verdict.output["n"]) is type(value)
+        assert verdict.raw_output == {"n": 1}
 
     async def test_a_python_one_that_works_in_place_loses_nothing_of_what_came_back(self) -> None:
         registry = Registry()
@@ -91,7 +87,7 @@ class TestSanitizer:
             return value
 
         verdict = await judge({"text": " Tea. "}, output_sanitizer="python:tidy", registry=registry)
-        assert (verdict.output, verdict.raw_output) == ({"text": "Tea."}, {"text": " Tea. "})
+        assert (verdict.output, verdict.raw_output) == (TEA, {"text": " Tea. "})
         assert verdict.plugins == {"python:tidy": registry.functions["tidy"].fingerprint}
 
     @pytest.mark.parametrize(
@@ -104,60 +100,24 @@ class TestSanitizer:
         ],
     )
     async def test_one_that_fails_makes_the_attempt_invalid_and_keeps_the_output(self, text: str, words: str) -> None:
-        registry = Registry()
-
-        @registry.function("raises")
-        def fail() -> None:
-            raise ValueError("no")
-
-        verdict = await judge({"text": "Tea."}, output_sanitizer=text, registry=registry, audits=rules("false"))
-        assert (verdict.outcome, verdict.output) == (Outcome.INVALID, {"text": "Tea."})
+        verdict = await judge(TEA, output_sanitizer=text, registry=raising(""), audits=rules("false"))
+        assert (verdict.outcome, verdict.output) == (Outcome.INVALID, TEA)
         (issue,) = verdict.issues
-        assert (issue.code, issue.severity) == ("sanitizer_error", Severity.CRITICAL)
-        assert issue.description.startswith("The output_sanitizer could not be applied: ")
-        assert words in issue.description
+        assert (issue.code, issue.severity, words in issue.description) == ("sanitizer_error", Severity.CRITICAL, True)
 
 
 class TestPassExpression:
     async def test_it_replaces_the_criteria_of_the_audits(self) -> None:
-        failing = rules("false")
-        assert (await judge({"text": "Tea."}, audits=failing, pass_expression="true")).outcome is Outcome.PASSED
-        assert (await judge({"text": "Tea."}, audits=rules("true"), pass_expression="false")).outcome is Outcome.FAILED
-
-    async def test_a_refusal_always_has_an_issue_that_the_next_try_is_shown(self) -> None:
-        verdict = await judge({"text": "Tea."}, audits=rules("true"), pass_expression="output.text.size() > 20")
-        assert [(issue.code, issue.severity.value) for issue in verdict.issues] == [("not_accepted", "critical")]
-
-    @pytest.mark.parametrize(
-        ("severities", "passes"),
-        [
-            ((), True),
-            (("low", "medium"), True),  # 1 + 2
-            (("high",), False),  # 4
-            (("low", "low", "medium"), False),
-            (("critical",), False),
-        ],
-    )
-    async def test_weights_of_severities_make_a_threshold(self, severities: tuple[str, ...], passes: bool) -> None:
-        found = ", ".join(f"{{'severity': '{severity}'}}" for severity in severities)
-        verdict = await judge(
-            {"text": "Tea."},
-            audits=rules(f"[{found}]"),
-            pass_expression="issues.map(issue, weight(issue.severity)).sum() < 4",
-        )
-        assert (verdict.outcome is Outcome.PASSED) == passes
-        assert len(verdict.issues) == len(severities)
+        assert (await judge(TEA, audits=rules("false"), pass_expression="true")).outcome is Outcome.PASSED
+        refused = await judge(TEA, audits=rules("true"), pass_expression="false")
+        assert refused.outcome is Outcome.FAILED
+        # A refusal always has an issue that the next try is shown.
+        assert [(issue.code, issue.severity.value) for issue in refused.issues] == [("not_accepted", "critical")]
 
     async def test_it_sees_the_output_and_all_fields_of_the_issues(self) -> None:
-        verdict = await judge(
-            {"text": "Tea."},
-            audits=rules("[{'ratio': 2.5}]"),
-            pass_expression="output.text == 'Tea.' && issues[0].ratio == 2.5 && issues[0].audit == 'Rule 1'",
-        )
-        assert verdict.outcome is Outcome.PASSED
-
-    async def test_it_is_not_asked_about_outputs_that_do_not_fit_the_schema(self) -> None:
-        assert (await judge({"text": 7}, pass_expression="true")).outcome is Outcome.INVALID
+        text = "output.text == 'Tea.' && issues[0].ratio == 2.5 && issues.map(i, weight(i.severity)).sum() == 8"
+        verdict = await judge(TEA, audits=rules("[{'ratio': 2.5}]"), pass_expression=text)
+        assert (verdict.outcome, len(verdict.issues)) == (Outcome.PASSED, 1)
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -168,49 +128,227 @@ class TestPassExpression:
         ],
     )
     async def test_one_that_cannot_be_evaluated_says_no_and_why(self, text: str, words: str) -> None:
-        registry = Registry()
-
-        @registry.function("raises")
-        def fail() -> None:
-            raise ValueError("no \0")
-
-        verdict = await judge({"text": "Tea."}, audits=rules("['a']"), pass_expression=text, registry=registry)
+        verdict = await judge(TEA, audits=rules("['a']"), pass_expression=text, registry=raising("\0"))
         assert verdict.outcome is Outcome.FAILED
         assert [issue.code for issue in verdict.issues] == ["rule_1", "audit_error"]
-        assert verdict.issues[-1].description.startswith("The pass_expression could not be evaluated: ")
         assert words in verdict.issues[-1].description
 
 
 class TestFailureReason:
     REASON = "issues.map(issue, issue.description).join(' ')"
 
-    async def test_it_says_why_an_output_failed(self) -> None:
-        verdict = await judge(
-            {"text": "Tea."}, audits=rules("['Too short.', 'Too dull.']"), failure_reason_expression=self.REASON
-        )
-        assert verdict.failure_reason == "Too short. Too dull."
-
-    async def test_and_why_it_was_invalid(self) -> None:
+    async def test_it_says_why_an_output_failed_or_was_invalid(self) -> None:
+        verdict = await judge(TEA, audits=rules("['Too short.', 'Dull.']"), failure_reason_expression=self.REASON)
+        assert verdict.failure_reason == "Too short. Dull."
         verdict = await judge({"text": 7}, failure_reason_expression="issues[0].path + ' is wrong.'")
         assert verdict.failure_reason == "/text is wrong."
 
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("issues[7].code", "The failure_reason_expression could not be evaluated: "),
-            ("7", "The failure_reason_expression gave an integer."),
+            ("issues[7].code", "could not be evaluated: "),
+            ("7", "gave an integer."),
             ("python:raises", "could not be evaluated: “python:raises” raised ValueError: no \ufffd"),
         ],
     )
     async def test_one_that_fails_says_so_itself_and_changes_no_verdict(self, text: str, words: str) -> None:
-        registry = Registry()
-
-        @registry.function("raises")
-        def fail() -> None:
-            raise ValueError("no \ud800")
-
-        verdict = await judge(
-            {"text": "Tea."}, audits=rules("false"), failure_reason_expression=text, registry=registry
-        )
+        verdict = await judge(TEA, audits=rules("false"), failure_reason_expression=text, registry=raising("\ud800"))
         assert verdict.outcome is Outcome.FAILED
         assert verdict.failure_reason is not None and words in verdict.failure_reason
+
+
+class Colour(BaseModel):
+    name: str
+    hex: str = Field(pattern="^#[0-9A-F]{6}$")
+
+
+class Palette(BaseModel):
+    colours: list[Colour]
+
+    @field_validator("colours")
+    @classmethod
+    def refuse_twins(cls, colours: list[Colour]) -> list[Colour]:
+        if len({colour.name for colour in colours}) < len(colours):
+            raise ValueError("two colours have one name")
+        return colours
+
+    def audit(self) -> Any:
+        return [f"{colour.name} is grey." for colour in self.colours if colour.name == "Ash"]
+
+
+class Visit(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    day: date
+    place: tuple[str, str] = ("", "")
+
+
+class Tree(BaseModel):
+    name: str
+    children: list[Tree] = []
+
+
+class Choice(BaseModel):
+    value: int | Tree
+
+
+class Free(BaseModel):
+    notes: dict[str, str]
+
+
+class Leaf(BaseModel):
+    child: Leaf | Branch | None
+    kind: Literal["leaf"]
+
+
+class Branch(BaseModel):
+    child: Leaf | Branch | None
+    kind: Literal["branch"]
+
+
+class Node(BaseModel):
+    kind: Literal["node"]
+    next: Annotated[Node | End, Field(discriminator="kind")] | None
+    parts: Node | list[Node] | str | Colour
+
+
+class End(BaseModel):
+    kind: Literal["end"]
+    next: Node | None
+
+
+class TestTypes:
+    @pytest.mark.parametrize("model", [Palette, Tree, Choice, Node])
+    def test_a_type_becomes_a_strict_schema(self, model: type[BaseModel]) -> None:
+        schema = schema_of_type(model)
+        assert check_strict(schema) == []
+        # A field with a default is required like any other.
+        assert schema["required"] == list(model.model_fields)
+
+    @pytest.mark.parametrize(
+        ("model", "paths"),
+        [
+            (Free, {"/properties/notes/additionalProperties"}),
+            # A union of models that contain each other needs a discriminator.
+            (Branch, {"/$defs/Branch/properties/child", "/$defs/Leaf/properties/child"}),
+        ],
+    )
+    def test_a_type_that_strict_mode_can_not_express_is_refused(self, model: type[BaseModel], paths: set[str]) -> None:
+        with pytest.raises(SpecError) as refusal:
+            schema_of_type(model)
+        assert {problem.path for problem in refusal.value.problems} == paths
+
+    def test_a_type_is_built_of_the_json_form_of_its_parts(self) -> None:
+        built, issues = build_type(Visit, {"day": "2030-01-31", "place": ["a", "b"]})
+        assert (built, issues) == (Visit(day=date(2030, 1, 31), place=("a", "b")), ())
+        end = {"kind": "end", "next": {"kind": "node", "next": None, "parts": "none"}}
+        built, issues = build_type(Node, {"kind": "node", "next": end, "parts": [end["next"]]})
+        assert isinstance(built, Node) and issues == ()
+
+    @pytest.mark.parametrize(
+        ("model", "value", "paths"),
+        [
+            (Palette, {"colours": [{"hex": "#000000"}]}, {"/colours/0"}),
+            (Palette, {"colours": [{"name": "a", "hex": "blue"}]}, {"/colours/0/hex"}),
+            (Choice, {"value": {"name": 1}}, {"/value", "/value/name"}),
+            (Palette, None, {""}),
+            (Palette, {"colours": float("nan")}, {""}),
+            (Branch, {"child": None, "kind": "branch"}, {""}),
+        ],
+    )
+    def test_what_does_not_fit_is_an_issue_at_its_place(
+        self, model: type[BaseModel], value: Any, paths: set[str]
+    ) -> None:
+        built, issues = build_type(model, value)
+        assert (built, {issue.path for issue in issues}) == (None, paths)
+        assert {(issue.code, issue.severity) for issue in issues} == {("type_mismatch", Severity.CRITICAL)}
+
+    def test_of_many_places_50_are_told_one_by_one_and_the_rest_is_counted(self) -> None:
+        _, issues = build_type(Palette, {"colours": ["x"] * 60})
+        assert [issue.code for issue in issues] == ["type_mismatch"] * 50 + ["more_type_mismatches"]
+
+
+class TestRegisteredType:
+    @staticmethod
+    def make_registry(palette: type[Palette] = Palette) -> Registry:
+        registry = Registry()
+        registry.output_type("palette")(palette)
+        registry.audit("count")(lambda output: [f"{len(output.colours)} colours"] if len(output.colours) > 1 else None)
+        return registry
+
+    async def judge(self, *names: str, hex: str = "#1F4E5F", **fields: Any) -> Judgement:
+        output = {"colours": [{"name": name, "hex": hex} for name in names]}
+        options = {"output_type": "palette", "output_schema": schema_of_type(Palette), "registry": self.make_registry()}
+        return await judge(output, **{**options, **fields})
+
+    async def test_its_own_audit_runs_before_those_of_the_flow_and_gets_the_typed_output(self) -> None:
+        verdict = await self.judge("Fjord", "Ash", audits=rules("python:count", severity="low"))
+        assert verdict.outcome is Outcome.FAILED
+        assert [(issue.audit, issue.description) for issue in verdict.issues] == [
+            ("palette", "Ash is grey."),
+            ("Rule 1", "2 colours"),
+        ]
+
+    async def test_each_audit_judges_the_output_as_it_came_whatever_others_change(self) -> None:
+        class Greedy(Palette):
+            def audit(self) -> Any:
+                self.colours.clear()
+
+        def clear(output: Palette) -> None:
+            output.colours.clear()
+
+        async def clear_later(output: Palette) -> None:
+            clear(output)
+
+        registry = self.make_registry(Greedy)
+        registry.audit("clear")(clear)
+        registry.audit("clear_later")(clear_later)
+        audits = rules("python:clear", "python:clear_later", "python:count", "size(output.colours) == 2")
+        verdict = await self.judge("Fjord", "Ash", audits=audits, registry=registry)
+        assert [issue.description for issue in verdict.issues] == ["2 colours"]
+
+    async def test_an_output_that_can_not_be_copied_is_audited_all_the_same(self) -> None:
+        class Guarded(Palette):
+            _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+        registry = self.make_registry(Guarded)
+        verdict = await self.judge("Ash", "Fjord", audits=rules("python:count"), registry=registry)
+        assert [issue.description for issue in verdict.issues] == ["Ash is grey.", "2 colours"]
+
+    @pytest.mark.parametrize(
+        ("fields", "code", "path"),
+        [
+            ({"audits": rules("false")}, "type_mismatch", "/colours"),
+            ({"hex": "blue"}, "schema_mismatch", "/colours/0/hex"),
+            ({"registry": Registry(), "pass_expression": "true"}, "unknown_output_type", None),
+        ],
+        ids=["validator", "schema", "unknown"],
+    )
+    async def test_what_can_not_be_built_is_invalid_and_says_why_once(
+        self, fields: dict[str, Any], code: str, path: str | None
+    ) -> None:
+        verdict = await self.judge(*(("Fjord", "Fjord") if code == "type_mismatch" else ("Fjord",)), **fields)
+        assert verdict.outcome is Outcome.INVALID
+        (issue,) = verdict.issues
+        assert (issue.code, issue.severity, issue.path) == (code, Severity.CRITICAL, path)
+        assert code != "type_mismatch" or "two colours have one name" in issue.description
+
+    async def test_its_fingerprint_is_that_of_the_type_whether_it_could_be_built_or_not(self) -> None:
+        registry = self.make_registry()
+        fingerprint = registry.output_types["palette"].fingerprint
+        for names in (("Fjord",), ("Fjord", "Fjord"), ("Ash",)):
+            assert (await self.judge(*names, registry=registry)).plugins == {"palette": fingerprint}
+
+    async def test_a_validator_that_crashes_is_an_issue_too(self) -> None:
+        class Fragile(BaseModel):
+            text: str
+
+            @field_validator("text")
+            @classmethod
+            def crash(cls, text: str) -> str:
+                raise LookupError("no dictionary")
+
+        registry = Registry()
+        registry.output_type("fragile")(Fragile)
+        verdict = await judge(TEA, output_type="fragile", registry=registry)
+        assert (verdict.outcome, "no dictionary" in verdict.issues[0].description) == (Outcome.INVALID, True)

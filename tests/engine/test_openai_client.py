@@ -15,8 +15,8 @@ from flows.engine.openai_client import OpenAIClient, simulated_client
 from flows.engine.providers import ModelClient
 from flows.engine.reply import parse_reply
 from flows.engine.simulated_model import FaultKind, Faults, SimulatedModel
+from tests.engine.executions import make_request
 from tests.engine.model_server import ModelServer
-from tests.engine.simulated_requests import make_request
 
 KEY = "sk-proj-1234567890abcdefSECRET"
 
@@ -82,40 +82,31 @@ async def test_calls_one_after_another_share_a_connection(model_server: ModelSer
 @pytest.mark.parametrize(
     ("kind", "code", "words", "status"),
     [
-        (FaultKind.RATE_LIMITED, ModelErrorCode.RATE_LIMITED, "rate limit is reached (429). It said: “Rate limit", 429),
-        (FaultKind.SERVER_ERROR, ModelErrorCode.SERVER_ERROR, "an error of its own (500). It said: “The server", 500),
+        (FaultKind.RATE_LIMITED, ModelErrorCode.RATE_LIMITED, "It said: “Rate limit", 429),
+        (FaultKind.SERVER_ERROR, ModelErrorCode.SERVER_ERROR, "It said: “The server", 500),
         (FaultKind.RESET, ModelErrorCode.CONNECTION, "broke before the answer was complete", None),
-        (FaultKind.HTML, ModelErrorCode.UNREADABLE, "no JSON object (text/html). Check OPENAI_BASE_URL", 200),
+        (FaultKind.HTML, ModelErrorCode.UNREADABLE, "no JSON object (text/html)", 200),
+        (FaultKind.HANG, ModelErrorCode.TIMEOUT, "gave no complete answer within 0.5 seconds", None),
     ],
 )
-async def test_a_call_that_fails_in_transport_says_so_and_may_be_tried_again(
+async def test_a_failure_is_one_call_and_an_error_that_may_be_tried_again(
     connect: Connect, kind: FaultKind, code: ModelErrorCode, words: str, status: int | None
 ) -> None:
     app = SimulatedModel(faults=Faults({kind: 1.0}))
-    error = await fail(connect(app))
-    assert (error.code, error.status) == (code, status)
-    assert error.code.is_retryable
+    error = await fail(connect(app), timeout=0.5)
+    assert (error.code, error.status, error.code.is_retryable) == (code, status, True)
     assert words in error.message
     assert app.call_count == 1, "the client must not retry on its own"
-
-
-async def test_a_provider_that_hangs_is_given_up_after_the_timeout(connect: Connect) -> None:
-    error = await fail(connect(SimulatedModel(faults=Faults({"hang": 1.0}))), timeout=0.05)
-    assert error.code is ModelErrorCode.TIMEOUT
-    assert error.message.endswith("gave no complete answer within 0.05 seconds.")
 
 
 @pytest.mark.parametrize(
     ("api_key", "base_url", "words"),
     [
         (None, None, "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
-        ("  ", None, "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
-        ("", "https://api.openai.com/v1/", "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
+        ("  ", "https://api.openai.com/v1/", "There is no API key."),
         ("sk-ключ", None, "holds a character that no key has"),
-        ("sk-1 sk-2", None, "holds a character that no key has"),
-        (KEY, "api.openai.com", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
         (KEY, "ftp://example.com", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
-        (KEY, "http://", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
+        (KEY, "http://", "is no web address"),
     ],
 )
 async def test_what_is_not_configured_is_said_before_anything_is_sent(
@@ -124,14 +115,12 @@ async def test_what_is_not_configured_is_said_before_anything_is_sent(
     error = await fail(OpenAIClient(api_key=api_key, base_url=base_url))
     assert error.code is ModelErrorCode.NOT_CONFIGURED
     assert words in error.message
-    assert not error.code.is_retryable
 
 
 async def test_a_key_may_come_with_the_line_break_of_its_file(model_server: ModelServer) -> None:
     model_server.app = SimulatedModel(api_keys={KEY})
-    client = OpenAIClient(api_key=f"{KEY}\n", base_url=model_server.base_url)
-    await send(client)
-    await client.close()
+    async with OpenAIClient(api_key=f"{KEY}\n", base_url=model_server.base_url) as client:
+        await send(client)
 
 
 async def test_keys_in_the_environment_are_not_sent_to_other_servers(
@@ -139,32 +128,29 @@ async def test_keys_in_the_environment_are_not_sent_to_other_servers(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     model_server.app = SimulatedModel(api_keys={KEY})
-    client = OpenAIClient(api_key=None, base_url=model_server.base_url)
-    assert (await fail(client)).code is ModelErrorCode.UNAUTHORIZED
-    await client.close()
+    async with OpenAIClient(api_key=None, base_url=model_server.base_url) as client:
+        assert (await fail(client)).code is ModelErrorCode.UNAUTHORIZED
 
 
 async def test_a_server_that_is_down_is_named_and_may_be_tried_again(model_server: ModelServer) -> None:
-    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
-    await send(client)
-    model_server.stop()
-    error = await fail(client)
-    assert error.code is ModelErrorCode.CONNECTION
-    assert error.code.is_retryable
-    assert model_server.base_url.split("/")[2] in error.message
-    assert "Check OPENAI_BASE_URL (in a script: base_url=…) and the network." in error.message
-    model_server.start()
-    await send(client)
-    await client.close()
+    async with OpenAIClient(api_key=KEY, base_url=model_server.base_url) as client:
+        await send(client)
+        model_server.stop()
+        error = await fail(client)
+        assert error.code is ModelErrorCode.CONNECTION and error.code.is_retryable
+        assert model_server.base_url.split("/")[2] in error.message
+        model_server.start()
+        await send(client)
+    with pytest.raises(RuntimeError, match="closed"):
+        await send(client)
 
 
 async def test_a_connection_that_is_never_answered_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = OpenAIClient(api_key=KEY, base_url=f"http://user:pass@127.0.0.1:{silent.getsockname()[1]}/v1")
-        error = await fail(client, timeout=0.05)
-        await client.close()
-    assert error.code is ModelErrorCode.TIMEOUT
-    assert "pass" not in error.message
+        address = f"http://user:pass@127.0.0.1:{silent.getsockname()[1]}/v1"
+        async with OpenAIClient(api_key=KEY, base_url=address) as client:
+            error = await fail(client, timeout=0.05)
+    assert (error.code, "pass" in error.message) == (ModelErrorCode.TIMEOUT, False)
 
 
 @pytest.mark.parametrize("content", [float("nan"), "\ud800", object()])
@@ -199,13 +185,3 @@ def test_connections_are_closed_with_their_event_loop(model_server: ModelServer)
         asyncio.run(send(client))
         assert count_open_files() <= before + 20
     assert model_server.app.call_count == 50
-
-
-async def test_a_client_is_closed_at_the_end_of_its_block(model_server: ModelServer) -> None:
-    with OpenAIClient(api_key=KEY, base_url=model_server.base_url) as client:
-        await send(client)
-    async with OpenAIClient(api_key=KEY, base_url=model_server.base_url) as other:
-        await send(other)
-    for closed in (client, other):
-        with pytest.raises(RuntimeError, match="closed"):
-            await send(closed)

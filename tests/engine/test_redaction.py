@@ -15,8 +15,7 @@ from flows.engine.plugins import Registry
 from flows.engine.providers import Api
 from flows.engine.redaction import MARK, PATTERNS, Redactor, redact_input
 from flows.engine.running import run_flow
-from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
-from flows.engine.spec_check import check_spec
+from flows.engine.spec import AuditSpec, ModelSettings
 from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_step
 from tests.engine.executions import execute, make_execution, outcomes, simulate
 
@@ -24,8 +23,6 @@ SECRET = "Anna “Ännchen” Bach"
 INPUT = {"customer": {"name": SECRET, "age": 42, "iban": None}, "order": 7, "topic": f"A card for {SECRET}"}
 ECHO = AuditSpec(name="No names", rule="!output.text.contains('Anna')", message="'It says ' + output.text")
 CARD, OTHER_CARD, IBAN = "4111 1111 1111 1111", "4242 4242 4242 4242", "DE89 3704 0044 0532 0130 00"
-GAPS = "\u00a0\u2007\u2009\u202f\u2010\u2011\u2012\u2013\u2014\u2015\u2212-"
-"""Spaces and hyphens that models write between digits."""
 
 
 def redact(secret: Any, output: Any) -> Any:
@@ -47,10 +44,9 @@ class TestPointers:
             ("/people/*/n", {"people": [{"n": "Anna", "c": "Ulm"}, {"n": "Bert", "c": "Ulm"}]},
              {"people": [{"n": MARK, "c": "Ulm"}, {"n": MARK, "c": "Ulm"}]}),
             ("/people/1/n", {"people": [{"n": "Anna"}, {"n": "Bert"}]}, {"people": [{"n": "Anna"}, {"n": MARK}]}),
-            ("/size", {"size": "XL", "text": "XLarge"}, {"size": MARK, "text": "XLarge"}),
-            ("/is", {"is": True, "no": None, "n": 7}, {"is": MARK, "no": None, "n": 7}),
+            ("/size", {"size": "XL", "text": "XLarge", "no": None}, {"size": MARK, "text": "XLarge", "no": None}),
         ],
-        ids=["names and lengths stay", "any position", "one position", "short", "bool"],
+        ids=["all below", "any position", "one position", "short"],
     )  # fmt: skip
     def test_what_stands_at_a_pointer_is_taken_out(self, rule: str, value: Any, redacted: Any) -> None:
         assert redact_input([rule], value) == redacted
@@ -58,11 +54,6 @@ class TestPointers:
     def test_an_input_without_any_of_it_stays_the_same_object(self) -> None:
         value = {"topic": "tea"}
         assert redact_input(["/customer/name", "email"], value) is value
-        assert redact_input([], value) is value
-
-
-class TestRepetitions:
-    """What stands at a pointer of the input is looked for in everything else, however it is written there."""
 
     @pytest.mark.parametrize(
         ("secret", "text", "kept"),
@@ -72,32 +63,30 @@ class TestRepetitions:
             ("Ada Lovelace", '{"a": "ada\\nlovelace"}', f'{{"a": "{MARK}"}}'),
             ("Chlo\u00eb", "chloe\u0308 and CHLO\u00cb", f"{MARK} and {MARK}"),
             ("Mark", "A benchmark of markets, mark my words", f"A benchmark of markets, {MARK} my words"),
-            (5551234, "n_5551234, n5551234x, (5551234) +5551234€", f"n_{MARK}, n{MARK}x, ({MARK}) +{MARK}€"),
-            (5551234, "55512345 15551234 0.15551234", "55512345 15551234 0.15551234"),
-            (12.75, "112.75, 12.755, x12.75", f"112.75, 12.755, x{MARK}"),
+            (5551234, "n_5551234, n5551234x, +5551234€, 55512345", f"n_{MARK}, n{MARK}x, +{MARK}€, 55512345"),
             (48250.5, "48250.50 EUR, 48250.51, 48250.501, 148250.5", f"{MARK} EUR, 48250.51, 48250.501, 148250.5"),
             (7, "7 or 42 or 12.0", "7 or 42 or 12.0"),
         ],
     )
-    def test_in_a_text(self, secret: Any, text: str, kept: str) -> None:
-        assert redact(secret, {"5551234": text} if secret == 5551234 else text) == (
-            {MARK: kept} if secret == 5551234 else kept
-        )
+    def test_it_is_looked_for_in_other_texts_however_it_is_written_there(
+        self, secret: Any, text: str, kept: str
+    ) -> None:
+        assert redact(secret, {"said": [text]}) == {"said": [kept]}
 
     @pytest.mark.parametrize(
         ("secret", "repeated"),
         [
-            *((secret, [123456789, 123456789.0, -123456789, "123456789"]) for secret in ("123456789", " 0123456789 ")),
-            *((secret, [123456789, 123456789.0, "123456789"]) for secret in (123456789, 123456789.0, -123456789)),
+            ("123456789", [123456789, 123456789.0, -123456789, "123456789"]),
+            (123456789.0, [123456789, 123456789.0, "123456789"]),
+            (" 0123456789 ", [123456789, "123456789"]),
             ("1234.50", [1234.5]),
-            (1234.5, ["1234.5"]),
             (1e22, ["1e+22", 10**22]),
         ],
     )
-    def test_as_a_number_and_as_a_text(self, secret: Any, repeated: list[Any]) -> None:
-        assert redact(secret, {"n": repeated}) == {"n": [MARK] * len(repeated)}
+    def test_so_it_is_as_a_number_and_as_a_key(self, secret: Any, repeated: list[Any]) -> None:
+        assert redact(secret, {"n": repeated, str(repeated[0]): 1}) == {"n": [MARK] * len(repeated), MARK: 1}
 
-    @pytest.mark.parametrize("secret", [7, 42, "042", "0007", 0, 12.0, -123, True, ""])
+    @pytest.mark.parametrize("secret", [7, 42, "042", 0, 12.0, -123, True, ""])
     def test_what_is_short_leaves_other_numbers_alone(self, secret: Any) -> None:
         output = {"n": [7, 42, 0, 12, 123, -123, 1, 1.0, True]}
         assert redact(secret, output) == output
@@ -119,50 +108,23 @@ class TestPatterns:
     @pytest.mark.parametrize(
         ("name", "text", "kept"),
         [
-            ("email", "_alice@example.com_", "#_"),
-            ("email", "alice@example.com_2", "#_2"),
-            ("email", "alice@example.com-2, **alice@example.com**", "#-2, **#**"),
-            ("ip_address", "10.0.0.1:8080", "#:8080"),
-            ("ip_address", "ip:10.0.0.1, _10.0.0.1_, 10.0.0.0/8.", "ip:#, _#_, #/8."),
-            ("ip_address", "::ffff:10.1.2.3", "#"),
-            ("ip_address", "[64:ff9b::10.1.2.3]:80", "[#]:80"),
-            ("ip_address", "12:30:45:10.1.2.3", "12:30:45:#"),
-            ("ip_address", "2001:db8::1: no route, 2001:db8::1:error", "#: no route, #:error"),
-            ("ip_address", "from fe80::1%eth0 to 2001:db8::.", "from #%eth0 to #."),
-            ("credit_card", f"{CARD} 2026", "# 2026"),
-            ("credit_card", f"{CARD} 12 27 123", "# 12 27 123"),
-            ("credit_card", f"{CARD} {OTHER_CARD}", "# #"),
-            ("credit_card", f"{CARD.replace(' ', '')} {OTHER_CARD.replace(' ', '-')} {CARD}", "# # #"),
-            ("credit_card", f"1 {CARD}, 2024 {OTHER_CARD}", "1 #, 2024 #"),
-            # Also where the digits of two pass for a third.
-            ("credit_card", f"5555-5555-5555-4444 {CARD}", "# #"),
-            ("credit_card", "3782 822463 10005 1234", "# 1234"),
-            ("credit_card", "41 11 11 11 11 11 11 11", "#"),
-            ("iban", "de89370400440532013000", "#"),
-            ("iban", "Gb82 west 1234 5698 7654 32 it is", "# it is"),
-            ("iban", f"{IBAN} GB82 WEST 1234 5698 7654 32", "# #"),
-            ("iban", f"AB12 {IBAN} 12 MORE", "AB12 # 12 MORE"),
-            ("iban", "DE89 37040044 0532013000", "#"),
-            (
-                "iban",
-                "DE89 3704 0044 0532 0130 01, GB82WEST1234569876543",
-                "DE89 3704 0044 0532 0130 01, GB82WEST1234569876543",
-            ),
-            ("credit_card", "4111 1111 1111 1112", "4111 1111 1111 1112"),
-            ("credit_card", "41111111111111111111111", "41111111111111111111111"),
+            ("email", "_alice@example.com_, **alice@example.com**, alice@example.com-2", "#_, **#**, #-2"),
             ("email", "anna.bach+x@mail.example.co.uk, jürgen@müller.de, anna@home", "#, #, anna@home"),
-            ("ip_address", "192.168.1.17, 2001:db8::8a2e:370:7334, 999.168.1.17", "#, #, 999.168.1.17"),
+            ("ip_address", "ip:10.0.0.1, 10.0.0.1:8080, 10.0.0.0/8, 999.168.1.17", "ip:#, #:8080, #/8, 999.168.1.17"),
+            ("ip_address", "::ffff:10.1.2.3, [64:ff9b::10.1.2.3]:80, 12:30:45:10.1.2.3", "#, [#]:80, 12:30:45:#"),
+            ("ip_address", "2001:db8::1: no route from fe80::1%eth0 to 2001:db8::.", "#: no route from #%eth0 to #."),
+            ("credit_card", f"{CARD} 2026; {CARD} 12 27 123; 1 {CARD}", "# 2026; # 12 27 123; 1 #"),
+            ("credit_card", f"{CARD.replace(' ', '')} {OTHER_CARD.replace(' ', '-')} {CARD}", "# # #"),
+            # Also where the digits of two pass for a third.
+            ("credit_card", f"5555-5555-5555-4444 {CARD}; 41 11 11 11 11 11 11 11", "# #; #"),
+            ("credit_card", "41111111111111111111111", "41111111111111111111111"),
+            ("iban", "de89370400440532013000; Gb82 west 1234 5698 7654 32 it is", "#; # it is"),
+            ("iban", f"AB12 {IBAN} 12 MORE; {IBAN} GB82 WEST 1234 5698 7654 32", "AB12 # 12 MORE; # #"),
+            *(("iban", one, one) for one in ("DE89 3704 0044 0532 0130 01", "ZZ73123456789012345678")),
             ("phone", "+49 (0)30 123456-7 or 0049 30 1234567, not 30 1234567", "# or #, not 30 1234567"),
-            (
-                "api_key",
-                "sk-abcdefghijklmnop1234 Bearer abc.def-ghijkl== sk-abc Bearer of news",
-                "# # sk-abc Bearer of news",
-            ),
-            # Of a country that is not known.
-            ("iban", "ZZ73123456789012345678 now", "ZZ73123456789012345678 now"),
-            ("phone", "_+49 30 123456_", "_#_"),
+            ("api_key", "sk-abcdefghijklmnop1234 Bearer abc.def-ghijkl== sk-abc Bearer of", "# # sk-abc Bearer of"),
         ],
-    )
+    )  # fmt: skip
     def test_everyday_spellings_are_found(self, name: str, text: str, kept: str) -> None:
         redacted: str = Redactor.of([name], {}).redact_value(text)
         assert redacted.replace(f"[redacted: {name}]", "#") == kept
@@ -174,12 +136,9 @@ class TestPatterns:
         value = [4111111111111111, 4111111111111111.0, 4111111111111112, 0.4111111111111111, True, None]
         assert redact_all(value) == ["[redacted: credit_card]"] * 2 + value[2:]
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [("credit_card", CARD), ("iban", IBAN), ("phone", "+1 555 123 4567"), ("phone", "0049 30 123456")],
-    )
+    @pytest.mark.parametrize(("name", "text"), [("credit_card", CARD), ("iban", IBAN), ("phone", "+1 555 123 4567")])
     def test_digits_are_found_with_any_space_or_hyphen_between_them(self, name: str, text: str) -> None:
-        for gap in GAPS:
+        for gap in "\u00a0\u2007\u2009\u202f\u2010\u2011\u2012\u2013\u2014\u2015\u2212-":
             found = Redactor.of([name], {}).redact_value(f"It is {text.replace(' ', gap)}.")
             assert found == f"It is [redacted: {name}].", repr(gap)
 
@@ -188,35 +147,19 @@ class TestPatterns:
         [
             "At 10:30, 10:30:15 or 10:30–11:00, std::vector and a :: b",
             "Version 1.2.3, v1.2.3.4, 1.2.3.4.5 and 10.0.19045.3570.1",
-            "Orders 4111 1111 1111 1112, 4111-1111-1111-1112 2026 and 20261121-000417",
-            "2026-11-21 2026-11-22 2026-11-23 2026-11-24 2026-11-25 2026-11-26",
-            "2026-11-21–2026-11-22, 21-11-2026 22-11-2026, 2026-11-21T10:30:15.123456+01:00",
-            "2023 2024 2025 2026, 2010-2011 2012-2013",
+            "Orders 4111-1111-1111-1112 2026 and 20261121-000417, 1\u202f234\u202f567 and 12\u00a0345\u00a0678.90",
+            "2026-11-21 2026-11-22 2026-11-23, 21-11-2026 22-11-2026, 2026-11-21T10:30:15.123456+01:00",
             "2015 2016 2017 2018 2019 2020 2021 2022 2023 2024 2025 2026 2027 2028",
-            "1\u202f234\u202f567 and 12\u00a0345\u00a0678.90",
             "py29 is the new version, see de36 for details of this, no45 items are left",
             "ab12cd34-ab12-4d34-ab12-ab12cd34ef56 be12ad34-ee20-4122-ba20-de89ad34ef56",
-            "me@home, @example.com, a@b",
-            "1 + 555 123 4567, 2 +3",
+            "me@home, @example.com, a@b, 1 + 555 123 4567, 2 +3",
         ],
     )
     def test_ordinary_texts_stay_as_they_are(self, text: str) -> None:
         assert redact_all(text) == text
 
     @pytest.mark.parametrize(
-        "part",
-        [
-            "4111 1111 1111 1112 ",
-            "4 ",
-            "42",
-            "be12 ",
-            "ab12 a b c ",
-            "a@",
-            f"a@{'b' * 63}.",
-            ":",
-            "1.1.1.1.",
-            "+1 .1 .1",
-        ],
+        "part", ["4111 1111 1111 1112 ", "4 ", "42", "be12 ", "a@", f"a@{'b' * 63}.", ":", "1.1.1.1.", "+1 .1 .1"]
     )
     def test_much_of_anything_is_looked_through(self, part: str) -> None:
         """With a pattern that goes back over what it has read, this takes hours."""
@@ -294,26 +237,16 @@ class TestAttempts:
         assert (outcomes(whole.history), whole.history.attempts(1)[0].output) == (["failed"], {"text": f"Dear {MARK}"})
         assert app.call_count == 1
 
-    @pytest.mark.parametrize(
-        ("audit", "told"),
-        [
-            (
-                {"rule": "[{'code': 'unknown:' + output.text, 'audit': 'Of ' + output.text, 'description': 'No.'}]"},
-                (f"unknown:{MARK}", f"Of {MARK}", "No."),
-            ),
-            ({"rule": "false", "message": "'Bad: ' + output.text"}, ("a", "A", f"Bad: {MARK}")),
-        ],
-    )
-    async def test_a_value_of_an_output_is_taken_out_of_its_issues_and_raw_text(
-        self, audit: dict[str, str], told: tuple[str, str, str]
-    ) -> None:
-        audits = (AuditSpec(name="A", severity="low", **audit),)
+    async def test_a_value_of_an_output_is_taken_out_of_its_issues_and_raw_text(self) -> None:
+        rule = (
+            "[{'code': 'unknown:' + output.text, 'audit': 'Of ' + output.text, 'description': 'Bad: ' + output.text}]"
+        )
+        audits = (AuditSpec(name="A", severity="low", rule=rule),)
         flow = make_flow(make_step(audits=audits, output_sanitizer="{'text': value.text + '!'}"), redact=("/text",))
         end = await execute(flow, simulate(tool_1=[{"text": "geheim"}]), make_history())
-        attempt = end.history.attempts(1)[0]
-        (issue,) = attempt.issues
-        assert (issue.code.replace("!", ""), str(issue.audit).replace("!", ""), issue.description) == told
-        assert (attempt.output, attempt.raw_output) == ({"text": MARK}, {"text": MARK})
+        assert "geheim" not in end.history.attempts(1)[0].model_copy(update={"request": None}).model_dump_json()
+        (issue,) = end.history.attempts(1)[0].issues
+        assert (issue.code, issue.audit, issue.description) == (f"unknown:{MARK}", f"Of {MARK}", f"Bad: {MARK}")
 
     async def test_the_sentence_of_an_end_is_redacted(self) -> None:
         flow = make_flow(make_step(input_expression="{'x': int(input.name)}"), redact=("/name",))
@@ -329,15 +262,3 @@ async def test_a_script_gets_a_result_that_it_can_keep() -> None:
     flow = make_flow(redact=("/customer",))
     result = await run_flow(flow, INPUT, client=client, defaults=defaults, registry=Registry())
     assert SECRET not in json.dumps(result.to_document(), ensure_ascii=False, default=str)
-
-
-def test_pointers_and_the_names_of_patterns_are_rules_and_nothing_else() -> None:
-    rules = ("/a/b", "/", "/*", *PATTERNS, "emial")
-    assert [problem.path for problem in check_spec(make_flow(redact=rules), Registry())] == [
-        f"/redact/{len(rules) - 1}"
-    ]
-
-
-def test_a_flow_without_rules_has_the_digest_that_it_had() -> None:
-    assert "redact" not in make_flow().to_document()
-    assert FlowSpec.from_document(make_flow(redact=("email",)).to_document()).redact == ("email",)

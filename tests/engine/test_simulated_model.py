@@ -6,7 +6,6 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -19,23 +18,22 @@ from openai import AsyncOpenAI
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.openai_client import OpenAIClient, simulated_client
 from flows.engine.prompt import ATTEMPT_HEADING, CURRENT_STEP_HEADING
-from flows.engine.reply import parse_reply
+from flows.engine.reply import ToolReply, parse_reply
 from flows.engine.simulated_model import Fault, FaultKind, Faults, Script, SimulatedModel, invent_value
-from flows.engine.simulated_model.server import main
-from tests.engine.builders import closed
-from tests.engine.simulated_requests import COLOR, INVOICE, ask, make_request, show_attempts
-
-TREE = closed(
-    name={"type": "string"},
-    left={"anyOf": [{"$ref": "#"}, {"type": "null"}]},
-    children={"type": "array", "items": {"$ref": "#"}},
-)
+from tests.engine.builders import INVOICE, closed
+from tests.engine.executions import make_request
 
 
-async def post(app: SimulatedModel, *, path: str = "/v1/chat/completions", **options: Any) -> httpx2.Response:
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as client:
-        headers = {"Authorization": "Bearer right", **options.pop("headers", {})}
-        return await client.post(f"http://simulated-model{path}", headers=headers, **options)
+def show_attempts(*numbers: int, system: str = "Choose well.") -> str:
+    """The system message of a retry that shows the attempts of these numbers."""
+    attempts = [f"{ATTEMPT_HEADING.format(number=number)}\nOutput: {{}}\nIssues:\n- high: No." for number in numbers]
+    return "\n\n".join([system, CURRENT_STEP_HEADING, *attempts])
+
+
+async def ask(app: SimulatedModel, request: dict[str, Any], *, key: str = "run-1-1") -> ToolReply:
+    """What the simulated model answers, in process."""
+    reply = await simulated_client(app).complete(request, idempotency_key=key, timeout=10)
+    return parse_reply(reply.body, tool_name="make")
 
 
 def scripted(*replies: Any) -> SimulatedModel:
@@ -44,6 +42,7 @@ def scripted(*replies: Any) -> SimulatedModel:
 
 async def test_the_same_request_gets_the_same_answer_and_another_seed_another() -> None:
     first = await ask(SimulatedModel(), make_request(INVOICE))
+    jsonschema_rs.validate(INVOICE, first.arguments, validate_formats=True)
     assert first == await ask(SimulatedModel(), make_request(INVOICE), key="another-1-1")
     assert first.arguments != (await ask(SimulatedModel(seed=1), make_request(INVOICE))).arguments
 
@@ -71,20 +70,18 @@ async def test_usage_follows_the_length_of_texts_and_a_retry_finds_its_beginning
 
 
 @pytest.mark.parametrize(
-    ("options", "status"),
+    ("path", "key", "request_", "status"),
     [
-        ({"json": make_request(model="no-such-model")}, 404),
-        ({"json": make_request(model=None)}, 400),
-        ({"content": b"[" * 100_000}, 400),
-        ({"json": make_request(), "path": "/v1/chat/completion"}, 404),
-        *(
-            ({"json": make_request(), "headers": {"Authorization": authorization}}, 401)
-            for authorization in ("", "Bearer", "Bearer wrong-key", "Basic right")
-        ),
+        ("/chat/completions", "right", make_request(model="no-such-model"), 404),
+        ("/chat/completion", "right", make_request(), 404),
+        ("/chat/completions", "wrong-key", make_request(), 401),
+        ("/chat/completions", "right", make_request(model=None), 400),
     ],
 )
-async def test_what_a_provider_refuses_is_refused(options: dict[str, Any], status: int) -> None:
-    response = await post(SimulatedModel(api_keys={"right"}), **options)
+async def test_what_a_provider_refuses_is_refused(path: str, key: str, request_: Any, status: int) -> None:
+    transport = httpx2.ASGITransport(app=SimulatedModel(api_keys={"right"}))
+    async with httpx2.AsyncClient(transport=transport, headers={"Authorization": f"Bearer {key}"}) as client:
+        response = await client.post(f"http://simulated-model/v1{path}", json=request_)
     assert response.status_code == status and "wrong-key" not in response.text
 
 
@@ -134,111 +131,52 @@ async def test_faults_by_chance_strike_at_their_rate_and_the_same_calls_again() 
     assert outcomes == await count_faults(4) != await count_faults(5)
 
 
+@pytest.mark.parametrize("pattern", [r"^INV-\d{4}(-[A-Z]{2})?$", r"^[^a-z\s]{2,}$", "(", "((a{999}){999}){99}"])
+def test_a_text_matches_its_pattern_unless_that_is_beyond_the_generator(pattern: str) -> None:
+    for seed in range(20):
+        text = invent_value({"type": "string", "pattern": pattern}, seed=str(seed))
+        assert len(text) < 10_000 and (not pattern.startswith("^") or re.search(pattern, text))
+
+
 @pytest.mark.parametrize(
-    "make",
+    "schema",
     [
-        lambda: Script({"make": []}),
-        lambda: Faults({"fire": 0.1}),
-        lambda: Faults({"reset": float("nan")}),
-        lambda: Faults({"reset": 0.6, "hang": 0.6}),
+        {"$ref": "#"},
+        {"type": "array", "minItems": 2, "items": {"$ref": "#"}},
+        {"type": "integer", "minimum": 5, "maximum": 1},
+        {"type": "array", "items": {"const": 1}, "uniqueItems": True, "minItems": 3},
     ],
 )
-def test_scripts_and_rates_that_make_no_sense_are_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(ValueError, match=r"Fault|rates|replies"):
-        make()
+def test_a_schema_that_nothing_fits_ends_all_the_same(schema: dict[str, Any]) -> None:
+    invent_value(schema, seed="1")
 
 
-class TestInvention:
-    @pytest.mark.parametrize("schema", [INVOICE, TREE, COLOR])
-    async def test_an_output_fits_the_schema_of_the_tool(self, schema: dict[str, Any]) -> None:
-        reply = await ask(SimulatedModel(), make_request(schema))
-        jsonschema_rs.validate(schema, reply.arguments, validate_formats=True)
-
-    def test_texts_are_believable_by_the_names_of_their_properties(self) -> None:
-        names = {
-            "accentColor": "#[0-9a-f]{6}",
-            "email": r"\S+@example\.com",
-            "due_date": r"2026-\d\d-\d\d",
-            "currency": "[A-Z]{3}",
-        }
-        output = invent_value({"type": "object", "properties": {name: {"type": "string"} for name in names}}, seed="1")
-        assert all(re.fullmatch(pattern, output[name]) for name, pattern in names.items())
-
-    @pytest.mark.parametrize(
-        "pattern",
-        [
-            r"^INV-\d{4}(-[A-Z]{2})?$",
-            r"^(?:north|south)(?P<side>east|west)?$",
-            r"^\w+@\w+\.(com|org)$",
-            r"^[^a-z\s]{2,}$",
-            r"^[\d\-.]{3,5}?x*y+z?$",
-            r"^(a|b)\1.{3}\S\D\W$",
-            r"^[0-9a-f]{150}$",
-        ],
-    )
-    def test_a_text_matches_its_pattern_and_is_no_longer_than_need_be(self, pattern: str) -> None:
-        for seed in range(20):
-            text = invent_value({"type": "string", "pattern": pattern}, seed=str(seed))
-            assert re.search(pattern, text) and len(text) <= 150
-
-    @pytest.mark.parametrize(
-        "pattern",
-        [r"\p{L}", "(", "((a{999}){999}){99}", "((((a*)*)*)*)*b", "[\\u0000-\\U0010ffff]{999}!"],
-    )
-    def test_a_pattern_beyond_the_generator_gets_a_text_all_the_same(self, pattern: str) -> None:
-        assert len(invent_value({"type": "string", "pattern": pattern}, seed="1")) < 10_000
-
-    _bounds = st.tuples(st.integers(-1_000, 1_000), st.integers(0, 50)).map(lambda pair: (pair[0], pair[0] + pair[1]))
-    _formats = ("date", "date-time", "time", "email", "uuid", "uri", "ipv4", "ipv6", "hostname", "duration")
-    _leaves = st.one_of(
-        st.sampled_from([{"type": kind} for kind in ("string", "integer", "number", "boolean", "null")]),
-        st.sampled_from([{"type": "string", "format": name} for name in _formats]),
-        _bounds.map(lambda pair: {"type": "integer", "minimum": pair[0], "maximum": pair[1]}),
-        _bounds.map(lambda pair: {"type": "number", "exclusiveMinimum": pair[0], "maximum": pair[1] + 1}),
-        st.integers(-1_000, 1_000).map(lambda bound: {"type": "number", "exclusiveMaximum": bound}),
-        st.integers(1, 20).map(lambda step: {"type": "integer", "multipleOf": step}),
-        st.integers(0, 30).map(lambda length: {"type": "string", "minLength": length, "maxLength": length + 3}),
-        st.lists(st.integers() | st.text(max_size=5), min_size=1, max_size=4).map(lambda values: {"enum": values}),
-    )
-    _schemas = st.recursive(
-        _leaves,
-        lambda inner: st.one_of(
-            st.dictionaries(st.sampled_from(["color", "email", "total", "notes"]), inner).map(
-                lambda one: closed(**one)
-            ),
-            st.tuples(inner, st.integers(0, 3)).map(
-                lambda parts: {"type": "array", "items": parts[0], "minItems": parts[1], "maxItems": parts[1] + 2}
-            ),
-            st.lists(inner, min_size=1, max_size=3).map(lambda options: {"anyOf": options}),
-        ),
-        max_leaves=8,
-    )
-
-    @settings(max_examples=100, deadline=None)
-    @given(schema=_schemas, seed=st.integers(0, 5))
-    def test_whatever_the_schema_the_value_fits_it(self, schema: dict[str, Any], seed: int) -> None:
-        jsonschema_rs.validate(schema, invent_value(schema, seed=str(seed)), validate_formats=True)
-
-    @pytest.mark.parametrize(
-        "schema",
-        [
-            {"$ref": "#"},
-            {"$ref": "#/$defs/missing"},
-            {"type": "array", "minItems": 2, "items": {"$ref": "#"}},
-            {"type": []},
-            {"type": "integer", "minimum": 5, "maximum": 1},
-            {"type": "array", "items": {"const": 1}, "uniqueItems": True, "minItems": 3},
-        ],
-    )
-    def test_a_schema_that_nothing_fits_ends_all_the_same(self, schema: dict[str, Any]) -> None:
-        invent_value(schema, seed="1")
+FORMATS = ("date", "date-time", "time", "email", "uuid", "uri", "ipv4", "ipv6", "hostname", "duration")
+LEAVES = st.one_of(
+    st.sampled_from([{"type": kind} for kind in ("string", "integer", "number", "boolean", "null")]),
+    st.sampled_from([{"type": "string", "format": name} for name in FORMATS]),
+    st.integers(-1_000, 1_000).map(lambda least: {"type": "integer", "minimum": least, "maximum": least + 9}),
+    st.integers(1, 20).map(lambda step: {"type": "integer", "multipleOf": step}),
+    st.integers(0, 30).map(lambda length: {"type": "string", "minLength": length, "maxLength": length + 3}),
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(["color", "email", "total", "notes"]), inner).map(lambda one: closed(**one)),
+        inner.map(lambda items: {"type": "array", "items": items, "minItems": 2, "maxItems": 3}),
+        st.lists(inner, min_size=1, max_size=3).map(lambda options: {"anyOf": options}),
+    ),
+    max_leaves=8,
+)
 
 
-def test_the_command_serves_over_tcp_and_prints_where(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["--latency", "soon"])
-    assert caught.value.code == 2 and capsys.readouterr().err.count("error: ") == 1
+@settings(max_examples=100, deadline=None)
+@given(schema=SCHEMAS, seed=st.integers(0, 5))
+def test_whatever_the_schema_the_value_fits_it(schema: dict[str, Any], seed: int) -> None:
+    jsonschema_rs.validate(schema, invent_value(schema, seed=str(seed)), validate_formats=True)
 
+
+def test_the_command_serves_over_tcp_and_prints_where() -> None:
     async def call(base_url: str) -> bool:
         client = OpenAIClient(api_key="right", base_url=base_url)
         reply = await client.complete(make_request(), idempotency_key="run-1-1", timeout=30)

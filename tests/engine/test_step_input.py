@@ -1,4 +1,4 @@
-"""The input of a step: rule 3."""
+"""The input of a step, and the steps that are computed of it here instead of by a model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 
 from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import MissingInputError, prepare_input, step_variables
-from flows.engine.history import History
+from flows.engine.history import NO_USAGE, History, Outcome, Severity
+from flows.engine.planner import EndStatus
 from flows.engine.plugins import Registry
-from flows.engine.spec import FlowSpec
-from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
+from flows.engine.spec import AuditSpec, FlowSpec
+from tests.engine.builders import closed, make_attempt, make_flow, make_history, make_issue, make_step
+from tests.engine.executions import LENGTH, LONG, audited, execute, simulate
 
 
 async def find_input(flow: FlowSpec, history: History, step: int = 2, registry: Registry | None = None) -> Any:
@@ -24,6 +26,19 @@ def second_step(**fields: Any) -> FlowSpec:
     return make_flow(make_step(1), make_step(2, **fields))
 
 
+def make_registry() -> Registry:
+    """Functions that fail, each in its own way."""
+    registry = Registry()
+
+    @registry.function("raises")
+    def fail() -> None:
+        raise LookupError("no \ud800")
+
+    registry.function("gives_none")(lambda: None)
+    registry.function("gives_object")(lambda: {"thing": object()})
+    return registry
+
+
 class TestWithoutExpression:
     FLOW = make_flow(make_step(1), make_step(2))
 
@@ -32,14 +47,12 @@ class TestWithoutExpression:
         assert await find_input(self.FLOW, make_history(make_attempt(output={"text": "Tea."}))) == {"text": "Tea."}
         weak = make_attempt(outcome="failed", output={"text": "weak"})
         assert await find_input(self.FLOW, make_history(weak)) == {"text": "weak"}, "where the flow goes on"
+        three = make_flow(*(make_step(number) for number in (1, 2, 3)))
+        assert await find_input(three, make_history(make_attempt(1), make_attempt(2)), 3) == {"text": "s2a1"}
 
     async def test_it_is_the_output_of_the_final_attempt(self) -> None:
-        history = make_history(
-            make_attempt(1, 1, "failed", output={"text": "first"}),
-            make_attempt(1, 2, output={"text": "second"}),
-            make_attempt(1, 3, "interrupted"),
-        )
-        assert await find_input(self.FLOW, history) == {"text": "second"}
+        attempts = (make_attempt(1, 1, "failed"), make_attempt(1, 2), make_attempt(1, 3, "interrupted"))
+        assert await find_input(self.FLOW, make_history(*attempts)) == {"text": "s1a2"}
 
     @pytest.mark.parametrize(
         "attempt",
@@ -47,43 +60,28 @@ class TestWithoutExpression:
         ids=["invalid", "errored"],
     )
     async def test_a_step_before_that_left_nothing_usable_is_an_error_that_says_what_to_do(self, attempt: Any) -> None:
-        with pytest.raises(MissingInputError) as caught:
+        with pytest.raises(MissingInputError, match=r"“Step 2” has no input: .* Give it an input_expression, or"):
             await find_input(self.FLOW, make_history(attempt))
-        assert str(caught.value) == (
-            "Step 2 “Step 2” has no input: the step before it left no usable output. "
-            "Give it an input_expression, or let the step before it stop the flow on failure."
-        )
 
 
 class TestInputExpression:
     async def test_it_sees_the_input_and_all_previous_results(self) -> None:
-        flow = make_flow(
-            make_step(1),
-            make_step(2),
-            make_step(
-                3,
-                input_expression="{'topic': input.topic, 'first': steps[1].output.text, "
-                "'second': steps[2].output.text, 'last': previous.text}",
-            ),
-        )
-        history = make_history(make_attempt(1), make_attempt(2))
-        assert await find_input(flow, history, 3) == {"topic": "tea", "first": "s1a1", "second": "s2a1", "last": "s2a1"}
+        text = "{'a': input.topic, 'b': steps[1].output.text, 'c': steps[2].output.text, 'd': previous.text}"
+        flow = make_flow(make_step(1), make_step(2), make_step(3, input_expression=text))
+        found = await find_input(flow, make_history(make_attempt(1), make_attempt(2)), 3)
+        assert found == {"a": "tea", "b": "s1a1", "c": "s2a1", "d": "s2a1"}
 
     async def test_each_step_has_its_name_output_issues_and_verdict_and_index_0_is_the_input(self) -> None:
-        flow = second_step(input_expression="{'steps': steps}")
         issue = make_issue("high", "Too short.", path="/text", audit="Length", words=2)
-        history = make_history(make_attempt(outcome="failed", output={"text": "Tea."}, issues=(issue,)))
-        first, second = (await find_input(flow, history))["steps"]
+        history = make_history(
+            make_attempt(1, 1, "failed"), make_attempt(1, 2, "failed", output={"text": "Tea."}, issues=(issue,))
+        )
+        first, second = (await find_input(second_step(input_expression="{'steps': steps}"), history))["steps"]
         assert first == {"name": "Initial input", "output": {"topic": "tea"}, "issues": [], "passed": True}
         (seen,) = second.pop("issues")
         assert second == {"name": "Step 1", "output": {"text": "Tea."}, "passed": False}
         told = {"severity": "high", "description": "Too short.", "path": "/text", "audit": "Length", "words": 2}
         assert told.items() <= seen.items(), "fields that an audit added are there too"
-
-    async def test_only_final_attempts_stand_in_steps(self) -> None:
-        flow = second_step(input_expression="{'texts': steps.map(s, s.output)}")
-        history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2))
-        assert await find_input(flow, history) == {"texts": [{"topic": "tea"}, {"text": "s1a2"}]}
 
     async def test_the_current_step_is_not_in_steps_and_not_the_previous_one(self) -> None:
         history = make_history(make_attempt(1), make_attempt(2, 1, "failed"), make_attempt(2, 2, "failed"))
@@ -121,42 +119,111 @@ class TestInputExpression:
         found = await find_input(flow, make_history(make_attempt()), registry=registry)
         assert found == {"text": "a\ufffdb\ufffd", "pair": [1, 2]}
 
-
-class TestSanitizer:
-    async def test_it_gets_what_the_expression_gave(self) -> None:
-        flow = second_step(
-            input_expression="{'text': ' ' + previous.text + ' '}", input_sanitizer="{'text': value.text.trim()}"
-        )
-        assert await find_input(flow, make_history(make_attempt())) == {"text": "s1a1"}
-        flow = second_step(input_sanitizer="{'text': value.text + '!'}")
-        assert await find_input(flow, make_history(make_attempt())) == {"text": "s1a1!"}
-
-
-class TestFailures:
-    @staticmethod
-    def make_registry() -> Registry:
-        registry = Registry()
-        registry.function("raises")(lambda: 1 // 0)
-        registry.function("gives_none")(lambda: None)
-        registry.function("gives_object")(lambda: {"thing": object()})
-        return registry
-
     @pytest.mark.parametrize("field", ["input_expression", "input_sanitizer"])
     @pytest.mark.parametrize(
         ("text", "words"),
         [
             ("{'a': 1 / 0}", "zero"),
             ("[1]", "it gave a list; a map is needed."),
-            ("'text'", "it gave text; a map is needed."),
             ("python:gives_none", "it gave null; a map is needed."),
-            ("python:raises", "“python:raises” raised ZeroDivisionError: integer division or modulo by zero"),
+            ("python:raises", "“python:raises” raised LookupError: no \ufffd"),
             ("python:gives_object", "/thing: a value of type “object” has no JSON form."),
             ("python:missing", "No function is registered as “missing”."),
         ],
     )
-    async def test_a_failing_expression_is_told_with_step_and_field(self, field: str, text: str, words: str) -> None:
-        flow = second_step(**{field: text})
+    async def test_a_failing_one_is_told_with_step_and_field(self, field: str, text: str, words: str) -> None:
         with pytest.raises(ExpressionError) as caught:
-            await find_input(flow, make_history(make_attempt()), registry=self.make_registry())
+            await find_input(second_step(**{field: text}), make_history(make_attempt()), registry=make_registry())
         assert str(caught.value).startswith(f"Step 2 “Step 2”, {field}: ")
         assert words in str(caught.value)
+
+
+class TestLocalSteps:
+    """Steps that are computed here, and audited, retried and kept like any other."""
+
+    async def test_cel_computes_from_input_steps_and_previous_without_a_call_or_tokens(self) -> None:
+        compute = "{'topic': input.topic, 'text': previous.text, 'known': size(steps)}"
+        app = simulate(tool_1=[LONG])
+        end = await execute(make_flow(audited(1), make_step(2, compute=compute)), app)
+        (attempt,) = end.history.attempts(2)
+        assert attempt.output == {"topic": "tea", "text": "Tea is a drink.", "known": 2}
+        assert (attempt.usage, attempt.request, attempt.model, attempt.input) == (NO_USAGE, None, None, LONG)
+        assert app.call_count == 1
+
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"input_expression": "{'text': input.topic}"}, "tea"),
+            ({"input_sanitizer": "{'text': value.text.trim()}"}, "Tea."),
+            (
+                {"input_expression": "{'text': ' ' + input.topic}", "input_sanitizer": "{'text': value.text.trim()}"},
+                "tea",
+            ),
+        ],
+        ids=["expression", "sanitizer", "both"],
+    )
+    async def test_previous_is_its_input_after_expression_and_sanitizer(
+        self, fields: dict[str, str], text: str
+    ) -> None:
+        flow = second_step(compute="{'text': previous.text + '!'}", **fields)
+        (attempt,) = (await execute(flow, simulate(tool_1=[{"text": " Tea. "}]))).history.attempts(2)
+        assert (attempt.input, attempt.output) == ({"text": text}, {"text": f"{text}!"})
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_python_computes_and_is_retried_and_named_with_its_fingerprint(self, is_async: bool) -> None:
+        registry, tries = Registry(), iter(["Tea.", "Te.", "Tea is a drink."])
+
+        def draw() -> Any:
+            return {"text": next(tries)}
+
+        async def draw_later() -> Any:
+            return draw()
+
+        registry.function("draw")(draw_later if is_async else draw)
+        end = await execute(make_flow(make_step(compute="python:draw", audits=(LENGTH,))), registry=registry)
+        first, second, third = end.history.attempts(1)
+        assert [one.outcome for one in (first, second, third)] == ["failed", "failed", "passed"]
+        assert [issue.description for issue in second.issues] == ["Write more than Te."]
+        assert third.plugins == {"python:draw": registry.functions["draw"].fingerprint}
+
+    async def test_its_output_is_sanitized_and_held_against_its_schema(self) -> None:
+        step = make_step(
+            compute="{'total': 3, 'draft': true}",
+            output_sanitizer="{'total': value.total}",
+            output_schema=closed(total={"type": "number"}),
+            audits=(AuditSpec(name="Sum", rule="output.total * 2.0 == 6.0"),),
+        )
+        (attempt,) = (await execute(make_flow(step))).history.attempts(1)
+        assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"total": 3.0})
+        assert attempt.raw_output == {"total": 3, "draft": True}
+
+    @pytest.mark.parametrize(
+        ("compute", "words"),
+        [
+            ("{'a': 1 / 0}", "zero"),
+            ("[1]", "it gave a list; a map is needed."),
+            ("python:raises", "“python:raises” raised LookupError: no \ufffd"),
+            ("python:gives_object", "“object” has no JSON form"),
+        ],
+    )
+    async def test_one_that_cannot_be_computed_is_an_invalid_attempt_with_the_reason(
+        self, compute: str, words: str
+    ) -> None:
+        end = await execute(make_flow(make_step(compute=compute, max_retries=0)), registry=make_registry())
+        (attempt,) = end.history.attempts(1)
+        assert (attempt.outcome, attempt.output, attempt.usage) == (Outcome.INVALID, None, NO_USAGE)
+        (issue,) = attempt.issues
+        assert (issue.code, issue.severity, words in issue.description) == ("compute_error", Severity.CRITICAL, True)
+        assert end.finish is not None and end.finish.status is EndStatus.FAILED
+
+    async def test_a_function_that_keeps_what_it_gave_and_changes_it_later_changes_no_attempt(self) -> None:
+        registry, kept = Registry(), {"calls": 0}
+
+        @registry.function("count")
+        def count() -> Any:
+            kept["calls"] += 1
+            return kept
+
+        flow = make_flow(make_step(compute="python:count", audits=(AuditSpec(name="Third", rule="output.calls == 3"),)))
+        end = await execute(flow, registry=registry)
+        assert [attempt.output for attempt in end.history.attempts(1)] == [{"calls": 1}, {"calls": 2}, {"calls": 3}]

@@ -16,8 +16,6 @@ from flows.examples.plugins import (
     ColourSuite,
     audit_contrast,
     audit_design_system,
-    audit_hue_diversity,
-    audit_invoice_sums,
 )
 from flows.examples.scripts import example_script
 from flows.models import Flow
@@ -36,11 +34,10 @@ async def run_example(
     name: str,
     input: Mapping[str, Any] | None = None,
     *,
-    api: str = "auto",
     script: Any = None,
     document: Mapping[str, Any] | None = None,
 ) -> RunResult:
-    client = simulated_client(SimulatedModel(script=script or example_script()), api=api)
+    client = simulated_client(SimulatedModel(script=script or example_script()))
     try:
         flow = FlowSpec.from_document(dict(document or load_documents()[name]))
         return await run_flow(flow, dict(input or load_sample_input(name)), client=client)
@@ -60,19 +57,10 @@ def read_feedback(attempt: Attempt) -> tuple[str, str]:
     return before.partition(PREVIOUS_STEPS_HEADING)[2], own
 
 
-@pytest.mark.parametrize("api", ["auto", "responses"])
 @pytest.mark.parametrize("name", OUTCOMES)
-async def test_an_example_succeeds_and_needs_one_retry_by_either_api(name: str, api: str) -> None:
-    result = await run_example(name, api=api)
+async def test_an_example_needs_one_retry_and_has_no_warnings_and_a_form_that_explains_itself(name: str) -> None:
+    result = await run_example(name)
     assert [[attempt.outcome for attempt in step.attempts] for step in result.steps[1:]] == OUTCOMES[name]
-    calls = [attempt for step in result.results for attempt in step if attempt.request is not None]
-    assert all(("input" in call.request) == (api == "responses") for call in calls if call.request)
-    assert result.usage is not None and all(call.usage.total > 0 for call in calls)
-    assert result.usage.total == sum(call.usage.total for call in calls)
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_an_example_has_no_warnings_and_a_form_that_explains_itself(name: str) -> None:
     document = load_documents()[name]
     assert find_warnings(FlowSpec.from_document(document)) == []
     assert all(part["title"] for part in document["input_schema"]["properties"].values())
@@ -80,17 +68,14 @@ def test_an_example_has_no_warnings_and_a_form_that_explains_itself(name: str) -
 
 
 class TestColourTheme:
-    async def test_a_bad_hex_and_a_pale_text_are_shown_to_the_next_attempt(self) -> None:
+    async def test_a_bad_hex_and_a_pale_text_are_shown_to_the_next_attempt_with_what_would_do(self) -> None:
         first, second = (await run_example("colour-theme")).step(2).attempts
         assert findings(first) == [("critical", "hex_format", "/accent"), ("high", "wcag_contrast", "/text")]
         assert (findings(second), read_feedback(first)[1]) == ([], "")
         for part in ('"accent":"#C8763"', "critical (at /accent)", "high (at /text)", "Make text darker"):
             assert part in read_feedback(second)[1]
-
-    async def test_a_contrast_issue_says_how_bad_it_is_and_what_would_do(self) -> None:
-        issue = (await run_example("colour-theme")).step(2).attempts[0].issues[1]
-        assert issue.added_fields == {"ratio": 2.65}
-        assert issue.context == {"colour": "#8C9AA3", "background": "#F7F5F0", "least": 4.5}
+        issue = first.issues[1]
+        assert (issue.added_fields, issue.context and issue.context["least"]) == ({"ratio": 2.65}, 4.5)
         assert "#626C72" in issue.suggestions[0]
         assert await audit_contrast({"text": "#626C72", "background": "#F7F5F0"}) == []
 
@@ -101,11 +86,6 @@ class TestColourTheme:
             previous, own = read_feedback(attempt)
             assert "Step 1 “Seed colours”, attempt 1" in previous and "28°" in previous
             assert "28°" not in own
-
-    async def test_hues_are_the_worse_the_closer_they_are(self) -> None:
-        seeds = [{"name": name, "hex": hex} for name, hex in (("A", "#1F4E5F"), ("B", "#2F6F62"), ("C", "#1F4E60"))]
-        close = await audit_hue_diversity({"colours": seeds})
-        assert [finding["severity"] for finding in close] == ["medium", "high", "medium"]
 
     async def test_a_suite_that_changes_what_the_design_system_decided_is_found(self) -> None:
         result = await run_example("colour-theme")
@@ -125,17 +105,8 @@ class TestSupportTicket:
         assert first.failure_reason is not None and "“we will refund”" in first.failure_reason
         assert "“we will refund” promises a refund" in read_feedback(second)[1]
         assert "Mara Lindqvist" in second.output["body"]
-
-    async def test_the_route_of_a_ticket_is_computed_without_a_call(self) -> None:
-        result = await run_example("support-ticket-triage")
         (route,) = result.step(2).attempts
-        assert (route.request, route.usage.total) == (None, 0)
-        assert route.output == {"queue": "finance", "priority": 1, "answer_within_hours": 4}
-        message = "The export crashes with an error."
-        ticket = {"customer": "Jo", "plan": "team", "subject": "Export", "message": message}
-        other = await run_example("support-ticket-triage", ticket)
-        assert other.step(2).output == {"queue": "engineering", "priority": 2, "answer_within_hours": 8}
-        assert "Dear Jo" in other.step(3).output["body"]
+        assert (route.request, route.output["queue"]) == (None, "finance"), "computed without a call"
 
 
 class TestInvoice:
@@ -152,9 +123,7 @@ class TestInvoice:
         [
             ({"vat": 340.19}, "vat", "/vat"),
             ({"gross": 1905.20}, "gross_amount", "/gross"),
-            ({"due_date": "2 December 2026"}, "date_format", "/due_date"),
             ({"due_date": "2026-10-02"}, "due_after_invoice_date", "/due_date"),
-            ({"currency": "Euro"}, "schema_mismatch", "/currency"),
             ({"invoice_number": "2026-00471"}, "number_is_in_the_document", "/invoice_number"),
         ],
     )
@@ -163,16 +132,6 @@ class TestInvoice:
         script = type(example_script())({"extract_invoice": [{**good, **change}] * 4})
         result = await run_example("invoice-extraction", script=script)
         assert (code, path) in {(issue.code, issue.path) for issue in result.step(1).attempts[0].issues}
-
-    def test_sums_are_exact_to_the_cent(self) -> None:
-        lines = [
-            {"quantity": 3, "unit_price": 0.1, "amount": 0.3},
-            {"quantity": 1, "unit_price": 1.005, "amount": 1.01},
-        ]
-        assert audit_invoice_sums({"lines": lines, "net": 1.31}) == []
-        (wrong,) = audit_invoice_sums({"lines": [{**lines[0], "amount": 0.31}], "net": 0.31})
-        (twice,) = audit_invoice_sums({"lines": lines, "net": 1.01})
-        assert (wrong["path"], twice["difference"]) == ("/lines/0/amount", -0.3)
 
     async def test_an_example_that_was_changed_gets_outputs_that_fit_the_change(self) -> None:
         document = load_documents()["invoice-extraction"]

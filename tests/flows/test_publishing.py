@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from flows.engine.errors import SpecError
-from flows.models import AuditRule, Flow, FlowVersion, StepDefinition
+from flows.models import AuditRule, Flow, FlowVersion
 from flows.publishing import publish_flow
-from tests.engine.builders import TEXT_SCHEMA, closed
+from tests.engine.builders import TEXT_SCHEMA
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
@@ -35,15 +35,6 @@ def test_the_first_version_goes_live_and_later_ones_are_made_of_changes_only() -
     second = publish_flow(flow=flow)
     assert (second.number, second.digest != first.digest) == (2, True)
     assert Flow.objects.get().live_version == first
-
-
-def test_another_order_of_properties_is_another_definition() -> None:
-    schema = closed(reasoning={"type": "string"}, text={"type": "string"})
-    flow = make_rows(output_schema=schema)
-    first = publish_flow(flow=flow)
-    turned = {**schema, "properties": dict(reversed(schema["properties"].items()))}
-    StepDefinition.objects.update(output_schema=turned)
-    assert publish_flow(flow=flow).digest != first.digest
 
 
 def test_a_flow_that_cannot_run_is_not_published_and_all_problems_are_listed() -> None:

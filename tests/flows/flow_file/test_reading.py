@@ -78,14 +78,11 @@ def test_a_place_in_an_expression_is_not_one_in_the_file() -> None:
         ("title: true", "Put text in quotes."),
         ("temperature: .inf", "Put it in quotes"),
         ("max_tokens: 012", "Leave out the zeros"),
-        ("max_tokens: " + "9" * 400, "is too large"),
         ("max_tokens: " + "9" * 9_000, "is too large"),
         ("title: !Tea", "quotes"),
-        ("title: *tea", "quotes"),
         ("name: tea", "stands twice"),
         ("~: Tea", "Put it in quotes."),
         ("? [a]\n: b", "a list or an object"),
-        ("? !a b\n: c", "quotes"),
     ],
 )
 def test_a_mistake_is_reported_with_what_would_be_right(field: str, hint: str) -> None:
@@ -99,11 +96,9 @@ def test_a_mistake_is_reported_with_what_would_be_right(field: str, hint: str) -
         ("a: [0].filter(x)", "Line 1, column 7"),
         ('a: "b\nc: d', "Line 2, column 5: This is no YAML: found unexpected end of stream"),
         ('a: "\\q"', "Line 1, column 5"),
-        ("a:\n  - b\n c: d", "Line 3, column 2"),
         ("a: \x00", "Line 1, column 4: The character U+0000"),
         ("name: \ud83d", "Line 1, column 7"),
         ("name: café".encode("latin-1"), "Line 1, column 10: The file is not UTF-8"),
-        ("name: tea".encode("utf-16"), "Line 1, column 1: The file is not UTF-8"),
     ],
 )
 def test_text_that_is_no_flow_file_is_refused_with_one_problem_and_its_place(text: str | bytes, place: str) -> None:
@@ -116,7 +111,6 @@ def test_text_that_is_no_flow_file_is_refused_with_one_problem_and_its_place(tex
     [
         ("a: " + "[" * 500_000, "100 levels"),
         ("a: " + "{a: " * 200_000, "100 levels"),
-        ("- " * 500_000, "100 levels"),
         ("a: [" + "1," * MAX_VALUES + "]", "50,000 values"),
         (json.dumps({"a": [1] * MAX_VALUES}), "50,000 values"),
         ("a: " + "é" * (MAX_FILE_BYTES // 2), "1,024 KB"),

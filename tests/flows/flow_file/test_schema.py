@@ -66,38 +66,35 @@ def test_every_kind_of_field_fits_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
+    "fields",
     [
-        [],
-        {},
-        *(
-            make_document(**fields)
-            for fields in (
-                *({"steps": []}, {"name": "Tea Time"}, {"titel": "Tea"}, {"title": 12}, {"cost_budget": 0}),
-                *({"max_tokens": 1.5}, {"input_schema": "{}"}),
-            )
-        ),
-        *(
-            make_document(step)
-            for step in (
-                *({"max_retries": 101}, {"max_retries": "3"}, {"issue_severity_filter": "grave"}, {"compute": ""}),
-                *({"stop_on_failure": "no"}, {"tool_name": "pour it"}, {"audits": [{"name": "Hot"}]}),
-                {"audits": [{"name": "Hot", "rule": "x" * 4_001}]},
-                {"audits": [{"name": "Hot", "rule": "true", "fail_at": "grave"}]},
-            )
-        ),
+        *({"steps": []}, {"name": "Tea Time"}, {"titel": "Tea"}, {"title": 12}, {"cost_budget": 0}),
+        *({"max_tokens": 1.5}, {"input_schema": "{}"}),
     ],
 )
-def test_what_is_no_flow_does_not_fit_the_schema(document: Any) -> None:
+def test_what_is_no_flow_does_not_fit_the_schema(fields: dict[str, Any]) -> None:
+    refuse(make_document(**fields))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *({"max_retries": 101}, {"max_retries": "3"}, {"issue_severity_filter": "grave"}, {"compute": ""}),
+        *({"stop_on_failure": "no"}, {"tool_name": "pour it"}, {"audits": [{"name": "Hot"}]}),
+        {"audits": [{"name": "Hot", "rule": "true", "fail_at": "grave"}]},
+    ],
+)
+def test_what_is_no_step_does_not_fit_either(step: dict[str, Any]) -> None:
+    refuse(make_document(step))
+
+
+def refuse(document: Any) -> None:
     assert not VALIDATOR.is_valid(document)
     with pytest.raises(SpecError):
         FlowSpec.from_document(document)
 
 
-@pytest.mark.parametrize(
-    ("step", "fits"),
-    [({}, False), ({"tool_name": "pour"}, False), ({"compute": "{}"}, True),
-     ({"tool_name": "pour", "output_type": "cup"}, True)],
-)  # fmt: skip
-def test_a_step_calls_the_model_or_is_local(step: dict[str, Any], fits: bool) -> None:
-    assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", **step}]}) is fits
+def test_a_step_calls_the_model_or_is_local() -> None:
+    typed, local = {"tool_name": "pour", "output_type": "cup"}, {"compute": "{}"}
+    for step, fits in (({}, False), ({"tool_name": "pour"}, False), (local, True), (typed, True)):
+        assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", **step}]}) is fits
