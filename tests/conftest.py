@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -37,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_reset_sequences", "django_user_model"}
-BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/", "tests/site/")
+BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/")
 """Where `make test` looks for tests with a browser."""
 ONLY_BROWSER = "tests/browser/"
 """Where it looks for no others."""
@@ -100,50 +101,33 @@ class NetworkAccessError(RuntimeError):
     """A test tried to reach something beyond this machine."""
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    """Empty what a process remembers for a moment: who asked how often, for one. Each test has a user number 1."""
-    for cache in caches.all():
-        cache.clear()
-
-
-def _refuse_beyond_loopback(host: Any) -> None:
-    if not isinstance(host, str | bytes) or host in {"", "localhost", b"localhost"}:
+def refuse_beyond_loopback(event: str, arguments: tuple[Any, ...]) -> None:
+    """Let no connection and no look-up of a name leave this machine, synchronous or not."""
+    if event == "socket.connect" and arguments[0].family in {socket.AF_INET, socket.AF_INET6}:
+        host = arguments[1][0]
+    elif event in {"socket.getaddrinfo", "socket.gethostbyname"}:
+        host = arguments[0]
+    else:
         return
-    text = host.decode() if isinstance(host, bytes) else host
+    text = host.decode() if isinstance(host, bytes) else str(host or "")
+    if text in {"", "localhost", "0.0.0.0", "::"}:  # noqa: S104  # what a server listens on
+        return
     try:
-        is_local = ipaddress.ip_address(text.partition("%")[0]).is_loopback or text in {"0.0.0.0", "::"}  # noqa: S104  # what a server listens on
+        is_local = ipaddress.ip_address(text.partition("%")[0]).is_loopback
     except ValueError:
         is_local = False
     if not is_local:
         raise NetworkAccessError(f"Tests reach nothing beyond this machine, but this one tried “{text}”.")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_network() -> Iterator[None]:
-    """Refuse connections and name look-ups beyond loopback, synchronous or not."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("connect", "connect_ex"):
-            patch.setattr(socket.socket, name, _guard_connect(getattr(socket.socket, name)))
-        patch.setattr(socket, "getaddrinfo", _guard_look_up(socket.getaddrinfo))
-        yield
+sys.addaudithook(refuse_beyond_loopback)
 
 
-def _guard_connect(connect: Any) -> Any:
-    def guarded(sock: socket.socket, address: Any) -> Any:
-        if sock.family in {socket.AF_INET, socket.AF_INET6}:
-            _refuse_beyond_loopback(address[0])
-        return connect(sock, address)
-
-    return guarded
-
-
-def _guard_look_up(getaddrinfo: Any) -> Any:
-    def guarded(host: Any, *args: Any, **kwargs: Any) -> Any:
-        _refuse_beyond_loopback(host)
-        return getaddrinfo(host, *args, **kwargs)
-
-    return guarded
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """Empty what a process remembers for a moment: who asked how often, for one. Each test has a user number 1."""
+    for cache in caches.all():
+        cache.clear()
 
 
 def _find(part: str) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import get_commands, load_command_class
@@ -45,6 +43,8 @@ from tests.processes import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALL_PAGES = [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"))]
+OF_AUTOMATORS = {"TOOLFLOW_URL", "TOOLFLOW_TOKEN"}
+"""What scripts and the command ``toolflow`` read, on machines of their own."""
 
 _BLOCK = re.compile(r"^ *```(?P<info>[^\n]*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
@@ -60,9 +60,8 @@ def find_blocks(page: str, language: str) -> list[tuple[str, str]]:
 
 
 def read_table(page: str, heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading, without its head."""
-    text = read_page(page)
-    section = text.partition(f"\n{heading}\n")[2]
+    """The cells of the first table below a heading, without its head and the quotes of code."""
+    section = read_page(page).partition(f"\n{heading}\n")[2]
     assert section, f"{page} has no heading “{heading}”"
     rows = re.search(r"^\|.*(?:\n\|.*)*", section, re.MULTILINE)
     assert rows is not None
@@ -70,25 +69,51 @@ def read_table(page: str, heading: str) -> list[list[str]]:
     return [[cell.strip().replace("\\|", "|") for cell in row] for row in cells]
 
 
-def unquote(cell: str) -> str:
-    return cell.strip("`")
+def find_wrong_links(source: Path, text: str) -> list[str]:
+    """Links of a page that lead to no file or heading."""
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        place = source.parent / path if path else source
+        if "://" in target:
+            continue
+        if not place.exists():
+            wrong.append(target)
+        elif anchor:
+            headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            wrong += [] if anchor in anchors else [target]
+    return wrong
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Links, names and code of all pages
+def find_unknown_names(text: str) -> list[str]:
+    """Settings, targets of make, commands and options that a page names and nobody has."""
+    used = set(re.findall(r"\b(?:TOOLFLOW|OPENAI|DATABASE)_[A-Z_]+", text)) - OF_AUTOMATORS
+    known = read_page(".env.example")
+    unknown = [name for name in used if f"#{name}=" not in known]
+    targets = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
+    unknown += targets - set(re.findall(r"^([a-z]+):", read_page("Makefile"), re.MULTILINE))
+    for command, rest in re.findall(r"(?:manage\.py|toolflow-admin) ([a-z_]+)((?:\\\n|[^\n`#|;)&])*)", text):
+        parser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
+        options = {word.partition("=")[0] for word in rest.split() if word.startswith("--")}
+        unknown += [f"{command} {option}" for option in options if option not in parser._option_string_actions]
+    return unknown
 
 
 @pytest.mark.parametrize("source", ALL_PAGES, ids=lambda source: source.name)
-def test_links_lead_somewhere(source: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", source.read_text(encoding="utf-8")):
-        if "://" in target:
-            continue
-        path, _, anchor = target.partition("#")
-        place = source.parent / path if path else source
-        assert place.exists(), target
-        headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
-        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-        assert not anchor or anchor in anchors, target
+def test_links_lead_somewhere_names_exist_and_code_can_be_read(source: Path) -> None:
+    text = source.read_text(encoding="utf-8")
+    assert find_wrong_links(source, text) == []
+    if source in PAGES:
+        assert find_unknown_names(text) == []
+    name = source.relative_to(ROOT).as_posix()
+    for _, code in find_blocks(name, "python"):
+        compile(code, "<page>", "exec")
+    for _, code in find_blocks(name, "json"):
+        assert isinstance(json.loads(code), dict)
+    for _, code in [*find_blocks(name, "sh"), *find_blocks(name, "bash")]:
+        done = subprocess.run(["bash", "-n", "-c", code], capture_output=True, check=False, text=True, timeout=20)
+        assert done.stderr == "", code
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -96,63 +121,17 @@ def test_every_page_is_in_the_index() -> None:
     assert all(f"({page.name})" in index for page in (ROOT / "docs").glob("*.md") if page.name != "index.md")
 
 
-OF_AUTOMATORS = {"TOOLFLOW_URL", "TOOLFLOW_TOKEN"}
-"""What scripts and the command ``toolflow`` read, on machines of their own."""
+def test_the_architecture_names_each_file_of_the_engine_and_none_that_is_not_there() -> None:
+    named = {}
+    for side in ("engine", "execution side"):
+        section = read_page("docs/architecture.md").partition(f"## The {side}, file by file")[2].partition("\n## ")[0]
+        named[side] = set(re.findall(r"`([a-z_/]+\.py)`", section))
+    engine = (ROOT / "flows/engine").rglob("*.py")
+    assert named["engine"] == {path.name for path in engine if not path.name.startswith("__")}
+    known = [f"/{path.relative_to(ROOT / 'runs').as_posix()}" for path in (ROOT / "runs").rglob("*.py")]
+    assert [name for name in named["execution side"] if not any(path.endswith(f"/{name}") for path in known)] == []
 
 
-@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
-def test_settings_are_called_what_they_are_called(source: Path) -> None:
-    known = read_page(".env.example")
-    used = set(re.findall(r"\b(?:TOOLFLOW|OPENAI|DATABASE)_[A-Z_]+", source.read_text(encoding="utf-8")))
-    assert {name for name in used - OF_AUTOMATORS if f"#{name}=" not in known} == set()
-
-
-@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
-def test_commands_and_their_options_exist(source: Path) -> None:
-    text = source.read_text(encoding="utf-8")
-    targets = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
-    assert targets <= set(re.findall(r"^([a-z]+):", read_page("Makefile"), re.MULTILINE))
-    for command, rest in re.findall(r"(?:manage\.py|toolflow-admin) ([a-z_]+)((?:\\\n|[^\n`#|;)&])*)", text):
-        known = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
-        options = {word.partition("=")[0] for word in rest.split() if word.startswith("--")}
-        assert options <= set(known._option_string_actions), f"{command} {rest}"
-
-
-def list_code() -> Iterator[Any]:
-    for page in ALL_PAGES:
-        name = page.relative_to(ROOT).as_posix()
-        for language in ("sh", "bash", "python", "json"):
-            for number, (_, code) in enumerate(find_blocks(name, language)):
-                yield pytest.param(language, code, id=f"{page.stem}-{language}-{number}")
-
-
-@pytest.mark.parametrize(("language", "code"), list(list_code()))
-def test_code_can_be_read(language: str, code: str) -> None:
-    if language == "python":
-        compile(code, "<page>", "exec")
-    elif language == "json":
-        assert isinstance(json.loads(code), dict)
-    else:
-        done = subprocess.run(["bash", "-n", "-c", code], capture_output=True, check=False, text=True, timeout=20)
-        assert done.stderr == ""
-
-
-def test_the_tree_of_the_engine_has_each_of_its_files() -> None:
-    section = read_page("docs/architecture.md").partition("## The engine, file by file")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`([a-z_]+\.py)`", section))
-    assert named == {path.name for path in (ROOT / "flows/engine").rglob("*.py") if not path.name.startswith("__")}
-
-
-def test_the_tree_of_the_execution_side_has_only_files_that_are_there() -> None:
-    section = (
-        read_page("docs/architecture.md").partition("## The execution side, file by file")[2].partition("\n## ")[0]
-    )
-    named = re.findall(r"`([a-z_/]+\.py)`", section)
-    known = {path.relative_to(ROOT / "runs").as_posix() for path in (ROOT / "runs").rglob("*.py")}
-    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in known)] == []
-
-
-# ---------------------------------------------------------------------------------------------------------------
 # Tables and numbers
 
 
@@ -164,71 +143,68 @@ def describe_default(model: type[BaseModel], name: str) -> str:
         return "none"
     if field.default == ():
         return "`[]`"
-    if isinstance(field.default, Enum):
-        return f"`{field.default.value}`"
-    return f"`{json.dumps(field.default)}`"
+    return f"`{field.default.value}`" if isinstance(field.default, Enum) else f"`{json.dumps(field.default)}`"
 
 
 @pytest.mark.parametrize(("heading", "model"), [("## Flow", FlowSpec), ("## Step", StepSpec), ("## Audit", AuditSpec)])
 def test_the_reference_has_every_field_with_its_default(heading: str, model: type[BaseModel]) -> None:
-    documented = [(unquote(row[0]), row[2]) for row in read_table("docs/flow-reference.md", heading)]
+    documented = [(row[0].strip("`"), row[2]) for row in read_table("docs/flow-reference.md", heading)]
     assert documented == [(name, describe_default(model, name)) for name in model.model_fields]
+
+
+LIMITS = [str(field.verbose_name).capitalize() for field in RateLimit._meta.fields if not field.primary_key]
 
 
 @pytest.mark.parametrize(
     ("page", "heading", "names"),
     [
-        ("docs/concepts.md", "## Outcomes of an attempt", [outcome.value for outcome in Outcome]),
-        ("docs/concepts.md", "## Statuses of a run", RunStatus.values),
-        ("docs/running.md", "## Why runs end", EndReason.values),
-        (
-            "docs/limits.md",
-            "## Limits of the provider",
-            [str(field.verbose_name).capitalize() for field in RateLimit._meta.fields if not field.primary_key],
-        ),
+        ("concepts", "## Outcomes of an attempt", [outcome.value for outcome in Outcome]),
+        ("concepts", "## Statuses of a run", RunStatus.values),
+        ("running", "## Why runs end", EndReason.values),
+        ("limits", "## Limits of the provider", LIMITS),
     ],
 )
 def test_a_table_has_every_name(page: str, heading: str, names: list[str]) -> None:
-    assert [unquote(row[0]) for row in read_table(page, heading)] == names
+    assert [row[0].strip("`") for row in read_table(f"docs/{page}.md", heading)] == names
 
 
 @pytest.mark.parametrize(
-    ("page", "text"),
+    ("page", "texts"),
     [
-        ("flow-reference", f"1 to {MAX_EXPRESSION_LENGTH:,} characters"),
-        ("flow-reference", f"1 to {MAX_STEPS} steps"),
-        ("flow-reference", f"at most {MAX_SCHEMA_BYTES // 1024} KB"),
-        ("flow-reference", f"at most {strict_schema.MAX_NESTING} levels deep"),
-        ("flow-reference", f"{strict_schema.MAX_ENUM_VALUES:,} values"),
-        ("flow-reference", f"at most {MAX_ISSUES} issues"),
-        *(("flow-reference", f"`{name}`") for name in sorted({*strict_schema.TYPES, *strict_schema.FORMATS})),
-        ("running", "up to 200 runs under way"),
-        ("running", f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)"),
-        ("running", f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second"),
-        ("running", f"up to {planner.MAX_BACKOFF:g} seconds"),
-        ("running", f"more than {run_task.MAX_WAIT_SECONDS:g} seconds"),
-        ("running", f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds"),
-        ("expressions", f"at most {MAX_LENGTH:,} characters"),
-        ("expressions", f"at most {MAX_PRODUCED:,} characters and elements"),
-        ("expressions", f"`lists.range` goes to {MAX_RANGE:,}"),
-        ("expressions", f"stopped after {TIMEOUT:g} seconds"),
-        ("limits", f"it waits for up to {gate.MAX_WAIT.seconds} seconds"),
-        ("limits", f"else {gate.DEFAULT_COMPLETION_TOKENS})"),
-        ("limits", f"count for at most {HOLDING_SECONDS:.0f} seconds more"),
-        ("limits", f"would let {Bucket.for_minute(500).rate:.1f} calls begin each second"),
-        ("limits", f"the 200,000 tokens only {Bucket.for_minute(200_000).rate / 1_500:.1f}"),
+        ("flow-reference", [
+            f"1 to {MAX_EXPRESSION_LENGTH:,} characters", f"1 to {MAX_STEPS} steps",
+            f"at most {MAX_SCHEMA_BYTES // 1024} KB", f"at most {strict_schema.MAX_NESTING} levels deep",
+            f"{strict_schema.MAX_ENUM_VALUES:,} values", f"at most {MAX_ISSUES} issues",
+            *(f"`{name}`" for name in (*strict_schema.TYPES, *strict_schema.FORMATS)),
+        ]),
+        ("running", [
+            f"({StepSpec.model_fields['max_retries'].default} unless the step says otherwise)",
+            f"the wait is {planner.FIRST_BACKOFF / 2} to {planner.FIRST_BACKOFF:g} second",
+            f"up to {planner.MAX_BACKOFF:g} seconds", f"more than {run_task.MAX_WAIT_SECONDS:g} seconds",
+            f"One call may take {execution.DEFAULT_CALL_TIMEOUT:g} seconds",
+        ]),
+        ("expressions", [
+            f"at most {MAX_LENGTH:,} characters", f"at most {MAX_PRODUCED:,} characters and elements",
+            f"`lists.range` goes to {MAX_RANGE:,}", f"stopped after {TIMEOUT:g} seconds",
+        ]),
+        ("limits", [
+            f"it waits for up to {gate.MAX_WAIT.seconds} seconds", f"else {gate.DEFAULT_COMPLETION_TOKENS})",
+            f"count for at most {HOLDING_SECONDS:.0f} seconds more",
+            f"would let {Bucket.for_minute(500).rate:.1f} calls begin each second",
+            f"the 200,000 tokens only {Bucket.for_minute(200_000).rate / 1_500:.1f}",
+        ]),
     ],
-)
-def test_the_numbers_of_a_page_hold(page: str, text: str) -> None:
-    assert text in " ".join(read_page(f"docs/{page}.md").split())
+)  # fmt: skip
+def test_the_numbers_of_a_page_hold(page: str, texts: list[str]) -> None:
+    words = " ".join(read_page(f"docs/{page}.md").split())
+    assert [text for text in texts if text not in words] == []
 
 
 def test_expressions_list_every_function_and_the_variables_of_every_field() -> None:
-    assert [(unquote(use), gives) for use, gives in read_table("docs/expressions.md", "## Functions")] == list(
-        FUNCTIONS.values()
-    )
+    functions = [(use.strip("`"), gives) for use, gives in read_table("docs/expressions.md", "## Functions")]
+    assert functions == list(FUNCTIONS.values())
     documented = {
-        unquote(field): set(re.findall(r"`(\w+)`", variables))
+        field.strip("`"): set(re.findall(r"`(\w+)`", variables))
         for fields, variables, *_ in read_table("docs/expressions.md", "## Variables")
         for field in fields.split(", ")
     }
@@ -239,8 +215,7 @@ def test_expressions_list_every_function_and_the_variables_of_every_field() -> N
 def test_an_expression_gives_what_the_page_says(field: str, code: str) -> None:
     ((_, variables),) = find_blocks("docs/expressions.md", "json")
     text, _, expected = code.rstrip().rpartition("\n// ")
-    expression = parse_expression(text, variables=FIELD_VARIABLES[field])
-    value = Scope(json.loads(variables)).evaluate(expression)
+    value = Scope(json.loads(variables)).evaluate(parse_expression(text, variables=FIELD_VARIABLES[field]))
     assert (value, type(value)) == (json.loads(expected), type(json.loads(expected)))
 
 

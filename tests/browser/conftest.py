@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from django.conf import settings
@@ -12,10 +11,8 @@ from django.contrib.staticfiles.handlers import StaticFilesHandler, StaticFilesH
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Response
+from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page, Response
 from pytest_django.live_server_helper import LiveServer
-
-from tests.browser.kept_context import KeptContext
 
 
 @pytest.fixture(scope="session")
@@ -33,31 +30,6 @@ def base_url(live_server: LiveServer) -> Iterator[str]:
         yield live_server.url
 
 
-@pytest.fixture(scope="session")
-def kept_context(browser: Browser) -> KeptContext:
-    """The context of all tests that ask for none of their own."""
-    return KeptContext(browser)
-
-
-@pytest.fixture
-def context(
-    request: pytest.FixtureRequest, kept_context: KeptContext, browser_context_args: dict[str, Any]
-) -> Iterator[BrowserContext]:
-    """A context as good as new; one of its own where a test asks for that, or somebody for what happened in it."""
-    recordings = (request.config.getoption(name) for name in ("--tracing", "--video", "--screenshot"))
-    if request.node.get_closest_marker("browser_context_args") or set(recordings) != {"off"}:
-        yield request.getfixturevalue("new_context")()
-        return
-    yield kept_context.take(browser_context_args)
-    kept_context.put_back()
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Page:
-    """The one window of the context."""
-    return context.pages[0] if context.pages else context.new_page()
-
-
 @pytest.fixture
 def accepted_dialogs(context: BrowserContext) -> list[str]:
     """The kinds of the dialogs that were shown; a test that takes this may see some. All are answered with “leave”."""
@@ -71,43 +43,58 @@ def accepted_dialogs(context: BrowserContext) -> list[str]:
     return kinds
 
 
-@pytest.fixture(autouse=True)
-def _no_complaints(request: pytest.FixtureRequest, context: BrowserContext) -> Iterator[None]:
-    """Every test ends without a complaint of the browser.
+class Complaints:
+    """What the browser complains about.
 
     Those are errors and warnings on its console, violations of the content security policy among them, scripts that
     fail, and dialogs, which nothing of ours opens. That a page itself was answered with a 4xx is no complaint.
     """
-    complaints: list[tuple[str, str]] = []
-    refused: set[str] = set()
 
-    def note_message(message: ConsoleMessage) -> None:
+    def __init__(self, context: BrowserContext, *, are_dialogs_fine: bool) -> None:
+        self._found: list[tuple[str, str]] = []
+        self._refused: set[str] = set()
+        context.on("console", self._note_message)
+        context.on("weberror", lambda error: self._found.append((str(error.error), "")))
+        if not are_dialogs_fine:
+            context.on("dialog", self._note_dialog)
+        context.on("response", self._note_answer)
+
+    def take(self) -> list[tuple[str, str]]:
+        """What was found since this was asked before."""
+        found, self._found = self._found, []
+        return [(text, url) for text, url in found if not (text.startswith("Failed to load") and url in self._refused)]
+
+    def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            complaints.append((message.text, message.location["url"]))
+            self._found.append((message.text, message.location["url"]))
 
-    def note_dialog(dialog: Dialog) -> None:
-        complaints.append((f"Dialog: {dialog.message}", dialog.page.url if dialog.page else ""))
+    def _note_dialog(self, dialog: Dialog) -> None:
+        self._found.append((f"Dialog: {dialog.message}", dialog.page.url if dialog.page else ""))
         dialog.dismiss()
 
-    def note_answer(response: Response) -> None:
+    def _note_answer(self, response: Response) -> None:
         if 400 <= response.status < 500 and response.request.is_navigation_request():
-            refused.add(response.url)
+            self._refused.add(response.url)
 
-    context.on("console", note_message)
-    context.on("weberror", lambda error: complaints.append((str(error.error), "")))
-    if "accepted_dialogs" not in request.fixturenames:
-        context.on("dialog", note_dialog)
-    context.on("response", note_answer)
-    yield
-    left = [(text, url) for text, url in complaints if not (text.startswith("Failed to load") and url in refused)]
-    assert left == []
+
+@pytest.fixture(autouse=True)
+def complaints(request: pytest.FixtureRequest, context: BrowserContext) -> Iterator[Complaints]:
+    """Every test ends without a complaint of the browser."""
+    complaints = Complaints(context, are_dialogs_fine="accepted_dialogs" in request.fixturenames)
+    yield complaints
+    assert complaints.take() == []
+
+
+def sign_in_context(context: BrowserContext, url: str, user: User | None = None) -> None:
+    """Sign in as somebody, without asking for a password: “ada”, who may do everything, unless told who."""
+    client = Client()
+    client.force_login(user or User.objects.create_superuser("ada", password="secret"))
+    session = client.cookies[settings.SESSION_COOKIE_NAME].value
+    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": url}])
 
 
 @pytest.fixture
 def admin_page(page: Page, context: BrowserContext, base_url: str) -> Page:
     """A window in which somebody is signed in who may do everything."""
-    client = Client()
-    client.force_login(User.objects.create_superuser("ada", password="secret"))
-    session = client.cookies[settings.SESSION_COOKIE_NAME].value
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": base_url}])
+    sign_in_context(context, base_url)
     return page

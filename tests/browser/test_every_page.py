@@ -1,109 +1,296 @@
-"""What holds for every page: nothing to complain about for the browser, and no wider than a phone's window
-in either theme."""
+"""Every page in both themes, wide and on a phone: it fits its window, and neither axe nor the browser complains."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, Literal
 
 import pytest
-from django.contrib.admin import site
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
 from flows.examples import load_examples
 from flows.models import Flow
-from runs.models import Attempt, Issue, Run
+from flows.portability import load_flow
+from runs.models import BulkAction, RunStatus, SavedView
+from tests.api.asking import make_token
+from tests.browser.conftest import Complaints
 from tests.browser.run_under_way import RunUnderWay
-from tests.browser.widths import assert_fits_in_both_themes, open_all_folds
-from tests.runs.builders import make_run
-from tests.runs.pages.history_builders import make_retried_run
+from tests.browser.widths import list_sticking_out, open_all_folds, resize
+from tests.engine.builders import make_attempt, make_issue, make_step
+from tests.runs.builders import make_run, make_version, make_worker
+from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
+from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import run_address
+from tests.runs.webhooks.deliveries import make_delivery
+from tests.site.test_permissions import World, list_rules, world
 
-PHONE = {"width": 390, "height": 800}
+__all__ = ["world"]
 
-
-@pytest.fixture
-def phone(page: Page) -> Page:
-    """A window as narrow as a phone's."""
-    page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # a mapping with both sides
-    return page
-
-
-def test_pages_of_runs_fit_a_phone(phone: Page, admin_page: Page) -> None:
-    running, queued = RunUnderWay(), make_run()
-    running.end_attempt("failed")
-    ended = make_retried_run(
-        end_sentence="Step 1 “Step 1” " + "failed and failed " * 20, blocking_step=1, blocking_attempt=2
-    )
-    for address in (run_address(ended), running.address, run_address(queued)):
-        phone.goto(address)
-        open_all_folds(phone)
-        assert_fits_in_both_themes(phone)
-    for address in ("/runs/", "/runs/?status=failed", f"{run_address(queued)}cancel/", "/runs/999/"):
-        phone.goto(address)
-        assert_fits_in_both_themes(phone)
+WIDTHS = (1_280, 390)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+AXE: str = Axe().axe_script
+COLOURS = {"runOnly": ["color-contrast"]}
+ALL_BUT_COLOURS = {"rules": {"color-contrast": {"enabled": False}}}
+ASKED: dict[tuple[str, int], dict[str, Any]] = {
+    ("light", 1_280): {}, ("dark", 1_280): COLOURS, ("light", 390): ALL_BUT_COLOURS,
+}  # fmt: skip
+"""What axe is asked by theme and width: colours are the same at all widths, and the rest in both themes."""
+KNOWN = {("link-in-text-block", "/delete/"), ("aria-prohibited-attr", "/admin/auth/")}
+"""What Django’s own pages have."""
+LONG = "W" * 100
 
 
-def test_the_trail_and_ones_own_account_fit_a_phone(phone: Page, admin_page: Page) -> None:
-    make_retried_run()
-    for address in ("/trail/", "/trail/?action=signed_in", "/account/"):
-        phone.goto(address)
-        expect(phone.locator("h1")).to_be_visible()
-        assert_fits_in_both_themes(phone)
+def find_problems(page: Page, complaints: Complaints) -> list[str]:
+    """What axe finds that is serious, whether the browser complains, and whether the page fits its window."""
+    problems = [f"{page.url}: {complaint}" for complaint in complaints.take()]
+    # What turns as long as something runs is never done.
+    page.emulate_media(reduced_motion="reduce")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
+    for width, theme in product(WIDTHS, THEMES):
+        resize(page, width)
+        page.emulate_media(color_scheme=theme)
+        # What is fading in has colours of its own for a moment.
+        page.evaluate("document.getAnimations().forEach((animation) => animation.finish())")
+        problems += [f"{page.url}, {theme}, {width}: {part}" for part in list_sticking_out(page)]
+        if (theme, width) in ASKED:
+            options = {"resultTypes": ["violations"], "preload": False, **ASKED[theme, width]}
+            found = page.evaluate("options => axe.run(options)", options)["violations"]
+            problems += [f"{page.url}, {theme}, {width}: {describe(one)}" for one in found if is_grave(page, one)]
+    resize(page, WIDTHS[0])
+    # Axe sets styles inline, which the content security policy forbids.
+    complaints.take()
+    return problems
 
 
-def test_starting_a_run_fits_a_phone(phone: Page, admin_page: Page) -> None:
+def is_grave(page: Page, violation: dict[str, Any]) -> bool:
+    is_known = any(violation["id"] == rule and part in page.url for rule, part in KNOWN)
+    return violation["impact"] in {"serious", "critical"} and not is_known
+
+
+def describe(violation: dict[str, Any]) -> str:
+    places = "\n    ".join(f"{node['html'][:160]}  {node['failureSummary'][:200]}" for node in violation["nodes"][:5])
+    return f"{violation['id']}: {violation['help']} ({len(violation['nodes'])} places)\n    {places}"
+
+
+def list_pages(world: World) -> Iterator[str]:
+    """The addresses of all pages that somebody sees who may do everything; some are alike for all models."""
+    world.users["root"] = User.objects.get(username="ada")
+    for address in map(world.fill, list_rules()):
+        if re.search("/(history|delete)/$", address) and "/flows/flow/" not in address:
+            continue
+        answer = world.ask("root", "GET", address)
+        if answer.status_code == 200 and not answer.streaming and b"</html>" in answer.content:
+            yield address
+
+
+@pytest.mark.parametrize("is_admin", [False, True], ids=["ours", "admin"])
+def test_every_address(admin_page: Page, complaints: Complaints, world: World, is_admin: bool) -> None:
+    addresses = [address for address in list_pages(world) if address.startswith("/admin/") is is_admin]
+    assert len(addresses) > 15
+    problems = []
+    for address in addresses:
+        admin_page.goto(address)
+        open_all_folds(admin_page)
+        problems += find_problems(admin_page, complaints)
+    assert not problems, "\n".join(problems)
+
+
+def show_runs(page: Page) -> Iterator[None]:
+    page.goto("/runs/")
+    yield
+    run = make_retried_run(labels=["a-label-of-some-length" * 3] * 5, cost="0.5")
+    for number in range(6):
+        SavedView.objects.create(owner=User.objects.get(), name=f"A long name {number}", query=f"tokens={number}")
+    page.goto("/runs/?tokens=0")
+    expect(page.get_by_role("button", name="Delete this view")).to_be_visible()
+    yield
+    page.goto(f"/runs/?flow=colour-theme&tokens=1&cost=much&status=failed,errored&label={LONG}")
+    yield
+    page.locator("summary", has_text="More filters").click()
+    expect(page.locator("datalist#known-code")).to_be_attached()
+    yield
+    page.goto("/runs/?flow=colour-theme")
+    for name in ("All that match", "Export", "Save as a view"):
+        page.locator("summary", has_text=name).click()
+        yield
+    note = {"run": run.pk, "failed": True, "sentence": "Its input doesn’t fit version 1: /" + "deep/" * 80}
+    values = {"kind": "run_again", "run_count": 5, "query": f"q={LONG}", "failed": 1, "done": 3, "notes": [note]}
+    action = BulkAction.objects.create(token="5eed" * 8, **values)
+    for address in (
+        f"bulk/run-again/?scope=chosen&run={run.pk}",
+        "bulk/run-again/?scope=all&filters=flow%3Dcolour-theme",
+        "bulk/cancel/?scope=chosen",
+        f"bulk/{action.pk}/",
+        f"export/csv?status={LONG}",
+    ):
+        page.goto(f"/runs/{address}")
+        yield
+
+
+def show_a_run(page: Page) -> Iterator[None]:
+    run = RunUnderWay(make_step(1, issue_severity_filter="critical"))
+    for severity in ("low", "critical", "low"):
+        issues = (make_issue(severity, audit="Length", path="/text"), make_issue("medium", path="/text"))
+        run.end_attempt("failed", output={"text": f"{severity} and so on"}, issues=issues)
+    page.goto(run.address)
+    yield
+    run.end_attempt()
+    page.goto(f"{run.address}?diff=s1a2,s1a3&hide=lost")
+    open_all_folds(page)
+    # What changed, what became of issues, what the model was told and what a link asked in vain: all are open.
+    for part in (".listing.diff", ".lifecycle", ".feedback-line", ".messages li"):
+        expect(page.locator(part).first).to_be_visible()
+    yield
+    page.goto(f"{run.address}steps/1/attempts/4/request/")
+    open_all_folds(page)
+    yield
+    sentence = "Step 1 “Step 1” " + "failed and failed " * 20
+    failed = make_retried_run(status="failed", end_sentence=sentence, blocking_step=1, blocking_attempt=2)
+    for address in (run_address(failed), run_address(make_run()), "/runs/999/"):
+        page.goto(address)
+        yield
+    page.goto(run_address(failed))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    yield
+    interrupted = [make_attempt(1, number, "interrupted") for number in range(1, 61)]
+    page.goto(run_address(make_stored_run(*interrupted, make_attempt(1, 61), spec=make_page_flow(make_step(1)))))
+    yield
+
+
+def show_compared_runs(page: Page) -> Iterator[None]:
+    first = make_retried_run()
+    issue = make_issue("high", audit="Length", path="/text")
+    spec = make_page_flow(make_step(1, max_retries=9), make_step(2))
+    output = {"text": "<img src=x onerror=alert(1)> " + "wide" * 200}
+    second = make_stored_run(make_attempt(1, 1, "failed", issues=(issue, issue), output=output), spec=spec)
+    for address in (f"?a={first.pk}&b={second.pk}", f"?a={first.pk}", "?a=tea"):
+        page.goto(f"/runs/compare/{address}")
+        open_all_folds(page)
+        yield
+
+
+def show_statistics(page: Page) -> Iterator[None]:
+    page.goto("/")
+    yield
+    run = make_retried_run(status=RunStatus.ERRORED, end_sentence="It broke" + " and broke" * 40 + "x" * 200)
+    RunUnderWay()
+    for days in (0, 1, 3, 20):
+        add_runs(run.version, day_ago(days), succeeded=5, failed=2, errored=1, cancelled=1, cost="1")
+        add_steps(run.version, day_ago(days), begun=5, passed=4, attempts=9)
+        add_audit(run.version, day_ago(days), LONG, fired=4, retried=2, fixed=1)
+        add_issues(run.version, day_ago(days), "hex_format", issues=4, runs=2)
+    for address in ("/?runs=lost", "/flows/?page=lost", "/flows/colour-theme/?model=gpt-5-mini&period=90d"):
+        page.goto(address)
+        open_all_folds(page)
+        yield
+    make_worker(host="a-host-with-a-very-long-name-in-a-very-long-domain.example.com")
+    page.goto("/workers/")
+    yield
+
+
+def show_starting_a_run(page: Page) -> Iterator[None]:
     load_examples()
-    phone.goto("/runs/new/")
-    assert_fits_in_both_themes(phone)
     for name in Flow.objects.values_list("name", flat=True):
         for view in ("?example=1", "?example=1&view=json"):
-            phone.goto(f"/runs/new/{name}/{view}")
-            assert_fits_in_both_themes(phone)
-    phone.goto("/runs/new/colour-theme/")
-    phone.get_by_label("Brand").fill("x" * 500)
-    phone.get_by_role("button", name="Start run").click()
-    expect(phone.get_by_role("alert")).to_be_visible()
-    assert_fits_in_both_themes(phone)
+            page.goto(f"/runs/new/{name}/{view}")
+            open_all_folds(page)
+            yield
+    page.goto("/runs/new/colour-theme/")
+    page.get_by_label("Brand").fill("x" * 500)
+    page.get_by_role("button", name="Start run").first.click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    yield
 
 
-def test_signing_in_fits_a_phone(phone: Page) -> None:
-    phone.goto("/runs/")
-    expect(phone.get_by_role("heading", name="Sign in")).to_be_visible()
-    assert_fits_in_both_themes(phone)
-    phone.get_by_label("User name").fill("nobody")
-    phone.get_by_label("Password").fill("wrong")
-    phone.get_by_role("button", name="Sign in").click()
-    expect(phone.get_by_role("alert")).to_be_visible()
-    assert_fits_in_both_themes(phone)
+def show_an_account(page: Page) -> Iterator[None]:
+    make_token(User.objects.get(), name=LONG)
+    page.goto("/tokens/")
+    for name, shown in (("nightly import", "#new-token"), (LONG, "#token-name-problem")):
+        page.get_by_label("Name").fill(name)
+        page.get_by_role("button", name="Make the token").click()
+        expect(page.locator(shown)).to_be_visible()
+        yield
+    page.get_by_role("link", name="Revoke nightly").click()
+    yield
+    delivery = make_delivery("https://example.com/hooks")
+    for address in ("/webhooks/", f"/webhooks/{delivery.pk}/", "/trail/?action=signed_in&from=lost"):
+        page.goto(address)
+        yield
+    page.goto("/account/")
+    page.get_by_label("Old password").fill("wrong")
+    page.get_by_label("New password", exact=True).fill("123")
+    page.get_by_label("New password confirmation").fill("124")
+    page.get_by_role("button", name="Change the password").click()
+    expect(page.get_by_role("alert")).to_have_count(1)
+    yield
+    page.context.clear_cookies()
+    page.goto("/runs/")
+    yield
+    page.get_by_label("User name").fill("nobody")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    yield
 
 
-def test_the_history_in_the_admin_leaves_the_browser_nothing_to_complain_about(admin_page: Page) -> None:
-    run = make_retried_run()
-    for model in (Run, Attempt, Issue):
-        name = f"admin:runs_{model._meta.model_name}"
-        admin_page.goto(reverse(f"{name}_changelist"))
-        expect(admin_page.locator("#result_list")).to_be_visible()
-        admin_page.goto(reverse(f"{name}_change", args=[model._default_manager.latest("pk").pk]))
-        expect(admin_page.get_by_role("heading", level=1)).to_be_visible()
-    admin_page.goto(reverse("admin:flows_flowversion_change", args=[run.version_id]))
-    expect(admin_page.get_by_role("heading", level=1)).to_be_visible()
-
-
-def test_the_flow_editor_leaves_the_browser_nothing_to_complain_about(admin_page: Page) -> None:
+def show_the_editor(page: Page) -> Iterator[None]:
     load_examples()
-    admin_page.goto(reverse("admin:flows_flow_changelist"))
-    admin_page.get_by_role("link", name="Colour theme").click()
-    expect(admin_page.locator(".step:visible")).to_have_count(3)
-    admin_page.get_by_role("button", name="Add a step").click()
-    expect(admin_page.locator(".step:visible")).to_have_count(4)
-    admin_page.locator("#steps-0").get_by_role("button", name="Add an audit").click()
-    admin_page.get_by_role("button", name="Save", exact=True).click()
-    expect(admin_page.get_by_text(re.compile("Not saved: .* must be mended first"))).to_be_visible()
+    page.goto(reverse("admin:flows_flow_change", args=[Flow.objects.get(name="colour-theme").pk]))
+    yield
+    page.locator("#steps-0").get_by_role("button", name="Try this step").click()
+    expect(page.locator("#try-title")).to_be_focused()
+    yield
+    page.reload()
+    page.locator("#steps-0").get_by_role("button", name="Make a schema…").click()
+    dialog = page.get_by_role("dialog")
+    for name in ("As a table", "From an example", "From a Python type"):
+        dialog.get_by_role("tab", name=name).click()
+        yield
+    page.goto(reverse("admin:flows_flow_add"))
+    page.get_by_role("button", name="Add a step").last.click()
+    page.get_by_role("button", name="Add an audit").last.click()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    open_all_folds(page)
+    yield
 
 
-def test_lists_in_the_admin_leave_the_browser_nothing_to_complain_about(admin_page: Page) -> None:
-    admin_page.goto(reverse("admin:index"))
-    for model in site._registry:
-        admin_page.goto(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"))
-        expect(admin_page.get_by_role("heading", level=1).first).to_be_visible()
+def show_versions_and_files(page: Page) -> Iterator[None]:
+    load_examples()
+    flow = Flow.objects.get(name="colour-theme")
+    document = flow.versions.latest("number").flow_spec.to_document()
+    for retries in (1, 2):
+        steps = [{**document["steps"][0], "max_retries": retries}, *document["steps"][1:]]
+        load_flow(document={**document, "steps": steps}, note=f"Retries are {retries}.")
+    for address in ("", "compare/?from=1&to=3", "compare/?from=3&to=9", "1/restore/", "3/restore/"):
+        page.goto(f"/admin/flows/flow/{flow.pk}/versions/{address}")
+        open_all_folds(page)
+        yield
+    for name in ("colour-theme", "other-theme", "No_Theme"):
+        page.goto("/admin/flows/flow/upload/")
+        page.get_by_label("Or paste its text").fill(f"name: {name}\nsteps: [{{name: One}}]\nunknown: 1\n")
+        page.get_by_role("button", name="Check the file").click()
+        expect(page.locator("form.upload-form")).to_be_visible()
+        yield
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        show_runs, show_a_run, show_compared_runs, show_statistics, show_starting_a_run, show_an_account,
+        show_the_editor, show_versions_and_files,
+    ],
+)  # fmt: skip
+def test_what_pages_show_on_the_way(
+    admin_page: Page, complaints: Complaints, show: Callable[[Page], Iterator[None]]
+) -> None:
+    make_version()
+    problems = [problem for _ in show(admin_page) for problem in find_problems(admin_page, complaints)]
+    assert not problems, "\n".join(problems)

@@ -1,33 +1,34 @@
-"""Saving in the flow editor: mistakes stand where they are, and nothing is overwritten that one did not see."""
+"""Saving in the flow editor: mistakes are shown where they are, nothing typed is lost, nothing unseen overwritten."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Page, expect
 
-from flows.models import Flow, FlowVersion, StepDefinition
-from flows.portability import load_flow
-from tests.browser.widths import assert_fits, open_all_folds
-from tests.engine.builders import make_flow, make_step
+from flows.models import FlowVersion, StepDefinition
+from tests.browser.editor import field, open_flow, press_save, save, step, tool
+from tests.browser.widths import assert_fits, open_all_folds, resize
+from tests.engine.builders import make_step
 from tests.flows.editor_page import EditorPage
 
-AUDITS = [{"name": "Not empty", "rule": "output.text != ''"}]
-
 MISTAKES = {
-    "steps-0-tool_name": ("extract invoice", "1 to 64 letters"),
     "steps-0-max_retries": ("-1", "greater than or equal to 0"),
     "steps-1-output_schema": ('{"type": "object",\n "properties": {,}}', "Line 2, column"),
     "steps-1-audits-0-rule": ("outputs.text != ''", "Unknown variable “outputs”"),
-    "steps-2-include_results": ("1, 5", "can't include the results of step 5"),
 }
 
 
-def field(page: Page, name: str) -> Locator:
-    return page.locator(f"[name='{name}']")
+@pytest.fixture
+def editor(admin_page: Page, accepted_dialogs: list[str]) -> Page:
+    """The editor of a flow with three steps, the second of which has an audit."""
+    audits = [{"name": "Not empty", "rule": "output.text != ''"}]
+    open_flow(admin_page, make_step(1), make_step(2, audits=audits), make_step(3), title="Invoices")
+    return admin_page
 
 
 def type_in(page: Page, name: str, text: str) -> None:
@@ -35,167 +36,137 @@ def type_in(page: Page, name: str, text: str) -> None:
     field(page, name).fill(text)
 
 
-@pytest.fixture
-def opened(admin_page: Page) -> Page:
-    """The editor of a flow with three steps, the second of which has an audit."""
-    steps = (make_step(1), make_step(2, audits=AUDITS), make_step(3))
-    flow = load_flow(document=make_flow(*steps, title="Invoices").to_document()).flow
-    admin_page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
-    return admin_page
-
-
-def save_as_bob(url: str, **step: object) -> None:
-    """Somebody else changes the first step and saves, while the browser has the flow open."""
+def save_as_bob(page: Page, **steps: dict[str, str]) -> None:
+    """Somebody else changes steps and saves, while the browser has the flow open."""
     client = Client()
     client.force_login(User.objects.create_superuser("bob", password="secret"))
-    page = EditorPage(client, url)
-    page.fill("steps-0-", **step)
-    page.save()
+    theirs = EditorPage(client, page.url)
+    for name, values in steps.items():
+        theirs.fill(f"{name}-", **values)
+    theirs.save()
 
 
-def test_five_mistakes_in_three_cards_are_all_shown_in_place_and_every_typed_character_stays(opened: Page) -> None:
+def test_mistakes_are_shown_in_place_reached_by_links_and_every_typed_character_stays(editor: Page) -> None:
     typed = {name: text for name, (text, _) in MISTAKES.items()} | {
-        "description": "What it is for.",
-        "note": "Five mistakes.",
+        "note": "Mistakes.",
         "steps-2-system_message": "  Two lines,\n\nwith “signs” & <markup>. ",
     }
     for name, text in typed.items():
-        type_in(opened, name, text)
-    opened.get_by_role("button", name="Save", exact=True).click()
-    problems = opened.get_by_role("alert").filter(has_text="Not saved")
-    expect(problems).to_be_focused()
-    expect(problems).to_contain_text("5 things must be mended first")
+        type_in(editor, name, text)
+    press_save(editor)
+    expect(editor.get_by_role("alert").filter(has_text="Not saved")).to_be_focused()
     for name, text in typed.items():
-        expect(field(opened, name)).to_have_value(text)
-    for name, (_, sentence) in MISTAKES.items():
-        expect(opened.locator(f"#id_{name}_error")).to_contain_text(sentence)
-        expect(opened.locator(f"#id_{name}_error")).to_be_visible()
-        expect(field(opened, name)).to_have_attribute("aria-invalid", "true")
-    assert not FlowVersion.objects.filter(number=2).exists()
+        expect(field(editor, name)).to_have_value(text)
+    for place, (name, (_, sentence)) in enumerate(MISTAKES.items()):
+        expect(editor.locator(f"#id_{name}_error")).to_contain_text(sentence)
+        expect(field(editor, name)).to_have_attribute("aria-invalid", "true")
+        editor.evaluate("document.querySelectorAll('.flow-editor details').forEach((fold) => { fold.open = false })")
+        editor.locator(".problems a").nth(place).press("Enter")
+        expect(field(editor, name)).to_be_focused()
+        expect(field(editor, name)).to_be_in_viewport()
+    assert FlowVersion.objects.count() == 1
+    type_in(editor, "steps-0-max_retries", "1")
+    type_in(editor, "steps-1-audits-0-rule", "output.text != ''")
+    type_in(editor, "steps-1-output_schema", field(editor, "steps-0-output_schema").input_value())
+    editor.get_by_role("button", name="Save and make live").click()
+    expect(editor.locator(".messagelist")).to_have_text("Saved as version 2, which is live: new runs use it.")
 
 
-def test_the_list_of_problems_leads_to_each_field_through_whatever_is_folded(opened: Page) -> None:
-    for name, (text, _) in MISTAKES.items():
-        type_in(opened, name, text)
-    opened.get_by_role("button", name="Save", exact=True).click()
-    links = opened.locator(".problems a")
-    expect(links).to_have_count(5)
-    for place, name in enumerate(MISTAKES):
-        opened.evaluate("document.querySelectorAll('.flow-editor details').forEach((fold) => { fold.open = false })")
-        links.nth(place).press("Enter")
-        expect(field(opened, name)).to_be_focused()
-        expect(field(opened, name)).to_be_in_viewport()
+def test_in_a_conflict_the_second_sees_the_difference_and_saves_all_the_same(editor: Page) -> None:
+    resize(editor, 390)
+    type_in(editor, "steps-1-system_message", "Mine, and much of it. " * 20)
+    save_as_bob(editor, **{"steps-0": {"DELETE": "on"}, "steps-1": {"system_message": "Theirs. " * 50}})
+    # Enter in a field overwrites nothing either.
+    for _ in range(2):
+        field(editor, "title").press("Enter")
+        expect(editor.locator(".conflict")).to_be_focused()
+    notice = editor.get_by_role("region", name="Not saved: the flow was saved while you were editing it")
+    for text in ("bob saved version 2", "Theirs.", "Mine"):
+        expect(notice).to_contain_text(text)
+    assert_fits(editor)
+    expect(field(editor, "steps-1-system_message")).to_have_value("Mine, and much of it. " * 20)
+    editor.locator("#steps-0").get_by_role("button", name="Delete").first.click()
+    editor.get_by_role("button", name="Save mine as version 3 all the same").first.click()
+    expect(editor.locator(".messagelist")).to_contain_text("Saved as version 3.")
+    assert [row.name for row in StepDefinition.objects.all()] == ["Step 2", "Step 3"]
+    assert FlowVersion.objects.latest("number").flow_spec.steps[0].system_message.startswith("Mine")
 
 
-def test_mended_mistakes_are_saved_with_the_note(opened: Page) -> None:
-    type_in(opened, "steps-0-max_retries", "-1")
-    field(opened, "note").fill("Fewer retries.")
-    opened.get_by_role("button", name="Save", exact=True).click()
-    expect(opened.get_by_role("alert")).to_be_visible()
-    type_in(opened, "steps-0-max_retries", "1")
-    opened.get_by_role("button", name="Save and make live").click()
-    expect(opened.locator(".messagelist")).to_have_text("Saved as version 2, which is live: new runs use it.")
-    expect(opened.locator("#versions")).to_contain_text("Fewer retries.")
+def test_a_session_that_ended_loses_nothing_that_was_typed(editor: Page) -> None:
+    type_in(editor, "title", "Other")
+    editor.context.clear_cookies(name="sessionid")
+    press_save(editor)
+    expect(editor.get_by_role("alert")).to_contain_text("Nothing was sent: you are signed out.")
+    other = editor.context.new_page()
+    other.goto(reverse("login"))
+    other.get_by_label("User name").fill("ada")
+    other.get_by_label("Password").fill("secret")
+    other.get_by_role("button", name="Sign in").click()
+    expect(other.get_by_role("button", name="Sign out")).to_be_visible()
+    save(editor)
 
 
-class TestConflict:
-    def test_the_second_sees_the_difference_and_saves_all_the_same(self, opened: Page) -> None:
-        type_in(opened, "steps-1-system_message", "Mine.")
-        save_as_bob(opened.url, system_message="Theirs.")
-        opened.get_by_role("button", name="Save", exact=True).click()
-        notice = opened.get_by_role("region", name="Not saved: the flow was saved while you were editing it")
-        expect(notice).to_be_focused()
-        expect(notice).to_contain_text("bob saved version 2")
-        expect(notice).to_contain_text("Theirs.")
-        expect(notice).to_contain_text("Mine.")
-        expect(field(opened, "steps-1-system_message")).to_have_value("Mine.")
-        with opened.context.expect_page() as other:
-            notice.get_by_role("link", name="Open version 2 in another tab").click()
-        expect(other.value.locator("h1")).to_contain_text("version 2")
-        other.value.close()
-        notice.get_by_role("button", name="Save mine as version 3 all the same").click()
-        expect(opened.locator(".messagelist")).to_contain_text("Saved as version 3.")
-        latest = FlowVersion.objects.latest("number").flow_spec
-        assert [step.system_message for step in latest.steps] == ["", "Mine.", ""]
-
-    def test_enter_in_a_field_overwrites_nothing(self, opened: Page) -> None:
-        type_in(opened, "steps-1-name", "Mine")
-        save_as_bob(opened.url, system_message="Theirs.")
-        for _ in range(2):
-            field(opened, "title").press("Enter")
-            expect(opened.locator(".conflict")).to_be_focused()
-        assert FlowVersion.objects.count() == 2
-
-    def test_a_step_that_somebody_deleted_meanwhile_can_be_moved_removed_and_saved(self, opened: Page) -> None:
-        type_in(opened, "steps-1-system_message", "Mine.")
-        type_in(opened, "steps-1-audits-0-message", "'Mine, too.'")
-        client = Client()
-        client.force_login(User.objects.create_superuser("bob", password="secret"))
-        theirs = EditorPage(client, opened.url)
-        for number in (0, 1):
-            theirs.fill(f"steps-{number}-", DELETE="on")
-        theirs.save()
-        opened.get_by_role("button", name="Save", exact=True).click()
-        expect(opened.locator(".conflict")).to_be_visible()
-        expect(field(opened, "steps-1-system_message")).to_have_value("Mine.")
-        opened.locator("#steps-0").get_by_role("button", name="Delete").first.click()
-        opened.get_by_role("button", name="Save mine as version 3 all the same").first.click()
-        expect(opened.locator(".messagelist")).to_contain_text("Saved as version 3.")
-        assert [step.name for step in StepDefinition.objects.all()] == ["Step 2", "Step 3"]
-        latest = FlowVersion.objects.latest("number").flow_spec
-        assert (latest.steps[0].system_message, latest.steps[0].audits[0].message) == ("Mine.", "'Mine, too.'")
-
-    def test_the_notice_fits_a_narrow_window(self, opened: Page) -> None:
-        opened.set_viewport_size({"width": 390, "height": 844})
-        type_in(opened, "steps-1-system_message", "Mine, and much of it. " * 20)
-        save_as_bob(
-            opened.url,
-            system_message="Theirs. " * 50,
-            output_schema={
-                "type": "object",
-                "properties": {},
-                "required": [],
-                "additionalProperties": False,
-                "description": "x" * 200,
-            },
-        )
-        opened.get_by_role("button", name="Save", exact=True).click()
-        expect(opened.locator(".conflict")).to_be_visible()
-        assert_fits(opened)
+def test_a_page_with_more_fields_than_the_server_reads_is_not_sent(editor: Page) -> None:
+    type_in(editor, "title", "Other")
+    editor.locator("#flow_form").evaluate("form => { form.dataset.mostFields = '20' }")
+    press_save(editor)
+    expect(editor.get_by_role("alert")).to_contain_text("the server reads at most 20")
+    expect(field(editor, "title")).to_have_value("Other")
 
 
-def test_a_flow_is_archived_and_taken_out_again(opened: Page) -> None:
-    opened.get_by_role("link", name="Archive", exact=True).click()
-    opened.get_by_role("button", name="Archive it").click()
-    expect(opened.locator(".archived")).to_contain_text("This flow is archived.")
-    opened.set_viewport_size({"width": 390, "height": 844})
-    assert_fits(opened)
-    opened.get_by_role("button", name="Take it out of the archive").click()
-    expect(opened.get_by_text("This flow is archived.")).to_have_count(0)
-    assert not Flow.objects.get().is_archived
+# Leaving
 
 
-def test_who_may_only_see_flows_has_nothing_to_press(opened: Page, browser: Browser, base_url: str) -> None:
-    from django.contrib.auth.models import Permission
-
-    viewer = User.objects.create_user("vera", password="secret", is_staff=True)
-    viewer.user_permissions.add(Permission.objects.get(codename="view_flow"))
-    client = Client()
-    client.force_login(viewer)
-    cookie = {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value}
-    opened.context.add_cookies([{**cookie, "url": base_url}])
-    opened.reload()
-    expect(opened.get_by_role("heading", name="Invoices")).to_be_visible()
-    for name in ("Save", "Add a step", "Delete", "Try this step"):
-        expect(opened.get_by_role("button", name=name)).to_have_count(0)
+def type_title(page: Page) -> None:
+    field(page, "title").fill("Other")
 
 
-def test_rules_of_redaction_are_typed_one_in_a_line_and_a_wrong_one_is_told_below_them(opened: Page) -> None:
-    type_in(opened, "redact", "/customer/email\nemial")
-    opened.get_by_role("button", name="Save", exact=True).click()
-    expect(opened.locator("#id_redact_error")).to_contain_text("“emial” is neither a JSON pointer")
-    expect(field(opened, "redact")).to_have_value("/customer/email\nemial")
-    type_in(opened, "redact", "/customer/email\nemail")
-    opened.get_by_role("button", name="Save", exact=True).click()
-    expect(opened.get_by_text("Saved as version 2.")).to_be_visible()
-    assert FlowVersion.objects.get(number=2).flow_spec.redact == ("/customer/email", "email")
+def move_step(page: Page) -> None:
+    tool(step(page, "Step 1"), "Move down").click()
+
+
+def delete_step(page: Page) -> None:
+    tool(step(page, "Step 1"), "Delete").click()
+
+
+def fail_to_save(page: Page) -> None:
+    field(page, "title").fill("")
+    press_save(page)
+    expect(page.get_by_role("alert")).to_be_visible()
+    field(page, "title").press("End")
+
+
+def change_and_take_back(page: Page) -> None:
+    page.get_by_role("button", name="Expand all").click()
+    type_title(page)
+    field(page, "title").fill("Invoices")
+    delete_step(page)
+    page.get_by_role("button", name="Keep it").click()
+    move_step(page)
+    tool(step(page, "Step 1"), "Move up").click()
+
+
+def save_and_go_back(page: Page) -> None:
+    delete_step(page)
+    type_title(page)
+    save(page)
+    page.go_back()
+    # What is stored is shown.
+    expect(field(page, "title")).to_have_value("Other")
+    expect(page.locator(".djn-item.step")).to_have_count(2)
+
+
+@pytest.mark.parametrize(
+    ("act", "warnings"),
+    [
+        *((act, ["beforeunload"]) for act in (type_title, move_step, delete_step, fail_to_save)),
+        *((act, []) for act in (change_and_take_back, save_and_go_back)),
+    ],
+)
+def test_leaving_warns_if_something_is_not_saved_and_at_no_other_time(
+    editor: Page, accepted_dialogs: list[str], act: Callable[[Page], None], warnings: list[str]
+) -> None:
+    act(editor)
+    editor.locator(".breadcrumbs").get_by_role("link", name="Flows").click()
+    editor.wait_for_url("**/admin/flows/flow/")
+    assert accepted_dialogs == warnings

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from runs.models import BulkAction, Run, RunStatus
+from runs.models import BulkAction, Run, RunStatus, WebhookDelivery, WebhookTry
 from runs.rollup import count_ended_runs
-from tests.browser.widths import assert_fits, open_all_folds
-from tests.engine.builders import make_attempt, make_error, make_issue, make_step
+from tests.browser.widths import assert_fits, open_all_folds, resize
+from tests.engine.builders import NOON, make_attempt, make_error, make_issue, make_step
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 from tests.runs.pages.reading import run_address
-from tests.runs.pages.test_webhooks import add_try, make_stored
 
 NAME = '<script>alert("script")</script><img src=x onerror=alert(1)>'
 """Short enough for names."""
@@ -23,7 +22,6 @@ HOSTILE = (
     '<div hx-get="/runs/" hx-trigger="load" style="position:fixed;inset:0">\'"&amp;'
 )
 RIGHT_TO_LEFT = "abc\u202edlrow\u202c \u05d0\u05d1\u05d2"
-ONE_MEGABYTE = "word " * 100_000 + "x" * 500_000
 
 
 def nest(depth: int) -> Any:
@@ -60,18 +58,21 @@ def make_hostile_run() -> Run:
     )
 
 
-def make_hostile_bulk_action(run: Run) -> BulkAction:
-    """One that left out a run for a reason that quotes what others wrote."""
+def store_hostile_work(run: Run) -> tuple[str, str]:
+    """The addresses of a bulk action and a delivery that quote what others wrote."""
     note = {"run": run.pk, "failed": True, "sentence": HOSTILE}
-    return BulkAction.objects.create(token="5eed" * 8, kind="run_again", notes=[note])
+    action = BulkAction.objects.create(token="5eed" * 8, kind="run_again", notes=[note])
+    values = {"event": "run.failed", "url": "https://hooks.example.com/", "host": "hooks.example.com"}
+    delivery = WebhookDelivery.objects.create(run=run, body=json.dumps({HOSTILE: HOSTILE}), try_count=1, **values)
+    answer = {"status": 500, "problem": HOSTILE, "response": HOSTILE, "started_at": NOON, "ended_at": NOON}
+    WebhookTry.objects.create(delivery=delivery, number=1, **answer)
+    return f"/runs/bulk/{action.pk}/", f"/webhooks/{delivery.pk}/"
 
 
 def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Page) -> None:
     run, other = make_hostile_run(), make_hostile_run()
     while count_ended_runs():
         pass
-    delivery = make_stored(run, body=json.dumps({HOSTILE: HOSTILE}), try_count=1)
-    add_try(delivery, status=500, problem=HOSTILE, response=HOSTILE)
     addresses = (
         run_address(run),
         "/runs/",
@@ -80,12 +81,11 @@ def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Pag
         "/flows/",
         f"/flows/{run.flow.name}/",
         f"/runs/compare/?a={run.pk}&b={other.pk}",
-        f"/runs/bulk/{make_hostile_bulk_action(run).pk}/",
-        f"/webhooks/{delivery.pk}/",
+        *store_hostile_work(run),
         f"{run_address(run)}steps/1/attempts/1/request/",
         "/runs/new/",
     )
-    admin_page.set_viewport_size({"width": 390, "height": 800})
+    resize(admin_page, 390)
     asked: set[str] = set()
     admin_page.on("request", lambda request: asked.add(request.url.rpartition("/")[2]))
     for address in addresses:
@@ -112,16 +112,17 @@ def test_marks_that_turn_text_around_are_shown_by_their_code(admin_page: Page) -
 @pytest.mark.parametrize(
     "output",
     [
-        pytest.param({"text": ONE_MEGABYTE}, id="a string of a megabyte"),
-        pytest.param({"deep": nest(97)}, id="a hundred levels"),
-        pytest.param({"x" * 5_000: "y" * 5_000}, id="a word without a break"),
-        pytest.param({"rows": [{"a": 1, "b": 2}] * 2_000}, id="thousands of lines"),
+        {"text": "word " * 100_000 + "x" * 500_000},
+        {"deep": nest(97)},
+        {"x" * 5_000: "y" * 5_000},
+        {"rows": [{"a": 1, "b": 2}] * 2_000},
     ],
+    ids=["megabyte", "deep", "no breaks", "long"],
 )
 def test_an_output_of_any_size_or_depth_keeps_the_page_in_its_window(admin_page: Page, output: dict[str, Any]) -> None:
     issue = make_issue("high", "Look at this.", path="/" + next(iter(output)))
     admin_page.goto(run_address(make_stored_run(make_attempt(1, 1, "failed", output=output, issues=(issue,)))))
     expect(admin_page.get_by_text("Look at this.")).to_be_visible()
     for width in (1_280, 390):
-        admin_page.set_viewport_size({"width": width, "height": 800})
+        resize(admin_page, width)
         assert_fits(admin_page)

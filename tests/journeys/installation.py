@@ -16,7 +16,8 @@ from typing import Self
 
 from playwright.sync_api import Page, expect
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import ROOT, clean_environment
+
 START_PATIENCE = 180.0
 """Seconds that a start may take before a test gives up on it."""
 
@@ -74,10 +75,8 @@ class Installation:
         )
 
     def _build_environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLFLOW_", "OPENAI_"))}
-        kept.pop("DATABASE_URL", None)
         return {
-            **kept,
+            **clean_environment(),
             "DJANGO_SETTINGS_MODULE": "toolflow_site.settings",
             "TOOLFLOW_DATA_DIR": str(self._folder),
             "TOOLFLOW_ENV_FILE": os.devnull,

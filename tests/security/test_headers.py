@@ -55,17 +55,15 @@ def find_missing(answer: Any, policy: str = POLICY) -> Iterator[str]:
     """What an answer lacks."""
     if set(answer.headers.get("Content-Security-Policy", "").split("; ")) != set(policy.split("; ")):
         yield f"Content-Security-Policy: {answer.headers.get('Content-Security-Policy')}"
-    for name, value in EXPECTED.items():
-        if answer.headers.get(name) != value:
-            yield f"{name}: {answer.headers.get(name)}"
+    yield from (
+        f"{name}: {answer.headers.get(name)}" for name in EXPECTED if answer.headers.get(name) != EXPECTED[name]
+    )
     if "camera=()" not in answer.headers.get("Permissions-Policy", ""):
         yield f"Permissions-Policy: {answer.headers.get('Permissions-Policy')}"
     if "Cache-Control" not in answer.headers:
         yield "Cache-Control"
     # Other sites read nothing of ours.
-    for name in answer.headers:
-        if name.lower().startswith("access-control-"):
-            yield f"{name}: {answer.headers[name]}"
+    yield from (name for name in answer.headers if name.lower().startswith("access-control-"))
 
 
 @pytest.mark.parametrize("role", [ANYONE, STAFF, "Administrator"])

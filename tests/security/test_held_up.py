@@ -18,7 +18,7 @@ from django.test import Client
 
 from tests.security.provider import FakeProvider
 from tests.security.test_openid import provider
-from tests.security.test_openid_strangers import COOKIE, DESCRIPTION
+from tests.security.test_strangers import COOKIE, DESCRIPTION
 from tests.serving import serve
 from toolflow_site import sign_in
 from toolflow_site.openid import MAX_ASKING
@@ -82,12 +82,10 @@ def begin(provider: FakeProvider) -> tuple[str, str]:
     return way_back, f"{COOKIE}={client.cookies[COOKIE].value}"
 
 
-def test_people_who_come_back_while_the_provider_hangs(
-    provider: FakeProvider, port: int, visitors: ThreadPoolExecutor
-) -> None:
-    address, cookie = begin(provider)
-    assert ask(port, address, cookie=cookie).status == 302
-    ways = [begin(provider) for _ in range(MANY)]
+def ask_a_provider_that_hangs(
+    provider: FakeProvider, port: int, visitors: ThreadPoolExecutor, ways: list[tuple[str, str]]
+) -> list[Future[http.client.HTTPResponse]]:
+    """The requests of people who come while it hangs: some wait, others are refused, and everybody else is answered."""
     provider.arrived = threading.Semaphore(0)
     provider.goes_on.clear()
     asked = [visitors.submit(ask, port, address, cookie=cookie) for address, cookie in ways]
@@ -100,6 +98,16 @@ def test_people_who_come_back_while_the_provider_hangs(
         assert sum(one.done() for one in asked) == len(refused)
     finally:
         provider.goes_on.set()
+    return asked
+
+
+def test_people_who_come_back_while_the_provider_hangs(
+    provider: FakeProvider, port: int, visitors: ThreadPoolExecutor
+) -> None:
+    address, cookie = begin(provider)
+    assert ask(port, address, cookie=cookie).status == 302
+    ways = [begin(provider) for _ in range(MANY)]
+    asked = ask_a_provider_that_hangs(provider, port, visitors, ways)
     locations = [one.result().getheader("Location") for one in asked if one.result().status == 302]
     assert locations == ["/"] * MAX_ASKING
     # Who was refused comes again, and goes on.
@@ -110,16 +118,7 @@ def test_people_who_come_back_while_the_provider_hangs(
 def test_people_who_set_out_while_the_provider_hangs(
     provider: FakeProvider, port: int, visitors: ThreadPoolExecutor
 ) -> None:
-    provider.goes_on.clear()
-    asked = [visitors.submit(ask, port, "/accounts/oidc/") for _ in range(MANY)]
-    try:
-        for _ in range(MAX_ASKING):
-            assert provider.arrived.acquire(timeout=PATIENCE)
-        refused = read_first(asked, MANY - MAX_ASKING)
-        assert {answer.status for answer in refused} == {503}
-        expect_others_to_be_answered(port)
-    finally:
-        provider.goes_on.set()
+    asked = ask_a_provider_that_hangs(provider, port, visitors, [("/accounts/oidc/", "")] * MANY)
     assert [one.result().status for one in asked].count(302) == MAX_ASKING
     assert set(provider.asked) == {DESCRIPTION} and len(provider.asked) <= MAX_ASKING
 
@@ -140,10 +139,9 @@ def test_passwords_that_are_sent_at_once_from_one_address(
 
     token = "a" * 32
     form = {"username": "ada", "password": "wrong", "csrfmiddlewaretoken": token}
+    cookie = f"csrftoken={token}"
     with patch.object(User, "check_password", side_effect=look):
-        asked = [
-            visitors.submit(ask, port, "/accounts/login/", cookie=f"csrftoken={token}", form=form) for _ in range(MANY)
-        ]
+        asked = [visitors.submit(ask, port, "/accounts/login/", cookie=cookie, form=form) for _ in range(MANY)]
         try:
             assert looking.acquire(timeout=PATIENCE)
             refused = read_first(asked, MANY - 1 - MAX_WAITING)

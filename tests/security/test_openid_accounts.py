@@ -1,4 +1,4 @@
-"""What becomes of accounts when the provider of OpenID Connect says something else of them, or makes no sense."""
+"""Whose account it is, and what it may: a person of the provider is its issuer and a subject, not an e-mail address."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.contrib.auth.models import Group, User
-from django.core.cache import caches
-from django.core.exceptions import ImproperlyConfigured
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection, connections
 from django.test import Client
 
 from runs.access_groups import create_groups
-from runs.models import ApiToken, TrailEntry
+from runs.models import ApiToken, ProviderIdentity, TrailEntry
 from runs.tokens import make_token
-from tests.runs.pages.reading import read_words
 from tests.security.provider import FakeProvider
-from tests.security.test_openid import provider, read_refusal, sign_in
-from tests.site.conftest import PRODUCTION
-from tests.site.test_settings import read_settings
+from tests.security.test_openid import UNCLEAR, UNVERIFIED, be_refused, provider, sign_in
 from toolflow_site import openid_accounts
-from toolflow_site.openid import find_endpoint
 
 __all__ = ["provider"]
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.security.test_openid")]
+
+EMAIL = "olga@example.com"
+NO_GROUP, TAKEN = "You are in none of the groups that may sign in here", "belongs to another user"
 
 
 @pytest.fixture
@@ -36,87 +33,118 @@ def groups(settings: Any) -> None:
     settings.TOOLFLOW_OIDC_GROUPS = {"ml-team": "Editor", "support": "Operator"}
 
 
-def be_editor(provider: FakeProvider) -> tuple[Client, User]:
-    """Somebody who has signed in as an Editor, and their browser."""
-    provider.claims["groups"] = ["ml-team"]
+def become(provider: FakeProvider, subject: str, **claims: Any) -> None:
+    """Whoever signs in next is another person of the provider."""
+    provider.claims |= {"sub": subject, **claims}
+    provider.token |= {"sub": subject}
+
+
+def find_user(client: Client) -> User:
+    """Who is signed in."""
+    return User.objects.get(pk=client.session["_auth_user_id"])
+
+
+# Whose account it is
+
+
+@pytest.mark.parametrize("password", [None, "correct horse"])
+@pytest.mark.parametrize(
+    ("rights", "sentence"),
+    [
+        ({"is_superuser": True}, "Superusers sign in with their password"),
+        ({"is_staff": True, "group": "Administrator"}, "may do more here than your groups give"),
+        ({"permission": "change_user"}, "may do more here than your groups give"),
+    ],
+    ids=["superuser", "administrator", "permission"],
+)
+def test_nobody_enters_such_an_account_by_its_address(
+    provider: FakeProvider, groups: None, password: str | None, rights: dict[str, Any], sentence: str
+) -> None:
+    rights = dict(rights)
+    group, permission = rights.pop("group", None), rights.pop("permission", None)
+    boss = User.objects.create_user("boss", email=EMAIL, password=password, **rights)
+    boss.groups.set(Group.objects.filter(name=group))
+    boss.user_permissions.set(Permission.objects.filter(codename=permission))
+    provider.claims["groups"] = ["support"]
+    refusal = be_refused(provider)
+    assert sentence in refusal or (password and "The account with your e-mail address has a password here" in refusal)
+    boss.refresh_from_db()
+    assert [row.name for row in boss.groups.all()] == ([group] if group else [])
+    assert boss.is_staff is rights.get("is_staff", False) and not ProviderIdentity.objects.exists()
+
+
+def test_a_closed_account_stays_closed(provider: FakeProvider) -> None:
+    User.objects.create_user("olga", email=EMAIL, is_active=False)
+    assert "Your account here is closed" in be_refused(provider)
+
+
+def test_nobody_becomes_administrator_if_the_installation_names_one(
+    provider: FakeProvider, groups: None, settings: Any
+) -> None:
+    settings.TOOLFLOW_OIDC_LINK = ["boss"]
+    boss = User.objects.create_user("boss", email=EMAIL, password="correct horse", is_staff=True)
+    boss.groups.add(Group.objects.get(name="Administrator"))
+    provider.claims["groups"] = ["support"]
+    be_refused(provider)
+    assert boss.groups.get().name == "Administrator"
+
+
+def test_an_account_with_a_password_is_linked_if_the_installation_names_it_and_for_one_person_only(
+    provider: FakeProvider, settings: Any
+) -> None:
+    olga = User.objects.create_user("olga", email=EMAIL, password="correct horse")
+    assert "has a password here" in be_refused(provider)
+    settings.TOOLFLOW_OIDC_LINK = ["olga"]
     client = Client()
     sign_in(provider, client)
-    user = User.objects.get()
-    assert user.is_staff and client.get("/flows/").status_code == 200
-    return client, user
+    assert find_user(client) == olga
+    assert TrailEntry.objects.get(action="account_linked").object_label == "olga"
+    become(provider, "2")
+    assert TAKEN in be_refused(provider)
 
 
-@pytest.mark.parametrize("left", [["everybody"], [], "everybody", None])
-def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
-    provider: FakeProvider, groups: None, left: Any
+@pytest.mark.parametrize("group", [None, "Viewer"])
+def test_an_account_whose_rights_the_provider_gives_too_gets_no_twin(
+    provider: FakeProvider, groups: None, group: str | None
 ) -> None:
-    first, user = be_editor(provider)
-    user.groups.add(Group.objects.create(name="Choir"))
-    _, token = make_token(user=user, name="nightly", scope="edit", lifetime=None)
-    script = Client(headers={"Authorization": f"Bearer {token}"})
-    assert script.get("/api/v1/runs").status_code == 200
-    provider.claims["groups"] = left
-    second = Client()
-    assert "You are in none of the groups that may sign in here" in read_refusal(second, sign_in(provider, second))
-    user.refresh_from_db()
-    assert not user.is_staff and [group.name for group in user.groups.all()] == ["Choir"]
-    # Signed out at once, wherever they were signed in.
-    assert first.get("/account/").status_code == 302
-    # The token is as it was, and may see what its owner may: nothing.
-    assert script.get("/api/v1/runs").status_code == 403
-    assert not ApiToken.objects.get().revoked_at
-    told = [entry.action for entry in TrailEntry.objects.filter(object_label="olga@example.com").order_by("pk")]
-    assert told[-3:] == ["rights_changed", "user_changed", "sessions_ended"]
-
-
-def test_the_browser_that_asks_is_signed_out_too(provider: FakeProvider, groups: None) -> None:
-    client, _ = be_editor(provider)
-    provider.claims["groups"] = []
-    assert "You are in none of the groups" in read_refusal(client, sign_in(provider, client))
-    assert client.get("/account/").status_code == 302
-
-
-def test_who_comes_back_gets_it_back(provider: FakeProvider, groups: None) -> None:
-    client, user = be_editor(provider)
-    provider.claims["groups"] = []
-    sign_in(provider)
+    waiting = User.objects.create_user("waiting", email=EMAIL.title())
+    waiting.groups.set(Group.objects.filter(name=group))
     provider.claims["groups"] = ["support"]
-    assert sign_in(provider, client)["Location"] == "/"
-    assert [group.name for group in user.groups.all()] == ["Operator"]
-
-
-def test_nothing_is_taken_from_others(provider: FakeProvider, groups: None) -> None:
-    client, user = be_editor(provider)
-    # Whoever has not verified an address may not put out its owner.
-    provider.claims |= {"groups": [], "email_verified": False}
-    sign_in(provider)
-    # Nor somebody else who has the same address, or another.
-    provider.token |= {"sub": "2"}
-    provider.claims |= {"sub": "2", "email_verified": True}
-    sign_in(provider)
-    provider.claims |= {"email": "nina@example.com"}
-    sign_in(provider)
-    user.refresh_from_db()
-    assert user.is_staff and user.groups.exists() and client.get("/flows/").status_code == 200
-    assert not User.objects.filter(email="nina@example.com").exists()
-
-
-@pytest.mark.parametrize("claim", [5, True, {"ml-team": "yes"}, 0])
-def test_groups_that_are_no_list_let_nobody_in_and_take_nothing_away(
-    provider: FakeProvider, groups: None, claim: Any
-) -> None:
-    _, user = be_editor(provider)
-    provider.claims["groups"] = claim
     client = Client()
-    assert "Example ID could not say who you are" in read_refusal(client, sign_in(provider, client))
-    assert user.groups.exists()
+    sign_in(provider, client)
+    assert find_user(client) == waiting
 
 
-@pytest.mark.parametrize("claims", [[], "olga", None, 7, [{"sub": "1"}]])
-def test_claims_that_are_no_object_are_no_server_error(provider: FakeProvider, claims: Any) -> None:
-    provider.claims = claims
+def test_who_gets_another_address_keeps_the_account_and_nobody_else_gets_it(provider: FakeProvider) -> None:
+    sign_in(provider)
+    user = User.objects.get()
+    become(provider, "2")
+    assert TAKEN in be_refused(provider)
+    become(provider, "1", email="olga.new@example.com")
     client = Client()
-    assert "Example ID could not say who you are" in read_refusal(client, sign_in(provider, client))
+    sign_in(provider, client)
+    assert find_user(client) == user == User.objects.get()
+
+
+def test_the_same_subject_of_another_provider_is_somebody_else(provider: FakeProvider) -> None:
+    olga = User.objects.create_user("olga", email="o@elsewhere.example")
+    ProviderIdentity.objects.create(user=olga, issuer="https://before.example", subject="1")
+    client = Client()
+    sign_in(provider, client)
+    assert find_user(client) != olga
+
+
+def test_an_administrator_lets_an_account_be_linked_anew(provider: FakeProvider) -> None:
+    browser, admin, client = Client(), Client(), Client()
+    sign_in(provider, browser)
+    user = User.objects.get()
+    admin.force_login(User.objects.create_superuser("root"))
+    admin.post("/admin/auth/user/", {"action": "unlink_from_provider", "_selected_action": user.pk})
+    assert browser.get("/account/").status_code == 302
+    become(provider, "2")
+    sign_in(provider, client)
+    assert find_user(client) == user
+    assert TrailEntry.objects.get(action="account_unlinked").actor_name == "root"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -140,28 +168,84 @@ def test_two_first_sign_ins_at_once_make_one_account(provider: FakeProvider, mon
 
     monkeypatch.setattr(openid_accounts, "choose_name", choose_meanwhile)
     sign_in(provider, clients[0])
+    assert [find_user(client) for client in clients] == [User.objects.get()] * 2
+
+
+# What it may
+
+
+def be_editor(provider: FakeProvider) -> tuple[Client, User]:
+    """Somebody who has signed in as an Editor, and their browser."""
+    provider.claims["groups"] = ["ml-team", "everybody"]
+    client = Client()
+    sign_in(provider, client)
     user = User.objects.get()
-    assert [client.session["_auth_user_id"] for client in clients] == [str(user.pk)] * 2
-    assert "olga" in read_words(clients[0].get("/account/").content.decode())
+    user.groups.add(Group.objects.create(name="Choir"))
+    assert user.is_staff and client.get("/flows/").status_code == 200
+    return client, user
 
 
-class TestWithoutTLS:
-    VARIABLES = {"TOOLFLOW_OIDC_CLIENT_ID": "toolflow", "TOOLFLOW_OIDC_DOMAINS": "example.com"}
+def list_groups(user: User) -> set[str]:
+    user.refresh_from_db()
+    return {group.name for group in user.groups.all()}
 
-    def test_production_refuses_a_provider_that_anybody_on_the_way_can_play(self, tmp_path: Any) -> None:
-        issuer = "http://id.example.com/realms/company"
-        with pytest.raises(ImproperlyConfigured, match="TOOLFLOW_OIDC_ISSUER must begin with https://"):
-            read_settings(tmp_path, **PRODUCTION, **self.VARIABLES, TOOLFLOW_OIDC_ISSUER=issuer)
 
-    @pytest.mark.parametrize("issuer", ["https://id.example.com", "http://127.0.0.1:8080", "http://[::1]:8080"])
-    def test_it_takes_one_with_tls_or_on_the_same_host(self, tmp_path: Any, issuer: str) -> None:
-        found = read_settings(tmp_path, **PRODUCTION, **self.VARIABLES, TOOLFLOW_OIDC_ISSUER=issuer)
-        assert found["TOOLFLOW_OIDC_ISSUER"] == issuer
+def test_groups_follow_from_those_of_the_provider_at_every_sign_in(provider: FakeProvider, groups: None) -> None:
+    _, user = be_editor(provider)
+    assert list_groups(user) == {"Editor", "Choir"}
+    provider.claims["groups"] = ["support"]
+    sign_in(provider)
+    assert list_groups(user) == {"Operator", "Choir"} and not user.is_staff
 
-    def test_a_provider_with_tls_may_not_name_an_address_without(self, settings: Any) -> None:
-        issuer = settings.TOOLFLOW_OIDC_ISSUER = "https://id.example.com"
-        described = {"token_endpoint": "http://id.example.com/token", "jwks_uri": f"{issuer}/keys"}
-        caches["default"].set(f"openid:{issuer}", described)
-        assert find_endpoint("jwks_uri") == f"{issuer}/keys"
-        with pytest.raises(ValueError, match="token_endpoint"):
-            find_endpoint("token_endpoint")
+
+@pytest.mark.parametrize("left", [["everybody"], [], "everybody", None])
+def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
+    provider: FakeProvider, groups: None, left: Any
+) -> None:
+    first, user = be_editor(provider)
+    _, token = make_token(user=user, name="nightly", scope="edit", lifetime=None)
+    script = Client(headers={"Authorization": f"Bearer {token}"})
+    assert script.get("/api/v1/runs").status_code == 200
+    provider.claims["groups"] = left
+    assert NO_GROUP in be_refused(provider)
+    assert list_groups(user) == {"Choir"} and not user.is_staff
+    # Signed out at once, wherever they were signed in.
+    assert first.get("/account/").status_code == 302
+    # The token is as it was, and may see what its owner may: nothing.
+    assert script.get("/api/v1/runs").status_code == 403
+    assert not ApiToken.objects.get().revoked_at
+    told = [entry.action for entry in TrailEntry.objects.filter(object_label=EMAIL).order_by("pk")]
+    assert told[-3:] == ["rights_changed", "user_changed", "sessions_ended"]
+
+
+def test_the_browser_that_asks_is_signed_out_too_and_who_comes_back_gets_it_back(
+    provider: FakeProvider, groups: None
+) -> None:
+    client, user = be_editor(provider)
+    provider.claims["groups"] = []
+    assert NO_GROUP in be_refused(provider, client)
+    assert client.get("/account/").status_code == 302
+    provider.claims["groups"] = ["support"]
+    assert sign_in(provider, client)["Location"] == "/"
+    assert list_groups(user) == {"Operator", "Choir"}
+
+
+@pytest.mark.parametrize(
+    ("subject", "claims", "sentence"),
+    [
+        # Whoever has not verified an address may not put out its owner; nor somebody else who has the same, or another.
+        ("1", {"groups": [], "email_verified": False}, UNVERIFIED),
+        ("2", {"groups": []}, TAKEN),
+        ("2", {"groups": [], "email": "nina@example.com"}, NO_GROUP),
+        # Nor do groups that are no list.
+        *(("1", {"groups": claim}, UNCLEAR) for claim in (5, True, {"ml-team": "yes"}, 0)),
+    ],
+)
+def test_nothing_is_taken_from_others(
+    provider: FakeProvider, groups: None, subject: str, claims: dict[str, Any], sentence: str
+) -> None:
+    client, user = be_editor(provider)
+    become(provider, subject, **claims)
+    assert sentence in be_refused(provider)
+    assert list_groups(user) == {"Editor", "Choir"} and user.is_staff and client.get("/flows/").status_code == 200
+    assert User.objects.get() == user

@@ -83,7 +83,7 @@ FULL = make_flow(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flow_has_no_field_for_it_wherever_it_is_put(name: str) -> None:
+def test_a_flow_has_no_field_for_it_wherever_it_is_put(name: str, script: Client) -> None:
     for path in places(FULL):
         document = json.loads(json.dumps(FULL))
         find(document, path)[name] = "http://127.0.0.1:9/v1"
@@ -91,22 +91,14 @@ def test_a_flow_has_no_field_for_it_wherever_it_is_put(name: str) -> None:
             FlowSpec.from_document(document)
     # The flow itself, its step and the step's audit.
     assert list(places(FULL)) == ["", "/steps/0", "/steps/0/audits/0"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_flow_file_with_such_a_field_is_refused(name: str, script: Client) -> None:
     text = render_flow(FlowSpec.from_document(FULL)).replace("\nsteps:", f"\n{name}: http://127.0.0.1:9/v1\nsteps:")
     answer = script.post("/api/v1/flows", text, content_type="application/yaml")
     assert answer.status_code in {400, 422} and name in answer.content.decode()
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        "https://api.openai.com/v1", "http://localhost:8080/v1", "http://127.0.0.1/v1", "http://10.0.0.7:8000/v1",
-        "http://[::1]/v1", "http://model/v1", "http://1.example.com/v1", "http://metadata.example.com/v1",
-    ],
-)  # fmt: skip
+    "address", ["https://api.openai.com/v1", "http://127.0.0.1/v1", "http://[::1]/v1", "http://model/v1"]
+)
 def test_a_model_of_ones_own_may_be_anywhere(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address)
     assert environment.read_base_url("OPENAI_BASE_URL") == address
@@ -121,14 +113,8 @@ def test_no_row_holds_an_address_but_those_of_webhooks() -> None:
         if isinstance(field, models.URLField) or {*field.name.split("_")} & {"url", "host", "endpoint", "proxy", "base"}
     }
     # The last one is the name of a machine that runs came to.
-    assert found == {
-        "run.webhook_url",
-        "webhookdelivery.endpoint",
-        "webhookendpoint.url",
-        "webhookdelivery.url",
-        "webhookdelivery.host",
-        "worker.host",
-    }
+    deliveries = {f"webhookdelivery.{name}" for name in ("endpoint", "url", "host")}
+    assert found == {"run.webhook_url", "webhookendpoint.url", *deliveries, "worker.host"}
 
 
 def test_calls_go_where_the_environment_says_whatever_a_request_holds(
@@ -164,12 +150,8 @@ def test_a_request_that_names_one_is_refused(script: Client, name: str) -> None:
 def test_the_name_of_a_model_is_a_name_however_much_it_looks_like_an_address(
     provider: ModelServer, trap: Receiver
 ) -> None:
-    for model in (
-        trap.url("/v1"),
-        f"@127.0.0.1:{trap.port}/v1",
-        f"../../{trap.url()}",
-        f"x\r\nHost: 127.0.0.1:{trap.port}",
-    ):
+    address = f"127.0.0.1:{trap.port}"
+    for model in (trap.url("/v1"), f"@{address}/v1", f"../../{trap.url()}", f"x\r\nHost: {address}"):
         make_run(make_version(make_flow(make_step(model=model, max_retries=0))))
     drain()
     assert {run.status for run in Run.objects.all()} == {"succeeded"}

@@ -1,4 +1,4 @@
-"""What people who have not signed in leave behind: nothing that grows with how often they come."""
+"""What people who have not signed in leave behind: nothing that grows with how often they come, for them alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from axes.models import AccessAttempt
-from django.conf import settings
+from django.conf import settings as django_settings
 from django.contrib.auth.models import User
 from django.core import signing
 from django.db import connection
@@ -20,6 +20,7 @@ from django.utils.crypto import get_random_string
 from runs.models import BrowserSession, TrailEntry
 from runs.signing_in import SessionStore
 from tests.api.test_access_matrix import find_addresses
+from tests.api.test_throttling import AWAY
 from tests.runs.pages.reading import read_words
 from tests.security.provider import FakeProvider
 from tests.security.test_openid import provider, read_refusal
@@ -27,10 +28,10 @@ from tests.site.test_permissions import ANYONE, World, list_rules, world
 
 __all__ = ["provider", "world"]
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.security.test_openid")]
 
-OPENID = pytest.mark.urls("tests.security.test_openid")
-COOKIE = settings.SESSION_COOKIE_NAME
+COOKIE = django_settings.SESSION_COOKIE_NAME
+DESCRIPTION = "/.well-known/openid-configuration"
 LARGEST_COOKIE = 4093
 """Bytes of name, value and attributes that all browsers keep."""
 
@@ -59,7 +60,6 @@ def test_the_api_writes_none_either(headers: dict[str, str]) -> None:
     assert find_writes(queries) == []
 
 
-@OPENID
 def test_going_to_the_provider_writes_none_and_a_sentence_on_the_way_back_none(provider: FakeProvider) -> None:
     client = Client()
     with CaptureQueriesContext(connection) as queries:
@@ -70,7 +70,6 @@ def test_going_to_the_provider_writes_none_and_a_sentence_on_the_way_back_none(p
     assert find_writes(queries) == []
 
 
-@OPENID
 def test_what_a_browser_keeps_meanwhile_is_never_too_large_for_a_cookie(provider: FakeProvider) -> None:
     client = Client()
     for _ in range(12):
@@ -86,7 +85,6 @@ def test_what_a_browser_keeps_meanwhile_is_never_too_large_for_a_cookie(provider
         assert client.get(provider.sign_in(begun["Location"]))["Location"] == "/"
 
 
-@OPENID
 def test_such_a_cookie_is_good_for_ten_minutes_and_for_this_alone(provider: FakeProvider) -> None:
     client = Client()
     begun = client.get("/accounts/oidc/")
@@ -100,10 +98,9 @@ def test_such_a_cookie_is_good_for_ten_minutes_and_for_this_alone(provider: Fake
 
 def test_nobody_signs_in_by_a_cookie_that_was_signed_for_something_else() -> None:
     ada = User.objects.create_superuser("ada")
-    client = Client()
+    client, stranger = Client(), Client()
     client.force_login(ada)
     inside = dict(client.session)
-    stranger = Client()
     for salt in ("django.core.signing", "django.contrib.sessions.backends.signed_cookies"):
         stranger.cookies[COOKIE] = signing.dumps(inside, salt=salt)
         assert stranger.get("/account/").status_code == 302
@@ -115,20 +112,93 @@ def test_nobody_signs_in_by_a_cookie_that_was_signed_for_something_else() -> Non
     assert BrowserSession.objects.get(session_key=session.session_key).user == ada
 
 
-def test_failures_to_sign_in_are_bounded_for_each_place_whatever_is_sent(settings: Any) -> None:
-    settings.AXES_ENABLED, settings.AXES_FAILURE_LIMIT = True, 2
-    for number in range(40):
-        Client(headers={"User-Agent": f"Browser {number}"}).post(
-            "/accounts/login/",
-            {"username": f"somebody-{number}", "password": "x"},
-            REMOTE_ADDR=f"2001:db8::{number:x}",
-        )
-    assert AccessAttempt.objects.count() == 20
-    assert TrailEntry.objects.filter(action__in=["sign_in_failed", "locked_out"]).count() == 20
-    assert not BrowserSession.objects.exists()
+# On the way to a provider of OpenID Connect and back
 
 
-def test_the_sign_in_page_begins_no_session() -> None:
+class Stranger:
+    """Somebody who keeps the cookie of one way to the provider, and comes back with it again and again."""
+
+    def __init__(self, provider: FakeProvider, address: str = "192.0.2.7") -> None:
+        client = Client()
+        self.address = address
+        self.way_back = provider.sign_in(client.get("/accounts/oidc/")["Location"])
+        self.state = self.way_back.partition("state=")[2]
+        self._cookie = client.cookies[COOKIE].value
+
+    def come_back(self, code: str = "") -> Any:
+        """The answer; ``code`` replaces the one that the provider gave."""
+        client = Client(REMOTE_ADDR=self.address)
+        client.cookies[COOKIE] = self._cookie
+        return client.get(f"/accounts/oidc/callback/?code={code}&state={self.state}" if code else self.way_back)
+
+
+@pytest.fixture
+def low_limit(settings: Any) -> None:
+    settings.AXES_FAILURE_LIMIT = 2
+
+
+def count_failures() -> int:
+    return TrailEntry.objects.filter(action__in=["sign_in_failed", "locked_out"]).count()
+
+
+def test_the_same_cookie_sent_again_and_again_asks_the_provider_once_and_fills_no_trail(
+    provider: FakeProvider, low_limit: None
+) -> None:
+    stranger = Stranger(provider)
+    answers = [stranger.come_back(f"guess-{number}") for number in range(60)]
+    assert provider.asked.count("/token") == 1
+    assert [answer.status_code for answer in answers] == [302] * 19 + [429] * 41
+    assert count_failures() == 20
+    told = read_words(answers[-1].content.decode())
+    assert "Signing in failed too often from your address. You can try again in 15 minutes" in told
+    assert answers[-1]["Retry-After"] == str(15 * 60)
+
+
+def test_ways_that_are_begun_anew_each_time_are_bounded_for_each_network(
+    provider: FakeProvider, low_limit: None
+) -> None:
+    for number in range(30):
+        Stranger(provider, f"2001:db8:1:2::{number:x}").come_back("guess")
+    assert provider.asked.count("/token") == count_failures() == 20
+    assert str(AccessAttempt.objects.values_list("get_data", flat=True)).count("guess") == 0
+    # Their neighbours sign in.
+    assert Stranger(provider, "2001:db8:1:3::1").come_back()["Location"] == "/"
+
+
+def test_however_many_fail_elsewhere_nobody_else_is_kept_out(provider: FakeProvider, low_limit: None) -> None:
+    for number in range(50):
+        Stranger(provider, f"192.0.2.{number}").come_back("guess")
+    assert Stranger(provider, "198.51.100.1").come_back()["Location"] == "/"
+    User.objects.create_user("ada", password="correct horse")
+    page = {"username": "ada", "password": "correct horse"}
+    assert Client(REMOTE_ADDR="198.51.100.1").post("/accounts/login/", page).status_code == 302
+
+
+def test_whoever_guessed_passwords_too_often_does_not_go_on_by_the_provider(
+    provider: FakeProvider, low_limit: None
+) -> None:
+    for number in range(20):
+        page = {"username": f"somebody-{number}", "password": "x"}
+        Client(REMOTE_ADDR="192.0.2.7").post("/accounts/login/", page)
+    assert Stranger(provider).come_back().status_code == 429
+    assert "/token" not in provider.asked
+
+
+@pytest.mark.parametrize("is_redis_away", [False, True])
+def test_a_way_back_leads_in_once(provider: FakeProvider, settings: Any, is_redis_away: bool) -> None:
+    if is_redis_away:
+        settings.CACHES = {**settings.CACHES, "throttling": AWAY}
+    stranger = Stranger(provider)
+    assert [stranger.come_back()["Location"] for _ in range(2)] == ["/", "/accounts/login/"]
+    assert provider.asked.count("/token") == 1
+
+
+def test_a_provider_describes_itself_once_an_hour_and_is_said_to_be_away_if_it_does_not(provider: FakeProvider) -> None:
+    provider.is_down = True
     client = Client()
-    assert "Sign in" in read_words(client.get("/accounts/login/").content.decode())
-    assert list(client.cookies) == ["csrftoken"]
+    assert "Example ID does not answer" in read_refusal(client, client.get("/accounts/oidc/"))
+    provider.is_down = False
+    provider.asked.clear()
+    for _ in range(3):
+        assert Client().get("/accounts/oidc/")["Location"].startswith(provider.issuer)
+    assert provider.asked == [DESCRIPTION]
