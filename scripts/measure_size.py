@@ -43,10 +43,9 @@ _CORE_TESTS = (
     "tests/engine/*", "tests/faults/*", "tests/flows/flow_file/*", "tests/runs/limits/*",
     "tests/flows/test_[c-eilps]*", "tests/flows/test_models.py", "tests/flows/versioned.py",
     *(f"tests/runs/{name}.py" for name in (
-        "executing", "gateway", "test_attempt_rules", "test_claiming", "test_database_thread", "test_drain",
-        "test_group_commit", "test_providers", "test_received_replies", "test_redaction",
-        "test_queue_processes", "test_rollup", "test_run_options", "test_run_states",
-        "test_run_work", "test_submission", "test_sweep", "test_try_out", "test_try_page", "test_worker",
+        "executing", "gateway", "test_claiming", "test_providers", "test_queue_processes", "test_received_replies",
+        "test_recording", "test_redaction", "test_rollup", "test_run_states", "test_run_work", "test_submission",
+        "test_try_out", "test_worker",
     )),
 )  # fmt: skip
 """Tests of the engine, of flows without their editor, of the execution side, and those that kill processes."""

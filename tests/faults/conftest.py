@@ -15,11 +15,17 @@ from flows.engine.simulated_model import Faults, Latency, SimulatedModel
 from flows.engine.simulated_model.script import NO_FAULTS
 from tests.availability import explain_absence, is_required
 from tests.databases import hold_database, migrate, name_database, share_sqlite_template
-from tests.faults.backends import Backend, choose_redis_database, copy_sqlite
 from tests.faults.flows import SCRIPT
 from tests.faults.installation import Installation
 from tests.faults.provider import CountingModel
-from tests.faults.services import PrivatePostgres, PrivateRedis, find_postgres_programs
+from tests.faults.services import (
+    Backend,
+    PrivatePostgres,
+    PrivateRedis,
+    choose_redis_database,
+    copy_sqlite,
+    find_postgres_programs,
+)
 
 LATENCY = (0.1, 0.3)
 """Seconds that the provider takes to answer."""

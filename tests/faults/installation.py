@@ -13,12 +13,11 @@ from typing import Any, BinaryIO
 
 from flows.engine.spec import FlowSpec
 from tests.engine.model_server import ModelServer
-from tests.faults.backends import Backend
-from tests.faults.host import ROOT, Host
-from tests.faults.invariants import Death, Verdict, judge
-from tests.faults.processes import Process
+from tests.faults.flows import THREE_STEPS
+from tests.faults.host import ROOT, Host, Process
+from tests.faults.invariants import ENDED, Death, StoredRun, Verdict, judge
 from tests.faults.provider import CountingModel
-from tests.faults.stored import ENDED, StoredRun
+from tests.faults.services import Backend
 from tests.processes import start_python
 from tests.waiting import wait_until
 
@@ -125,6 +124,13 @@ class Installation:
         host.start()
         return host
 
+    def start_work(self, runs: int, *, after: int = 15, name: str = "host-a", **options: Any) -> Host:
+        """A host with so many runs of three steps before it, once ``after`` calls have reached the provider."""
+        self.submit(THREE_STEPS, runs)
+        host = self.start_host(name, **options)
+        self.wait_for_calls(after)
+        return host
+
     def publish(self, spec: FlowSpec) -> str:
         """Make a flow, which runs as ``spec`` says; gives its name."""
         return str(self.observer.ask("publish", document=spec.to_document()))
@@ -183,6 +189,13 @@ class Installation:
         """Wait until every run has ended."""
         wait_until(self.have_all_ended, within=within, what="all runs end", explain=self.count_runs)
 
+    def stop_hosts(self) -> None:
+        """Tell all workers to stop that run, and see that they end as they should."""
+        # A signal to a foreign one reaches only what holds it apart.
+        running = [host for host in self.hosts.values() if host.exit_status is None and not host.is_foreign]
+        statuses = {host.name: host.stop() for host in running}
+        assert not any(statuses.values()), statuses
+
     def read_runs(self) -> list[StoredRun]:
         """All that is stored."""
         return [StoredRun.model_validate(row) for row in self.observer.ask("read_runs")]
@@ -192,12 +205,13 @@ class Installation:
         return judge(self.read_runs(), list(self.provider.calls), self.deaths)
 
     def check_end(self, ends: Mapping[str, int], *, repeated: int | None = None, calls: int | None = None) -> Verdict:
-        """Wait until every run has ended, and check that nothing was lost, stored twice or wrong.
+        """Wait until every run has ended, check that nothing was lost, stored twice or wrong, and stop all hosts.
 
         ``ends`` says how many runs end with each status; ``repeated`` how many calls are made again, and ``calls`` how
         many are made in all.
         """
         self.wait_for_all()
+        self.stop_hosts()
         verdict = self.judge()
         assert not verdict.problems, verdict.problems
         assert dict(verdict.runs) == dict(ends), verdict.runs

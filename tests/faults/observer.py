@@ -25,7 +25,7 @@ from flows.models import Flow  # noqa: E402
 from runs.models import Attempt, FlowSpending, Run, TokenUsage, Worker  # noqa: E402
 from runs.stored_history import load_history  # noqa: E402
 from runs.submission import submit_run  # noqa: E402
-from tests.faults.stored import StoredAttempt, StoredRun  # noqa: E402
+from tests.faults.invariants import StoredAttempt, StoredRun  # noqa: E402
 from tests.runs.builders import make_version  # noqa: E402
 
 TOKENS = ("prompt", "completion", "total", "cached", "reasoning")
@@ -56,11 +56,6 @@ def submit(flow: str, inputs: list[dict[str, Any]], options: dict[str, Any]) -> 
 def cancel(runs: list[int]) -> int:
     """Cancel runs; gives how many of them had not ended yet."""
     return sum(run.request_cancel() for run in Run.objects.filter(pk__in=runs))
-
-
-def find_status(run: int) -> str:
-    """How a run stands."""
-    return str(Run.objects.values_list("status", flat=True).get(pk=run))
 
 
 def count() -> dict[str, int]:
@@ -141,31 +136,13 @@ def _read_attempt(row: Attempt) -> StoredAttempt:
     )
 
 
-COMMANDS = {
-    command.__name__: command
-    for command in (
-        publish,
-        limit_flow,
-        read_spending,
-        submit,
-        cancel,
-        find_status,
-        count,
-        list_drains,
-        list_owners,
-        drop_messages,
-        read_runs,
-    )
-}
-
-
 def main() -> None:
     """Answer until nobody asks any more."""
     for line in sys.stdin:
         arguments = json.loads(line)
         close_old_connections()
         try:
-            answer = {"result": COMMANDS[arguments.pop("command")](**arguments)}
+            answer = {"result": globals()[arguments.pop("command")](**arguments)}
         except Exception as error:  # noqa: BLE001  # whatever it is, the test that asked decides what it means
             answer = {"error": f"{type(error).__name__}: {error}"}
         sys.stdout.write(f"{json.dumps(answer)}\n")

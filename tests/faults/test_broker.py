@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.backends import Backend
 from tests.faults.conftest import RUNS, Build
 from tests.faults.flows import CALLS, THREE_STEPS
 from tests.faults.installation import Installation
-from tests.faults.services import PrivateRedis
+from tests.faults.services import Backend, PrivateRedis
 
 pytestmark = pytest.mark.faults
 
@@ -21,9 +20,7 @@ def test_runs_whose_messages_were_lost_before_the_worker_started_are_executed(in
 
 
 def test_runs_go_on_when_the_queue_was_emptied_and_their_worker_killed(installation: Installation) -> None:
-    installation.submit(THREE_STEPS, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
+    host = installation.start_work(RUNS)
     installation.observer.ask("drop_messages")
     installation.kill("drain", host.find_drains())
     installation.observer.ask("drop_messages")
@@ -36,16 +33,12 @@ def test_runs_start_and_go_on_while_the_broker_is_away(
     build: Build, postgres: Backend, private_redis: PrivateRedis
 ) -> None:
     installation = build(Backend(postgres.database_url, private_redis.url))
-    flow = installation.publish(THREE_STEPS)
-    installation.submit(flow, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
+    host = installation.start_work(RUNS)
     private_redis.stop()
     installation.kill("drain", host.find_drains())
-    installation.submit(flow, RUNS)
+    installation.submit(THREE_STEPS.name, RUNS)
     installation.wait_for_all()
 
     private_redis.start()
-    installation.submit(flow, RUNS)
+    installation.submit(THREE_STEPS.name, RUNS)
     installation.check_end({"succeeded": 3 * RUNS})
-    assert host.stop() == 0

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.faults.backends import Backend
 from tests.faults.conftest import Build
 from tests.faults.flows import THREE_STEPS
-from tests.faults.host import Host
-from tests.faults.processes import Process, find_descendants
+from tests.faults.host import Host, Process, find_descendants
+from tests.faults.services import Backend
 from tests.runs.gateway import Gateway
 from tests.waiting import wait_until
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.backends import Backend, copy_sqlite
 from tests.faults.conftest import LONG, RUNS, Build
-from tests.faults.flows import CALLS, THREE_STEPS
+from tests.faults.flows import CALLS
 from tests.faults.installation import Installation
-from tests.faults.services import PrivatePostgres
+from tests.faults.services import Backend, PrivatePostgres, copy_sqlite
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
@@ -43,22 +42,15 @@ def stand_still(installation: Installation) -> bool:
     return installation.provider.in_flight == 0
 
 
-def have_passed(seconds: float, since: float) -> bool:
-    return time.monotonic() - since >= seconds
-
-
 @pytest.mark.postgres
 def test_a_restart_of_the_database_loses_nothing_and_repeats_no_call(
     build: Build, private_backend: Backend, private_postgres: PrivatePostgres
 ) -> None:
     installation = build(private_backend)
-    installation.submit(THREE_STEPS, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
+    installation.start_work(RUNS)
     private_postgres.stop(mode="immediate")
     private_postgres.start()
     installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
-    assert host.stop() == 0
 
 
 @pytest.mark.postgres
@@ -66,18 +58,17 @@ def test_workers_that_live_through_an_outage_longer_than_their_leases_keep_their
     build: Build, private_backend: Backend, private_postgres: PrivatePostgres
 ) -> None:
     installation = build(private_backend, TOOLFLOW_LEASE=str(LEASE))
-    installation.submit(THREE_STEPS, RUNS)
-    hosts = [installation.start_host(name) for name in ("host-a", "host-b")]
+    installation.start_work(RUNS, after=0)
+    installation.start_host("host-b")
     installation.wait_for_calls(15)
     private_postgres.stop()
     stopped = time.monotonic()
     wait_until(lambda: stand_still(installation), within=30, what="calls under way end")
     calls = len(installation.provider.calls)
-    wait_until(lambda: have_passed(AWAY, stopped), within=AWAY + 1, what="the leases are over")
+    wait_until(lambda: time.monotonic() - stopped >= AWAY, within=AWAY + 1, what="the leases are over")
     assert len(installation.provider.calls) == calls, "A call was made before what ended was stored."
     private_postgres.start()
     installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
-    assert [host.stop() for host in hosts] == [0, 0]
 
 
 @pytest.mark.postgres
@@ -85,9 +76,7 @@ def test_a_worker_that_is_killed_while_the_database_is_away_costs_only_what_it_h
     build: Build, private_backend: Backend, private_postgres: PrivatePostgres
 ) -> None:
     installation = build(private_backend)
-    installation.submit(THREE_STEPS, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
+    host = installation.start_work(RUNS)
     drains = host.find_drains()
     private_postgres.stop(mode="immediate")
     installation.kill("drain", drains)
@@ -96,16 +85,13 @@ def test_a_worker_that_is_killed_while_the_database_is_away_costs_only_what_it_h
     private_postgres.start()
     verdict = installation.check_end({"succeeded": RUNS})
     assert verdict.repeated <= verdict.in_flight
-    assert host.stop() == 0
 
 
 def test_runs_wait_while_the_disk_is_full_and_go_on_when_there_is_room(
     build: Build, sqlite_template: Path, small_disk: Path
 ) -> None:
     installation = build(copy_sqlite(sqlite_template, small_disk))
-    installation.submit(THREE_STEPS, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
+    host = installation.start_work(RUNS)
     ballast = small_disk / "ballast"
     fill(ballast)
     # Some room comes back whenever the database empties its log; it is taken as well.
@@ -119,7 +105,6 @@ def test_runs_wait_while_the_disk_is_full_and_go_on_when_there_is_room(
     assert calls < RUNS * CALLS
     ballast.unlink()
     installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
-    assert host.stop() == 0
 
 
 def fill(ballast: Path) -> bool:

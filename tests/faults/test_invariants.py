@@ -1,4 +1,4 @@
-"""The judge of the fault suite: what it must not let pass."""
+"""The judge of the fault suite: what it must not let pass, without which no other test here says anything."""
 
 from __future__ import annotations
 
@@ -8,52 +8,30 @@ from typing import Any
 
 import pytest
 
-from tests.faults.invariants import Death, judge
+from tests.faults.invariants import Death, StoredAttempt, StoredRun, judge
 from tests.faults.provider import ReceivedCall
-from tests.faults.stored import StoredAttempt, StoredRun
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-NO_ISSUES = {"low": 0, "medium": 0, "high": 0, "critical": 0}
 
 
 def make_attempt(number: int = 1, outcome: str = "passed", second: int = 0, **fields: Any) -> StoredAttempt:
     """An attempt of step 1 that took a second and ten tokens, none if it was interrupted."""
-    values: dict[str, Any] = {
-        "step": 1,
-        "number": number,
-        "outcome": outcome,
-        "is_call": True,
-        "usage_rows": 1,
-        "usage": {"total": 0 if outcome == "interrupted" else 10},
-        "cost": Decimal("0.1"),
-        "issues": NO_ISSUES,
-        "started_at": NOON + timedelta(seconds=second),
-        "ended_at": NOON + timedelta(seconds=second + 1),
-    }
-    return StoredAttempt(**{**values, **fields})
+    begin = NOON + timedelta(seconds=second)
+    values: dict[str, Any] = {"step": 1, "is_call": True, "usage_rows": 1, "cost": Decimal("0.1"), "issues": {}}
+    values |= {"usage": {"total": 0 if outcome == "interrupted" else 10}}
+    values |= {"started_at": begin, "ended_at": begin + timedelta(seconds=1)}
+    return StoredAttempt(number=number, outcome=outcome, **{**values, **fields})
 
 
 def make_run(*attempts: StoredAttempt, **fields: Any) -> StoredRun:
     """Run 7, which succeeded with these attempts; its totals are right."""
-    values: dict[str, Any] = {
-        "pk": 7,
-        "status": "succeeded",
-        "end_reason": "all_steps_passed",
-        "end_sentence": "",
-        "crashes": 0,
-        "created_at": NOON,
-        "ended_at": NOON + timedelta(seconds=60),
-        "counts": {
-            "attempts": len(attempts),
-            "retries": 0,
-            "steps passed": 1,
-            "total tokens": sum(attempt.usage["total"] for attempt in attempts),
-        },
-        "cost": sum((attempt.cost or Decimal(0) for attempt in attempts), Decimal(0)),
-        "attempts": attempts,
-        "planned_end": ("succeeded", "all_steps_passed"),
-    }
-    return StoredRun(**{**values, **fields})
+    tokens = sum(attempt.usage["total"] for attempt in attempts)
+    values: dict[str, Any] = {"status": "succeeded", "end_reason": "all_steps_passed", "end_sentence": "", "crashes": 0}
+    values |= {"created_at": NOON, "ended_at": NOON + timedelta(seconds=60), "attempts": attempts}
+    values |= {"counts": {"attempts": len(attempts), "steps passed": 1, "total tokens": tokens}}
+    values |= {"cost": sum(attempt.cost or Decimal(0) for attempt in attempts)}
+    values |= {"planned_end": ("succeeded", "all_steps_passed")}
+    return StoredRun(pk=7, **{**values, **fields})
 
 
 def make_calls(*numbers: int) -> list[ReceivedCall]:
@@ -63,17 +41,10 @@ def make_calls(*numbers: int) -> list[ReceivedCall]:
 INTERRUPTED = (make_attempt(1, "interrupted"), make_attempt(2, second=10))
 
 
-def test_a_run_that_went_well_is_not_complained_of() -> None:
-    verdict = judge([make_run(make_attempt())], make_calls(1))
-    assert (verdict.problems, verdict.attempts, verdict.repeated) == ([], 1, 0)
-
-
 def test_a_call_that_was_interrupted_by_a_death_is_repeated_once() -> None:
     death = Death("drain", NOON, NOON + timedelta(seconds=0.1))
     verdict = judge([make_run(*INTERRUPTED)], make_calls(1, 2), [death])
     assert (verdict.problems, verdict.repeated, verdict.in_flight) == ([], 1, 1)
-    # From its start, for nobody knows when it died, to the next one's.
-    assert verdict.longest_stuck == timedelta(seconds=49)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +55,6 @@ def test_a_call_that_was_interrupted_by_a_death_is_repeated_once() -> None:
         (make_run(make_attempt()), [1, 2], "nothing of it is stored"),
         (make_run(make_attempt()), [], "the provider got no such call"),
         (make_run(make_attempt(), make_attempt()), [1], "numbered"),
-        (make_run(make_attempt(2)), [2], "numbered"),
         (make_run(make_attempt(step=2)), [], "its steps are"),
         (make_run(make_attempt(usage_rows=0)), [1], "0 rows of usage"),
         (make_run(make_attempt(outcome="", ended_at=None, usage_rows=0)), [1], "attempts under way"),
@@ -97,7 +67,3 @@ def test_a_call_that_was_interrupted_by_a_death_is_repeated_once() -> None:
 )
 def test_what_is_wrong_is_named(run: StoredRun, calls: list[int], complaint: str) -> None:
     assert complaint in "\n".join(judge([run], make_calls(*calls)).problems)
-
-
-def test_an_attempt_that_is_stored_twice_is_counted() -> None:
-    assert judge([make_run(make_attempt(), make_attempt())], make_calls(1)).stored_twice == 1

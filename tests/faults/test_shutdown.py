@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from tests.faults.backends import Backend
 from tests.faults.conftest import RUNS, Build
-from tests.faults.flows import CALLS, THREE_STEPS
+from tests.faults.flows import CALLS
 from tests.faults.installation import Installation
+from tests.faults.services import Backend
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.faults
@@ -17,9 +17,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.mark.parametrize("receivers", ["main process", "process group"])
 def test_a_stop_lets_calls_end_and_hands_runs_back(installation: Installation, receivers: str) -> None:
-    installation.submit(THREE_STEPS, RUNS)
-    host = installation.start_host()
-    installation.wait_for_calls(15)
+    host = installation.start_work(RUNS)
     for process in host.processes if receivers == "process group" else [host.main]:
         process.send(signal.SIGTERM)
     assert host.wait_for_end() == 0
@@ -29,14 +27,11 @@ def test_a_stop_lets_calls_end_and_hands_runs_back(installation: Installation, r
 
     host.start()
     installation.check_end({"succeeded": RUNS}, repeated=0, calls=RUNS * CALLS)
-    assert host.stop() == 0
 
 
 def test_a_second_signal_breaks_long_calls_off_and_only_those_are_made_again(build: Build, backend: Backend) -> None:
     installation = build(backend, latency=60.0)
-    installation.submit(THREE_STEPS, 5)
-    host = installation.start_host()
-    installation.wait_for_calls(5)
+    host = installation.start_work(5, after=5)
     host.main.send(signal.SIGTERM)
     wait_until(lambda: "Worker stops" in host.read_log(), within=10, what="the worker says that it stops")
     assert installation.provider.in_flight == 5
@@ -45,20 +40,16 @@ def test_a_second_signal_breaks_long_calls_off_and_only_those_are_made_again(bui
         assert host.stop() == 0
     host.start()
     installation.check_end({"succeeded": 5}, repeated=5)
-    assert host.stop() == 0
 
 
 def test_calls_that_outlast_the_time_of_a_stop_are_interrupted_and_only_those_are_made_again(
     build: Build, backend: Backend
 ) -> None:
     installation = build(backend, latency=60.0, TOOLFLOW_STOP_SECONDS="1")
-    installation.submit(THREE_STEPS, 5)
-    host = installation.start_host()
-    installation.wait_for_calls(5)
+    host = installation.start_work(5, after=5)
     with installation.death("stop"):
         assert host.stop() == 0
     assert installation.count_runs() == {"queued": 5}
     installation.provider.latency = 0.1
     host.start()
     installation.check_end({"succeeded": 5}, repeated=5)
-    assert host.stop() == 0

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
+
+from django.db import connection
 
 from flows.engine.simulated_model import Script, SimulatedModel
 from flows.engine.spec import FlowSpec
@@ -31,3 +35,15 @@ def script(provider: ModelServer, **replies: list[Any]) -> None:
 
 def attempts_of(run: Run) -> list[Attempt]:
     return list(Attempt.objects.filter(step__run=run).order_by("step__index", "number").select_related("step", "usage"))
+
+
+def in_another_thread(action: Callable[[], object]) -> None:
+    """Do what needs the database while the model's event loop waits: Django refuses it there."""
+
+    def act() -> None:
+        action()
+        connection.close()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
-
-CHUNK = 65_536
 
 
 class Gateway:
@@ -21,57 +18,47 @@ class Gateway:
     def __init__(self, url: str = "") -> None:
         parts = urlsplit(url)
         self._target = (parts.hostname or "", parts.port or 0)
-        self._listener: socket.socket | None = None
         self._connections: list[socket.socket] = []
-        # Bound and not listening: nobody else gets the port, and connections are refused.
         self._reserve()
 
     def _reserve(self, port: int = 0) -> None:
+        # Bound and not listening: nobody else gets the port, and connections are refused.
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
 
     def open(self) -> None:
-        assert self._listener is not None
         self._listener.listen()
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
-        assert self._listener is not None
         # A listener that is only closed stays as long as a thread waits in it.
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        while self._connections:
-            _break(self._connections.pop())
+        self.__exit__()
         self._reserve(self.port)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
         while self._connections:
             _break(self._connections.pop())
-        assert self._listener is not None
-        self._listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 near, _ = listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(self._target)
-            self._connections += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_forward, args=(source, sink), daemon=True).start()
+                far = socket.create_connection(self._target)
+                self._connections += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=_forward, args=(source, sink), daemon=True).start()
 
 
 def _forward(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while chunk := source.recv(CHUNK):
+        while chunk := source.recv(65_536):
             sink.sendall(chunk)
     _break(sink)
 

@@ -40,10 +40,3 @@ def list_keys(client: Client, url: str, **filters: Any) -> list[Any]:
     page = client.get(url, filters)
     assert page.status_code == 200, page
     return [row.pk for row in page.context["cl"].result_list]
-
-
-def list_problems(client: Client, url: str, **filters: Any) -> dict[str, list[str]]:
-    """What a list says is wrong with its filters, by field."""
-    page = client.get(url, filters)
-    assert page.status_code == 200, page
-    return {name: [str(error) for error in errors] for name, errors in page.context["cl"].filters.errors.items()}

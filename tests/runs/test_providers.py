@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
@@ -19,29 +18,18 @@ from flows.engine.history import TokenUsage
 from flows.engine.pricing import price_usage
 from flows.engine.providers import OPENAI_BASE_URL, Provider
 from flows.portability import load_flow
-from runs import observability
 from runs.models import EndReason, RateLimit, Run, RunStatus
 from runs.submission import NotRunnableError, submit_run
-from runs.tracing.spans import describe_call
 from runs.worker import run_task
 from tests.api.asking import Script, make_token, make_user
-from tests.engine.builders import make_attempt, make_flow, make_step
+from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
-from tests.flows.editor_page import open_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import attempts_of, drain, run_flow
-from tests.runs.metrics.scraping import of, read_registry
-from tests.runs.pages.reading import read_words
 
 LLAMA = "groq:llama-3.3-70b-versatile"
-NO_KEY = (
-    "There is no API key for the provider “azure”. "
-    "Set TOOLFLOW_PROVIDER_AZURE_API_KEY (in a script: api_key=…) and restart the worker."
-)
-UNKNOWN = "No provider is called “grok”. Configured: “azure”, “groq”."
-KEYLESS_MODEL, UNKNOWN_MODEL = "azure:gpt-4.1", "grok:gpt-4.1"
-REFUSED = [(KEYLESS_MODEL, NO_KEY), (UNKNOWN_MODEL, UNKNOWN)]
-
+REFUSED = [("azure:gpt-4.1", "TOOLFLOW_PROVIDER_AZURE_API_KEY"), ("grok:gpt-4.1", "Configured: “azure”, “groq”.")]
+"""Models that can't be asked, and what the reason speaks of."""
 TWO_PROVIDERS = make_flow(make_step(1, model="gpt-4.1"), make_step(2, model=LLAMA))
 
 
@@ -87,80 +75,42 @@ def price_at_real_addresses(model: str, usage: TokenUsage, *, provider: Provider
 
 @pytest.mark.django_db(transaction=True)
 class TestRuns:
-    def test_each_step_is_asked_at_its_provider_with_that_ones_key_and_headers_only(self, servers: Any) -> None:
-        run = run_flow(TWO_PROVIDERS)
-        assert run.status == RunStatus.SUCCEEDED, run.end_sentence
-        for server, model, name in zip(
-            servers, ("gpt-4.1", "llama-3.3-70b-versatile"), ("default", "groq"), strict=True
-        ):
-            assert [call.body["model"] for call in server.app.calls] == [model]
-            ((authorization, team),) = [(one[b"authorization"], one[b"x-team"]) for one in server.headers]
-            assert (authorization, team) == (f"Bearer key-of-{name}".encode(), name.encode())
-
-    def test_tokens_and_price_of_each_step_are_those_of_its_provider(
+    def test_each_step_is_asked_at_its_provider_with_that_ones_key_headers_and_prices(
         self, servers: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(run_task, "price_call", price_at_real_addresses)
         run = run_flow(TWO_PROVIDERS)
+        assert run.status == RunStatus.SUCCEEDED, run.end_sentence
+        names = (("default", "gpt-4.1"), ("groq", "llama-3.3-70b-versatile"))
+        for server, (name, model) in zip(servers, names, strict=True):
+            assert [call.body["model"] for call in server.app.calls] == [model]
+            ((key, team),) = [(one[b"authorization"], one[b"x-team"]) for one in server.headers]
+            assert (key, team) == (f"Bearer key-of-{name}".encode(), name.encode())
         first, second = attempts_of(run)
-        assert first.model.startswith("gpt-4.1")
-        assert second.model == LLAMA
-        for usage, million_in, million_out in (
-            (first.usage, Decimal(2), Decimal(8)),
-            (second.usage, Decimal("0.59"), Decimal("0.79")),
-        ):
-            assert usage.reported and usage.prompt > 0 and usage.completion > 0
-            assert usage.cost == (usage.prompt * million_in + usage.completion * million_out) / 1_000_000
+        assert (first.model.startswith("gpt-4.1"), second.model) == (True, LLAMA)
+        for usage, million_in, million_out in ((first.usage, "2", "8"), (second.usage, "0.59", "0.79")):
+            cost = usage.prompt * Decimal(million_in) + usage.completion * Decimal(million_out)
+            assert usage.reported and usage.cost == cost / 1_000_000 > 0
         assert (run.total_tokens, run.unpriced_count) == (first.usage.total + second.usage.total, 0)
 
     def test_a_limit_counts_the_calls_of_its_provider_only(self, servers: Any) -> None:
         RateLimit.objects.create(model="groq:*", requests_per_minute=1)
         version = make_version(TWO_PROVIDERS)
-        runs = [make_run(version) for _ in range(3)]
+        for _ in range(3):
+            make_run(version)
         drain()
-        default, groq = servers
-        assert (default.app.call_count, groq.app.call_count) == (3, 1)
-        waiting = Run.objects.filter(pk__in=[run.pk for run in runs], status=RunStatus.QUEUED)
-        assert {run.waiting_for for run in waiting} == {"Waits for the rate limit of groq:*: 1 request a minute."}
-        assert waiting.count() == 2
-
-    def test_a_trace_names_the_provider_and_the_model_there(self) -> None:
-        attempt = make_attempt(request={"model": "llama-3.3-70b-versatile"}, model=LLAMA)
-        told = describe_call(attempt, Provider("groq", "https://api.groq.example/openai/v1"))
-        assert told["gen_ai.provider.name"] == "groq"
-        assert told["server.address"] == "api.groq.example"
-        assert told["gen_ai.request.model"] == told["gen_ai.response.model"] == "llama-3.3-70b-versatile"
-
-    def test_metrics_of_the_worker_name_the_provider(self, servers: Any, settings: Any) -> None:
-        settings.TOOLFLOW_WORKER_METRICS_PORT = 9464
-        run_flow(TWO_PROVIDERS)
-        meter = observability.find_worker_meter()
-        assert meter is not None
-        samples = read_registry(meter.registry)
-        assert of(samples, "toolflow_attempt_seconds_count", model=LLAMA, outcome="passed") == 1
-
-    @pytest.mark.parametrize(("model", "sentence"), REFUSED)
-    def test_without_a_usable_provider_a_run_ends_before_any_call(
-        self, at_openai: None, model: str, sentence: str
-    ) -> None:
-        run = run_flow(make_flow(make_step(1), make_step(2, model=model)))
-        assert (run.status, run.end_reason, run.attempt_count) == (RunStatus.ERRORED, EndReason.CONFIGURATION, 0)
-        assert sentence in run.end_sentence
-
-
-@pytest.mark.django_db(transaction=True)
-class TestTheSimulatedModelBesideProviders:
-    @pytest.fixture(autouse=True)
-    def _simulated_default(self, servers: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        settings.TOOLFLOW_PROVIDER = "simulated"
-        monkeypatch.setattr(providers, "SIMULATED_LATENCY", 0.0)
+        assert [server.app.call_count for server in servers] == [3, 1]
+        waiting = Run.objects.filter(status=RunStatus.QUEUED).values_list("waiting_for", flat=True)
+        assert list(waiting) == ["Waits for the rate limit of groq:*: 1 request a minute."] * 2
 
     @pytest.mark.parametrize(
         ("flow", "is_simulated"), [(make_flow(make_step(model="gpt-4.1")), True), (TWO_PROVIDERS, False)]
     )
     def test_a_run_is_simulated_if_no_step_asks_a_real_provider(
-        self, servers: Any, flow: Any, is_simulated: bool
+        self, servers: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, flow: Any, is_simulated: bool
     ) -> None:
+        settings.TOOLFLOW_PROVIDER = "simulated"
+        monkeypatch.setattr(providers, "SIMULATED_LATENCY", 0.0)
         run = submit_run(flow=make_version(flow).flow, input={"topic": "tea"})
         drain()
         run.refresh_from_db()
@@ -168,58 +118,44 @@ class TestTheSimulatedModelBesideProviders:
         assert [server.app.call_count for server in servers] == [0, int(not is_simulated)]
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize(("model", "sentence"), REFUSED)
-class TestSaving:
-    def test_a_flow_is_refused_at_the_step_or_the_setting_that_names_the_model(
-        self, at_openai: None, settings: Any, model: str, sentence: str
-    ) -> None:
-        settings.TOOLFLOW_MODEL = model
-        for flow, place in (
-            (make_flow(make_step(1, model="gpt-4.1"), make_step(2, model=model)), "/steps/1/model"),
-            (make_flow(make_step(1, model=None)), "/model"),
-        ):
-            with pytest.raises(SpecError) as refusal:
-                load_flow(document=flow.to_document())
-            (problem,) = refusal.value.problems
-            assert (problem.path, sentence in problem.message) == (place, True)
-
-    def test_the_editor_shows_it_at_the_field(
-        self, at_openai: None, admin_client: Client, model: str, sentence: str
-    ) -> None:
-        page = open_flow(admin_client)
-        page.fill("steps-0-", model=model)
-        assert list(page.save_in_vain()) == ["steps-0-model"]
-
-    def test_a_stored_version_is_not_started(self, at_openai: None, model: str, sentence: str) -> None:
-        version = make_version(make_flow(make_step(1, model=model)))
-        with pytest.raises(NotRunnableError) as refusal:
-            submit_run(flow=version.flow, input={"topic": "tea"})
-        assert sentence in str(refusal.value)
-        assert not Run.objects.exists()
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("model", "reason"), REFUSED)
+def test_a_provider_that_can_not_be_asked_is_found_on_saving_on_starting_and_before_any_call(
+    at_openai: None, settings: Any, model: str, reason: str
+) -> None:
+    settings.TOOLFLOW_MODEL = model
+    flow = make_flow(make_step(1), make_step(2, model=model))
+    for saved, place in ((flow, "/steps/1/model"), (make_flow(make_step(1, model=None)), "/model")):
+        with pytest.raises(SpecError) as refusal:
+            load_flow(document=saved.to_document())
+        (problem,) = refusal.value.problems
+        assert problem.path == place and reason in problem.message
+    with pytest.raises(NotRunnableError, match=reason):
+        submit_run(flow=make_version(flow).flow, input={"topic": "tea"})
+    run = run_flow(flow)
+    assert (run.status, run.end_reason, run.attempt_count) == (RunStatus.ERRORED, EndReason.CONFIGURATION, 0)
+    assert reason in run.end_sentence
 
 
 @pytest.mark.django_db
-class TestWhereOperatorsSeeThem:
-    """All providers with their hosts, and why one can't be called; never keys and headers."""
+def test_operators_see_all_with_their_hosts_and_why_one_can_not_be_called_and_no_keys(
+    servers: Any, admin_client: Client
+) -> None:
+    text, document = StringIO(), StringIO()
+    call_command("workers", stdout=text)
+    call_command("workers", "--json", stdout=document)
+    answer = Script(make_token(make_user("vera", "Viewer"))).get("workers").content.decode()
+    page = admin_client.get("/workers/").content.decode()
+    default, azure, groq = json.loads(answer)["providers"]
+    assert (default["name"], default["problem"], groq["name"], groq["problem"]) == (None, None, "groq", None)
+    assert (azure["name"], azure["host"], azure["is_simulated"]) == ("azure", "ours.openai.azure.com", False)
+    assert "TOOLFLOW_PROVIDER_AZURE_API_KEY" in azure["problem"]
+    assert azure == json.loads(document.getvalue())["providers"][1]
+    for shown in (answer, page, text.getvalue(), document.getvalue()):
+        assert "ours.openai.azure.com" in shown and "key-of" not in shown and "X-Team" not in shown
 
-    def test_the_api_the_page_and_the_command_list_them(self, servers: Any, admin_client: Client) -> None:
-        text, document = StringIO(), StringIO()
-        call_command("workers", stdout=text)
-        call_command("workers", "--json", stdout=document)
-        answer = Script(make_token(make_user("vera", "Viewer"))).get("workers").content.decode()
-        page = admin_client.get("/workers/").content.decode()
-        default, azure, groq = json.loads(answer)["providers"]
-        assert (default["name"], default["problem"], groq["name"], groq["problem"]) == (None, None, "groq", None)
-        known = {"name": "azure", "host": "ours.openai.azure.com", "api": "auto", "is_simulated": False}
-        assert azure == json.loads(document.getvalue())["providers"][1] == {**known, "problem": NO_KEY}
-        assert re.search(r"groq 127\.0\.0\.1:\d+ auto Ready", read_words(page))
-        for listed in (read_words(page), " ".join(text.getvalue().split())):
-            assert f"azure ours.openai.azure.com auto {NO_KEY}" in listed
-        for shown in (answer, page, text.getvalue(), document.getvalue()):
-            assert "key-of" not in shown and "X-Team" not in shown
 
-    def test_a_worker_starts_while_the_default_one_can_be_called(self, servers: Any, settings: Any) -> None:
-        assert providers.find_provider_problem() is None
-        settings.TOOLFLOW_OPENAI_BASE_URL, settings.TOOLFLOW_OPENAI_API_KEY = "", ""
-        assert providers.find_provider_problem() is not None
+def test_a_worker_starts_while_the_default_one_can_be_called(servers: Any, settings: Any) -> None:
+    assert providers.find_provider_problem() is None
+    settings.TOOLFLOW_OPENAI_BASE_URL, settings.TOOLFLOW_OPENAI_API_KEY = "", ""
+    assert providers.find_provider_problem() is not None

@@ -51,9 +51,10 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
     django_capture_on_commit_callbacks: Callable[..., AbstractContextManager[Any]],
 ) -> None:
-    def wake() -> None:
-        with django_capture_on_commit_callbacks(execute=True):
-            queue.wake_worker()
+    def wake_thrice() -> None:
+        for _ in range(3):
+            with django_capture_on_commit_callbacks(execute=True):
+                queue.wake_worker()
 
     settings.Q_CLUSTER = {"name": "test", "redis": {}}
     monkeypatch.setattr(queue, "_outage", log_events.Outage("The queue's broker"))
@@ -62,20 +63,17 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
         broker.connection = redis.Redis(port=gateway.port, db=11, retry=Retry(NoBackoff(), 0))
         monkeypatch.setattr(queue, "get_broker", lambda: broker)
         for _ in range(2):
-            for _ in range(3):
-                wake()
+            wake_thrice()
             gateway.open()
-            for _ in range(3):
-                wake()
+            wake_thrice()
             assert broker.queue_size() == 1
             gateway.close()
         gateway.open()
         broker.delete_queue()
         broker.connection.close()
     told = [record.getMessage() for record in caplog.records if record.name == log_events.__name__]
-    away, back = "The queue's broker can't be reached;", "The queue's broker answers again,"
-    assert [message.startswith(away) for message in told] == [True, False, True, False]
-    assert [message.startswith(back) for message in told] == [False, True, False, True]
+    assert ["can't be reached" in message for message in told] == [True, False, True, False]
+    assert ["answers again" in message for message in told] == [False, True, False, True]
 
 
 def test_a_worker_started_with_nohup_outlives_its_terminal(draining: StopFlag) -> None:
@@ -102,7 +100,7 @@ def test_a_system_that_starts_no_process_lets_the_others_end_in_order(
     monkeypatch.setattr(supervisor.Supervisor, "_fork", fork)
     assert supervisor.Supervisor().run() == 1
     assert draining.is_set()
-    assert "The system starts no more processes" in caplog.text and "Resource temporarily unavailable" in caplog.text
+    assert "Resource temporarily unavailable" in caplog.text
 
 
 @pytest.mark.django_db
@@ -125,7 +123,7 @@ def test_a_message_signed_with_another_key_is_dropped_and_the_next_one_is_done(
     task = channel.get()
     assert isinstance(task, dict) and (task["name"], task["ack_id"]) == ("ours", 1)
     assert channel.is_empty() and dropped == [0]
-    assert "the same TOOLFLOW_SECRET_KEY" in caplog.text
+    assert "TOOLFLOW_SECRET_KEY" in caplog.text
 
 
 def test_a_worker_refuses_to_start_elsewhere_than_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:

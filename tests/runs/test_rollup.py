@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
-from django.test.utils import CaptureQueriesContext
 
+from flows.engine.history import Outcome
 from runs import rollup
+from runs.attempt_rules import classify_attempts
 from runs.locks import STATISTICS, hold
 from runs.models import DailyRuns, OriginalInput, Run, WebhookDelivery
 from runs.queue import draining
@@ -49,18 +50,33 @@ def fail_for(monkeypatch: pytest.MonkeyPatch, *bad: int, error: Exception | None
     monkeypatch.setattr(rollup, "index_runs", refuse)
 
 
+def start_threads(*actions: Callable[[], object]) -> list[threading.Thread]:
+    """Do each in a thread, with a connection of its own to the database."""
+
+    def do(action: Callable[[], object]) -> None:
+        try:
+            action()
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=do, args=[action]) for action in actions]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
 @pytest.mark.django_db
 class TestBatches:
     def test_the_oldest_come_first_and_each_run_counts_once(self) -> None:
-        runs = make_ended(5)
+        make_ended(5)
         assert [count_ended_runs(limit=2) for _ in range(4)] == [2, 2, 1, 0]
-        assert count_counted() == len(runs)
+        assert count_counted() == 5
 
     def test_a_run_counts_however_it_ended_and_waits_until_then(self) -> None:
         make_run()
         make_run().request_cancel()
         make_run(deadline_at=NOON)
-        make_run(status="queued", cancel_requested=True)
+        make_run(cancel_requested=True)
         sweep()
         assert count_ended_runs() == 3
 
@@ -78,61 +94,39 @@ class TestBatches:
         ticks = itertools.count()
         clock = SimpleNamespace(monotonic=lambda: next(ticks) * rollup.MAX_SECONDS * 2)
         monkeypatch.setattr(rollup, "time", clock)
-        one = Rollup()
-        sizes = []
+        one, counts = Rollup(), []
         for _ in range(3):
-            before = count_counted()
             one.advance(is_busy=False)
-            sizes.append(count_counted() - before)
-        assert sizes == [10, 5, 2]
-
-    def test_polling_for_runs_reads_none_that_are_counted(self) -> None:
-        with connection.cursor() as cursor:
-            if connection.vendor == "postgresql":
-                # It reads a table as small as this one as a whole.
-                cursor.execute("SET LOCAL enable_seqscan = off")
-            with CaptureQueriesContext(connection) as captured:
-                count_ended_runs()
-            explain = "EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN "
-            cursor.execute(explain + captured[0]["sql"])
-            assert "run_uncounted" in str(cursor.fetchall())
+            counts.append(count_counted())
+        assert counts == [10, 15, 17]
 
 
 @pytest.mark.django_db
 class TestFailures:
-    def test_a_run_that_fails_is_logged_and_marked_and_holds_up_no_other(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize(
+        ("error", "tries"),
+        [(None, 1), (OperationalError("canceling statement due to statement timeout"), rollup.MAX_TRIES)],
+        ids=["fault", "as in an outage"],
+    )
+    def test_a_run_that_fails_is_logged_and_left_out_in_the_end_and_holds_up_no_other(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception | None, tries: int
     ) -> None:
-        runs = make_ended(30, webhook_url="https://hooks.example.com/")
-        OriginalInput.objects.create(run_id=runs[17], input={"secret": "x"})
-        fail_for(monkeypatch, runs[17])
-        one = Rollup()
-        while one.advance(is_busy=False) != INTERVAL:
-            pass
-        assert count_counted() == 29
-        (line,) = caplog.records
-        assert line.getMessage() == f"Run {runs[17]} is left out of statistics and search."
-        assert line.exc_info is not None
-        # It is not tried again, keeps no unredacted input, and its webhook is sent all the same.
-        assert not Run.objects.filter(is_counted=False).exists() and not OriginalInput.objects.exists()
-        assert WebhookDelivery.objects.count() == 30
-
-    def test_a_run_that_fails_as_in_an_outage_is_left_out_in_the_end_and_holds_up_no_other(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        runs = make_ended(9)
-        fail_for(monkeypatch, runs[0], error=OperationalError("canceling statement due to statement timeout"))
+        runs = make_ended(9, webhook_url="https://hooks.example.com/")
+        OriginalInput.objects.create(run_id=runs[3], input={"secret": "x"})
+        fail_for(monkeypatch, runs[3], error=error)
         one = Rollup()
         one.advance(is_busy=False)
-        assert count_counted() == 8 and not caplog.records
-        for _ in range(rollup.MAX_TRIES):
-            later = make_ended(1)
+        assert count_counted() == 8
+        for _ in range(tries - 1):
+            assert not caplog.records
+            make_ended(1)
             one.advance(is_busy=False)
-        assert count_counted() == 8 + rollup.MAX_TRIES
-        assert not Run.objects.filter(pk__in=[*runs, *later], is_counted=False).exists()
-        assert [line.getMessage() for line in caplog.records] == [
-            f"Run {runs[0]} is left out of statistics and search."
-        ]
+        assert count_counted() == 8 + tries - 1
+        (line,) = caplog.records
+        assert str(runs[3]) in line.getMessage() and line.exc_info is not None
+        # It is not tried again, keeps no unredacted input, and its webhook is sent all the same.
+        assert not Run.objects.filter(is_counted=False).exists() and not OriginalInput.objects.exists()
+        assert WebhookDelivery.objects.count() == 9
 
     @pytest.mark.parametrize(
         "error",
@@ -141,6 +135,7 @@ class TestFailures:
             InterfaceError("connection already closed"),
             InternalError("cannot execute INSERT in a read-only transaction"),
         ],
+        ids=["full", "closed", "read-only"],
     )
     def test_an_outage_is_logged_once_and_no_run_is_the_cause_of_it(
         self, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -160,44 +155,29 @@ class TestSeveralAtOnce:
     def test_each_run_counts_once_and_no_sum_is_lost(self) -> None:
         runs = make_varied_runs(60)
         begin = threading.Barrier(3)
-        failures: list[BaseException] = []
+        done: list[int] = []
 
         def count_all() -> None:
-            try:
-                begin.wait(timeout=60)
-                while Run.objects.uncounted().exists():
-                    count_ended_runs(limit=3)
-            except BaseException as error:  # the test fails with it
-                failures.append(error)
-                raise
-            finally:
-                connection.close()
+            begin.wait(timeout=60)
+            while Run.objects.uncounted().exists():
+                count_ended_runs(limit=3)
+            done.append(1)
 
-        threads = [threading.Thread(target=count_all) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        for thread in start_threads(count_all, count_all, count_all):
             thread.join()
-        assert not failures
+        assert len(done) == 3
         assert read_statistics() == recount(runs)
 
+    @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer at a time: others wait for it.")
     def test_a_worker_leaves_it_to_another_that_is_at_it(self) -> None:
-        if connection.vendor == "sqlite":
-            pytest.skip("SQLite has one writer at a time: others wait for it.")
         make_ended(1)
         assert count_ended_runs() == 1
         make_ended(1)
         counts: list[int] = []
-
-        def count_meanwhile() -> None:
-            counts.append(count_ended_runs())
-            connection.close()
-
         with transaction.atomic():
             assert hold(STATISTICS)
-            thread = threading.Thread(target=count_meanwhile)
-            thread.start()
-            thread.join()
+            for thread in start_threads(lambda: counts.append(count_ended_runs())):
+                thread.join()
         assert counts == [0]
         assert count_ended_runs() == 1
 
@@ -222,13 +202,35 @@ class TestInADrain:
                 counted = Run.objects.filter(is_counted=True)
                 wait_until(lambda: counted.count() == 3, within=60, what="all three runs were counted")
             finally:
-                connection.close()
                 draining.set()
 
-        thread = threading.Thread(target=wait)
-        thread.start()
+        (thread,) = start_threads(wait)
         asyncio.run(event_loop.Drain().run())
         thread.join()
         run.refresh_from_db()
         assert run.status == "succeeded"
         assert read_statistics() == recount(Run.objects.exclude(pk=bad))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "parts"),
+    [
+        # Each try after the first is a retry; the end of the step says whether it was of use.
+        ("passed", "first"),
+        ("failed invalid passed", "first useful useful"),
+        ("failed failed", "first wasted"),
+        # An attempt without an output belongs to the try that it was meant to be.
+        ("interrupted failed passed", "first first useful"),
+        ("failed interrupted passed", "first useful useful"),
+        ("failed cancelled", "first wasted"),
+        ("errored errored passed", "first first first"),
+        ("failed errored", "first wasted"),
+    ],
+)
+def test_which_attempts_are_retries_and_whether_those_were_of_use(outcomes: str, parts: str) -> None:
+    assert classify_attempts([(1, Outcome(outcome)) for outcome in outcomes.split()]) == parts.split()
+
+
+def test_steps_are_judged_each_for_itself() -> None:
+    attempts = [(1, "failed"), (1, "passed"), (2, "failed"), (2, "failed"), (3, "failed"), (3, "")]
+    assert classify_attempts(attempts) == ["first", "useful", "first", "wasted", "first", "wasted"]

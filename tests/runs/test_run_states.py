@@ -1,34 +1,42 @@
-"""A run's way from queued to ended, and who may write to it meanwhile."""
+"""A run's way from queued to ended: who holds it, who may take it away, and what becomes of it then."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from django.db.models import ProtectedError
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from flows.engine.execution import Progress, Start
-from flows.models import FlowVersion, ImmutableVersionError
 from runs.claiming import claim_runs
-from runs.models import Attempt, AttemptRequest, EndReason, Run, RunStatus, Step
-from runs.models.run import MAX_CRASHES
+from runs.models import Attempt, AttemptRequest, EndReason, Run, RunStatus, Step, Worker
+from runs.models.run import MAX_CRASHES, in_future
+from runs.ownership import Owner, _read_start
 from runs.recorder import RunRecorder
 from runs.stored_history import load_history
-from runs.sweep import LEASE_EXPIRED, sweep
+from runs.sweep import GRACE_RATIO, LEASE_EXPIRED, MAX_SUSPICION_AGE, PROCESS_GONE, sweep
 from tests.engine.builders import make_attempt, make_flow, make_step
-from tests.runs.builders import LEASE, claim_run, expire_lease, make_run, make_version
+from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_version, make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 
-def begin(number: int) -> Start:
-    return Start(1, number, {"topic": "tea"}, {"model": "gpt-4.1"}, datetime.now(UTC))
+def state(run: Run) -> tuple[str, str, int, str]:
+    run.refresh_from_db()
+    return run.status, run.end_reason, run.crashes, run.owner
 
 
-class TestClaim:
+CANCELLED = (RunStatus.CANCELLED, EndReason.CANCELLED)
+
+
+class TestLeases:
     def test_a_claimed_run_has_an_owner_a_lease_and_the_next_epoch(self) -> None:
         run = claim_run(make_run())
         assert (run.status, run.owner, run.epoch) == (RunStatus.RUNNING, "worker-1", 1)
@@ -41,7 +49,7 @@ class TestClaim:
         Run.objects.filter(pk=lost.pk).update(owner="worker-2")
         assert Run.objects.renew(owner="worker-1", ids=[kept.pk, lost.pk], lease=LEASE) == {kept.pk}
 
-    def test_leases_are_written_and_compared_in_the_time_of_the_database(self) -> None:
+    def test_they_are_written_and_compared_in_the_time_of_the_database(self) -> None:
         with CaptureQueriesContext(connection) as queries:
             run = claim_run(make_run())
             Run.objects.renew(owner="worker-1", ids=[run.pk], lease=LEASE)
@@ -59,55 +67,39 @@ class TestHandBackAndReclaim:
         claim_run(run, "worker-2")
         assert not run.hand_back()
 
-    def test_the_sweep_queues_the_run_of_a_dead_worker_and_shows_its_attempt_as_interrupted(self) -> None:
+    def test_the_sweep_queues_the_run_of_a_dead_worker_and_ends_its_attempt_as_interrupted(self) -> None:
         run = claim_run(make_run())
-        step = Step.objects.create(run=run, index=1, name="Step 1")
-        attempt = Attempt.objects.create(step=step, number=1)
+        attempt = Attempt.objects.create(step=Step.objects.create(run=run, index=1, name="Step 1"), number=1)
         AttemptRequest.objects.create(attempt=attempt, body={"model": "gpt-5-mini"})
         expire_lease(run)
         assert sweep() == 1
-        run.refresh_from_db()
         attempt.refresh_from_db()
-        assert (run.status, run.crashes, run.owner) == (RunStatus.QUEUED, 1, "")
-        assert (attempt.outcome, attempt.usage.reported) == ("interrupted", False)
-        assert attempt.ended_at is not None
+        assert state(run) == (RunStatus.QUEUED, "", 1, "")
+        assert (attempt.outcome, attempt.usage.reported, attempt.ended_at is None) == ("interrupted", False, False)
 
-    def test_a_run_whose_worker_dies_five_times_ends_errored_and_says_so(self) -> None:
+    @pytest.mark.parametrize("is_process_gone", [False, True])
+    def test_a_run_whose_worker_dies_five_times_ends_errored_and_says_so(self, is_process_gone: bool) -> None:
         run = make_run()
         for _ in range(MAX_CRASHES):
-            claim_run(run)
-            expire_lease(run)
+            claim_run(run, str(make_dead_owner()) if is_process_gone else "elsewhere")
+            if not is_process_gone:
+                expire_lease(run)
             sweep()
-        run.refresh_from_db()
-        assert (run.status, run.end_reason, run.crashes) == (RunStatus.ERRORED, EndReason.CRASHED, MAX_CRASHES)
+        assert state(run) == (RunStatus.ERRORED, EndReason.CRASHED, MAX_CRASHES, "")
         assert "lost its worker 5 times in a row" in run.end_sentence
-        assert LEASE_EXPIRED in run.end_sentence
+        assert (PROCESS_GONE if is_process_gone else LEASE_EXPIRED) in run.end_sentence
 
     def test_losses_with_stored_attempts_in_between_do_not_end_a_run(self) -> None:
         run = make_run(make_version(make_flow(make_step(1, max_retries=20))))
         for number in range(1, 2 * MAX_CRASHES, 2):
             held = claim_run(run)
             recorder = RunRecorder(held, held.version.flow_spec, load_history(held))
-            recorder.record(Progress(begun=begin(number)))
-            recorder.record(Progress(ended=make_attempt(1, number, "invalid"), begun=begin(number + 1)))
+            first, second = (Start(1, number + n, {}, {"model": "gpt-4.1"}, datetime.now(UTC)) for n in (0, 1))
+            recorder.record(Progress(begun=first))
+            recorder.record(Progress(ended=make_attempt(1, number, "invalid"), begun=second))
             expire_lease(run)
             sweep()
-            run.refresh_from_db()
-            assert (run.status, run.crashes) == (RunStatus.QUEUED, 1)
-
-    def test_a_run_that_is_handed_back_after_a_cancel_ends_cancelled(self) -> None:
-        run = claim_run(make_run())
-        assert run.request_cancel()
-        assert run.hand_back(delay=timedelta(hours=1))
-        run.refresh_from_db()
-        assert (run.status, run.end_reason) == (RunStatus.CANCELLED, EndReason.CANCELLED)
-
-    def test_a_queued_run_with_a_cancel_flag_is_never_claimed_and_the_sweep_ends_it(self) -> None:
-        run = make_run(cancel_requested=True)
-        assert not claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
-        sweep()
-        run.refresh_from_db()
-        assert run.status == RunStatus.CANCELLED
+            assert state(run) == (RunStatus.QUEUED, "", 1, "")
 
     def test_a_run_that_has_invented_attempts_stays_marked_as_simulated(self) -> None:
         run = claim_run(make_run())
@@ -116,85 +108,142 @@ class TestHandBackAndReclaim:
         (again,) = claim_runs(free=5, owner="worker-2", lease=LEASE, is_simulated=False)
         assert again.is_simulated
 
-    def test_a_cancelled_run_of_a_dead_worker_ends_cancelled(self) -> None:
-        run = claim_run(make_run())
-        assert run.request_cancel()
-        expire_lease(run)
-        sweep()
-        run.refresh_from_db()
-        assert run.status == RunStatus.CANCELLED
-
 
 class TestCancel:
     def test_a_queued_run_is_cancelled_at_once(self) -> None:
         run = make_run()
         assert run.request_cancel()
-        assert (run.status, run.end_reason) == (RunStatus.CANCELLED, EndReason.CANCELLED)
-        assert run.ended_at is not None
+        ended_at = run.ended_at
+        assert (run.status, run.end_reason) == CANCELLED and ended_at is not None
+        assert not run.request_cancel(), "it has ended"
+        assert run.ended_at == ended_at
 
     def test_a_running_run_is_flagged_for_its_worker(self) -> None:
         run = claim_run(make_run())
         assert run.request_cancel()
         assert (run.status, run.cancel_requested) == (RunStatus.RUNNING, True)
 
-    def test_a_run_that_ended_stays_as_it_ended(self) -> None:
-        run = make_run()
+    def test_a_run_that_is_handed_back_after_it_ends_cancelled(self) -> None:
+        run = claim_run(make_run())
+        assert run.request_cancel()
+        assert run.hand_back(delay=timedelta(hours=1))
+        assert state(run)[:2] == CANCELLED
+
+    def test_a_run_whose_worker_died_ends_cancelled(self) -> None:
+        run = claim_run(make_run())
         run.request_cancel()
-        ended_at = run.ended_at
-        assert not run.request_cancel()
-        assert run.ended_at == ended_at
+        expire_lease(run)
+        sweep()
+        assert state(run)[:2] == CANCELLED
+
+    def test_a_queued_run_with_the_flag_is_never_claimed_and_the_sweep_ends_it(self) -> None:
+        run = make_run(cancel_requested=True)
+        assert not claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True)
+        sweep()
+        assert state(run)[:2] == CANCELLED
 
 
-class TestWhatTheDatabaseRefuses:
+class TestSweep:
+    def test_runs_of_a_process_that_died_on_this_machine_are_queued_at_once_and_it_is_shown_no_more(self) -> None:
+        owner = str(make_dead_owner())
+        make_worker(owner=owner)
+        run = claim_run(make_run(), owner)
+        assert sweep() == 1
+        assert state(run) == (RunStatus.QUEUED, "", 1, "")
+        assert not Worker.objects.exists()
+
+    def test_runs_of_a_process_that_lives_stay_with_it(self) -> None:
+        run = claim_run(make_run(), str(Owner.of_this_process()))
+        assert sweep() == 0
+        assert state(run)[0] == RunStatus.RUNNING
+
+    def test_a_worker_that_lived_through_an_outage_gets_the_time_to_come_back(self) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        Run.objects.filter(pk=run.pk).update(lease_until=in_future(timedelta(minutes=-5)))
+        assert sweep() == 0
+        assert Run.objects.renew(owner="elsewhere", ids=[run.pk], lease=LEASE) == {run.pk}
+        assert sweep() == 0
+        run.refresh_from_db()
+        assert (run.status, run.suspect_since) == (RunStatus.RUNNING, None)
+
     @pytest.mark.parametrize(
-        "status",
-        ["lost", RunStatus.FAILED, RunStatus.RUNNING],
-        ids=["unknown", "ended without a time", "running without a lease"],
+        ("before_that", "taken"),
+        [(timedelta(0), 1), (MAX_SUSPICION_AGE, 0)],
+        ids=["grace is over", "suspicion from before an outage"],
     )
-    def test_a_status_that_does_not_fit(self, status: str) -> None:
-        run = make_run()
-        with pytest.raises(IntegrityError), transaction.atomic():
-            Run.objects.filter(pk=run.pk).update(status=status)
+    def test_a_worker_that_does_not_come_back_loses_its_run(
+        self, settings: Any, before_that: timedelta, taken: int
+    ) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        since = -timedelta(seconds=settings.TOOLFLOW_LEASE * GRACE_RATIO + 1) - before_that
+        Run.objects.filter(pk=run.pk).update(
+            lease_until=in_future(timedelta(minutes=-5)), suspect_since=in_future(since)
+        )
+        assert sweep() == taken
+        assert (state(run)[0] == RunStatus.QUEUED) is bool(taken)
 
-    def test_the_same_attempt_twice(self) -> None:
-        step = Step.objects.create(run=make_run(), index=1, name="Step 1")
+    def test_a_worker_that_comes_back_between_two_looks_keeps_its_run(self) -> None:
+        run = claim_run(make_run(), "elsewhere")
+        expire_lease(run)
+        lost = Run.objects.suspect(timedelta(0))
+        (seen,) = lost
+        Run.objects.renew(owner="elsewhere", ids=[run.pk], lease=LEASE)
+        assert not seen.reclaim(lost, "")
+
+    def test_a_queued_run_whose_time_limit_passed_ends_errored(self) -> None:
+        run = make_run(deadline_at=Now())
+        sweep()
+        assert state(run)[:2] == (RunStatus.ERRORED, EndReason.DEADLINE_EXCEEDED)
+
+    def test_a_worker_that_was_silent_for_long_is_forgotten_and_one_that_is_heard_of_stays(self) -> None:
+        make_worker(heartbeat_at=in_future(timedelta(hours=-1)))
+        lately = make_worker(pid=4712)
+        sweep()
+        assert list(Worker.objects.all()) == [lately]
+
+
+class TestOwners:
+    """Whether the owner of a run is alive, as far as this machine can tell."""
+
+    def test_the_name_says_all_there_is_to_know_and_two_drains_of_one_process_differ(self) -> None:
+        owner, other = Owner.of_this_process(), Owner.of_this_process()
+        assert Owner.parse(str(owner)) == owner != other
+        assert len(str(owner)) <= 200
+        assert [Owner.parse(name) for name in ("", "worker-1", "a/b/c/x/e/f", "a/b/c/1/e")] == [None] * 4
+
+    def test_a_worker_whose_process_ended_is_gone_also_while_nobody_took_note_of_it(self) -> None:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+            owner = replace(Owner.of_this_process(), pid=process.pid, started=_read_start(process.pid))
+            assert not owner.is_gone
+            process.kill()
+            # A zombie until its parent asks: its memory and its connections are gone already.
+            assert process.wait() != 0
+            assert owner.is_gone
+
+    @pytest.mark.parametrize(
+        ("fields", "is_gone"),
+        [
+            ({}, True),  # another process has the same id now
+            ({"boot": "another"}, False),
+            ({"namespace": "1"}, False),
+            ({"boot": "", "namespace": ""}, False),
+        ],
+        ids=["reused id", "host", "container", "unknown"],
+    )
+    def test_nothing_is_said_about_workers_of_other_machines(self, fields: dict[str, str], is_gone: bool) -> None:
+        assert replace(Owner.of_this_process(), started="1", **fields).is_gone is is_gone
+
+
+@pytest.mark.parametrize("status", ["lost", RunStatus.FAILED, RunStatus.RUNNING])
+def test_the_database_refuses_a_status_that_does_not_fit(status: str) -> None:
+    """An unknown one, one that ended without a time, one that runs without a lease."""
+    run = make_run()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(status=status)
+
+
+def test_the_database_refuses_the_same_attempt_twice() -> None:
+    step = Step.objects.create(run=make_run(), index=1, name="Step 1")
+    Attempt.objects.create(step=step, number=1)
+    with pytest.raises(IntegrityError), transaction.atomic():
         Attempt.objects.create(step=step, number=1)
-        with pytest.raises(IntegrityError), transaction.atomic():
-            Attempt.objects.create(step=step, number=1)
-
-
-class TestVersionsWithRuns:
-    def test_a_version_never_changes(self) -> None:
-        version = make_version()
-        version.note = "better"
-        with pytest.raises(ImmutableVersionError):
-            version.save()
-        with pytest.raises(ImmutableVersionError):
-            FlowVersion.objects.update(note="better")
-
-    def test_not_even_by_a_new_object_with_its_key(self) -> None:
-        version = make_version()
-        with pytest.raises(IntegrityError), transaction.atomic():
-            FlowVersion(pk=version.pk, flow=version.flow, number=1, spec={"hacked": 1}, digest="x").save()
-        with pytest.raises(ImmutableVersionError):
-            FlowVersion.objects.bulk_create(
-                [version], update_conflicts=True, update_fields=["spec"], unique_fields=["id"]
-            )
-        version.refresh_from_db()
-        assert "hacked" not in version.spec
-
-    def test_a_live_version_is_not_deleted_by_a_query_either(self) -> None:
-        version = make_version()
-        with pytest.raises(ImmutableVersionError):
-            version.flow.versions.all().delete()
-        version.flow.refresh_from_db()
-        assert version.flow.live_version == version
-
-    def test_a_version_or_flow_that_has_runs_can_not_be_deleted(self) -> None:
-        old = make_version()
-        make_run(old)
-        make_version()
-        with pytest.raises(ProtectedError):
-            FlowVersion.objects.get(pk=old.pk).delete()
-        with pytest.raises(ProtectedError):
-            old.flow.delete()

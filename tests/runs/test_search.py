@@ -1,4 +1,4 @@
-"""What runs are found by, asked alike of every database."""
+"""What runs are found by, asked alike of every database, and where in a run the words stand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
-from runs.management.commands import rebuild_search
 from runs.models import Run, RunStatus
 from runs.retention.purging import remove_outputs
 from runs.rollup import count_ended_runs
-from runs.search import Hits, empty_index, index_runs, list_matching, read_query, select_matching
-from runs.search.index import fetch_indexed, find_strings
+from runs.search import (
+    Hits,
+    empty_index,
+    find_excerpts,
+    index_runs,
+    list_matching,
+    read_query,
+    select_matching,
+)
+from runs.search.index import fetch_indexed
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_stored_run
@@ -40,33 +47,24 @@ def find(typed: str) -> list[int]:
     return sorted(matching)
 
 
+PAID = "The invoice was paid late"
 FOUND: dict[str, tuple[object, tuple[str, ...]]] = {
-    "words": (
-        "The invoice was paid late",
-        ("invoice", "LATE invoice", "invoice -tea", "the ! invoice ??", "inv*", "in* la*"),
-    ),
-    "phrases": (
-        "The invoice was paid late",
-        ('"was paid"', "“paid late”", "«paid late»", '"invoice was pa*"', '"paid la"*', 'invoice -"paid was"'),
-    ),
+    "words": (PAID, ("invoice", "LATE invoice", "invoice -tea", "the ! invoice ??", "inv*", "in* la*")),
+    "phrases": (PAID, ('"was paid"', "“paid late”", "«paid late»", '"invoice was pa*"', 'invoice -"paid was"')),
     "hyphens": ("INV-2026-0042 is due", ("INV-2026-0042", "inv-2026*", "INV-2026-*", "0042")),
     "e-mail": ("write to user.name@example.org", ("user.name@example.org", "example.org", '"name@example"')),
     "underscores": ("order_4711 hex_format", ("order_4711", "4711", "hex format")),
     "quotes": ("the ‘so-called’ “fact”, don't", ("called fact", "so-called", "don't", "don’t")),
     "colour": ("colour #C8763A", ("#C8763A", "c87*")),
     "accents": ("Zürich, Łódź, Åse, Đà Nẵng", ("zurich ase", "ZÜRICH", "nang", "Łódź")),
-    "ligatures": ("Straße ﬁne ﬂow \U0001d4d7ello", ("STRASSE", "fine flow", "hello")),
-    "combining": ("cafe\u0301 noir", ("café", "cafe")),
+    "ligatures": ("Straße ﬁne ﬂow \U0001d4d7ello cafe\u0301", ("STRASSE", "fine flow", "hello", "café")),
     "greek and cyrillic": ("Ελλάδα ὁδός и Россия", ("ελλαδα россия", "ΕΛΛΆΔΑ", "ΟΔΌΣ ελλ*")),
-    "arabic": ("العَرَبِيَّة لغة", ("العربية", "العر*")),
-    "hebrew": ("שָׁלוֹם עולם", ("שלום", '"שלום עולם"')),
-    "hindi": ("नमस्ते दुनिया", ("नमस्ते", "दुनिया")),
-    "korean": ("한국어 텍스트", ("한국어", "한국*")),
+    "arabic and hebrew": ("العَرَبِيَّة لغة שָׁלוֹם עולם", ("العربية", "العر*", "שלום", '"שלום עולם"')),
+    "hindi and korean": ("नमस्ते दुनिया 한국어 텍스트", ("नमस्ते", "दुनिया", "한국어", "한국*")),
     "chinese and japanese": ("東京都の天気", ("天気", "東京", "京都の", "の天気")),
     "thai": ("ภาษาไทยง่ายมาก", ("ไทย", "ภาษาไทย", "ง่าย")),
     "emoji": ("emoji 🍵 tea", ("🍵 tea",)),
-    "integer": (4711, ("4711", "47*")),
-    "decimal": (-0.25, ("0.25", "0")),
+    "numbers": ([4711, -0.25], ("4711", "47*", "0.25")),
     "nested": ({"deep": [{"er": ["treasure"]}]}, ("treasure",)),
     "control characters": ("a\x00b \ud800 \u202etrap", ("trap",)),
     "operators": ("NOT AND OR NEAR", ("NOT", "and or")),
@@ -83,16 +81,14 @@ def test_what_is_there_is_found(text: object, searches: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("text", "searches"),
     [
-        (
-            "The invoice was paid late",
-            ("invoice coffee", '"was invoice"', "voice", "invoice -late", 'invoice -"paid late"', "invoice -pai*"),
-        ),
+        (PAID, ("invoice coffee", '"was invoice"', "voice", "invoice -late", 'invoice -"paid late"', "invoice -pai*")),
         ("INV-2026-0042 is due", ("0042-2026",)),
         ("東京都の天気", ("都東", "天の")),
         (["paid", "late"], ('"paid late"',)),
         ({"vat_rate": True, "net": None}, ("vat_rate", "true", "null")),
         ("a\nb", ("nb",)),
     ],
+    ids=["words", "order", "characters", "strings", "keys", "line break"],
 )
 def test_what_is_not_there_is_not_found(text: object, searches: tuple[str, ...]) -> None:
     store(text)
@@ -134,20 +130,9 @@ def test_more_hits_than_the_limit_are_not_listed() -> None:
     assert select_matching(read_query("tea"), ids[1:3]) == set(ids[1:3])
 
 
-@pytest.mark.parametrize(
-    ("typed", "reason"),
-    [
-        ("  ", "no word"),
-        ("#*!", "no word"),
-        ("🍵", "no word"),
-        ("-tea", "add a word"),
-        ("t*", "too short"),
-        ("tea " * 31, "30 words"),
-        ("x" * 501, "500 characters"),
-    ],
-)
-def test_a_search_for_nothing_is_refused(typed: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+@pytest.mark.parametrize("typed", ["  ", "#*!", "🍵", "-tea", "t*", "tea " * 31, "x" * 501])
+def test_a_search_for_nothing_or_for_too_much_is_refused(typed: str) -> None:
+    with pytest.raises(ValueError, match=r"\.$"):
         read_query(typed)
 
 
@@ -157,29 +142,22 @@ tea:* tea&!x NEAR(tea AND OR NOT words:tea tea<->x
 """
 
 
-@pytest.mark.parametrize(
-    "typed", [*HOSTILE.split(), "tea' OR '1'='1", "tea) OR (x", "tea AND", "\x00tea", "\ud800", "--tea x"]
-)
-def test_whatever_is_typed_is_no_error_of_the_database(typed: str) -> None:
+def test_whatever_is_typed_is_no_error_of_the_database() -> None:
     store("tea")
-    with contextlib.suppress(ValueError):  # there may be no word in it: another test's business
-        find(typed)
+    for typed in [*HOSTILE.split(), "tea' OR '1'='1", "tea) OR (x", "tea AND", "\x00tea", "\ud800", "--tea x"]:
+        with contextlib.suppress(ValueError):  # there may be no word in it: another test's business
+            find(typed)
 
 
-def test_the_words_of_a_run_go_with_its_texts() -> None:
+def test_the_words_of_a_run_go_with_its_texts_and_with_the_run() -> None:
     gone, stays, *_ = ids = store("tea", "tea", "coffee")
     for _ in range(2):  # also if it is interrupted and repeated
         with transaction.atomic():
             remove_outputs([gone])
         assert find("tea") == [stays]
         assert fetch_indexed(ids) == set(ids) - {gone}
-
-
-def test_no_words_are_left_where_no_runs_are() -> None:
-    ids = store("tea", "coffee")
     Run.objects.all().delete()
-    assert fetch_indexed(ids) == set()
-    assert find("tea") == []
+    assert (fetch_indexed(ids), find("tea")) == (set(), [])
 
 
 def rebuild(*arguments: str) -> str:
@@ -196,67 +174,72 @@ def test_rebuilding_indexes_all_ended_runs_or_those_from_a_number_on() -> None:
     empty_index()
     assert "2 runs" in rebuild("--from", str(purged))
     assert find("tea") == [third]
-    assert "3 runs" in rebuild()
-    assert find("tea") == [first, third]
     Run.objects.filter(pk=first).update(input={"text": "coffee"})
-    rebuild()
+    assert "3 runs" in rebuild()
     assert (find("tea"), find("coffee")) == ([third], [first])
     assert fetch_indexed([*ids, uncounted]) == {first, third}
 
 
-def test_a_rebuild_that_is_interrupted_says_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = store("tea", "tea")
-    monkeypatch.setattr(rebuild_search, "BATCH_SIZE", 1)
-
-    def index_one(run_ids: list[int]) -> None:
-        if second in run_ids:
-            raise KeyboardInterrupt
-        index_runs(run_ids)
-
-    monkeypatch.setattr(rebuild_search, "index_runs", index_one)
-    errors = StringIO()
-    with pytest.raises(KeyboardInterrupt):
-        call_command("rebuild_search", stdout=StringIO(), stderr=errors)
-    assert f"--from {first + 1}" in errors.getvalue()
-    assert find("tea") == [first]
-
-
 def test_a_run_of_any_size_is_found_by_a_bounded_number_of_words() -> None:
     words = " ".join(f"word{number}" for number in range(20_000))
+    long_words = " ".join(f"{number}{'ж' * 60}" for number in range(100, 5_100))
     issue = make_issue("high", description="Promises a refund.")
     run = make_stored_run(
         make_attempt(1, 1, "failed", issues=(issue,), output={"reply": "Certainly."}),
         make_attempt(1, 2, output={"text": words, "more": "ß" * 300_000}),
-        input={
-            "first": "tea",
-            "many": ["again and again"] * 1_000 + [f"again {number}" for number in range(300)],
-            "words": words,
-        },
+        input={"first": "tea", "many": [f"again {number}" for number in range(300)], "words": words},
     )
     index_runs([run.pk])
     # A long input hides neither issues nor outputs, and what comes first stays.
-    assert find("refund") == find("tea") == find('"again 299"') == find("word5000") == [run.pk]
+    assert find("refund") == find('"again 299"') == find("word5000") == [run.pk]
     assert find("word19999") == []
+    (bytes_run,) = store({"first": "tea", "long": long_words})
+    assert find("101" + "ж" * 60) == [bytes_run] and find("tea") == [run.pk, bytes_run]
 
 
-def test_words_of_many_bytes_fit_too() -> None:
-    long_words = " ".join(f"{number}{'ж' * 60}" for number in range(100, 5_100))
-    (run_id,) = store({"first": "tea", "long": long_words})
-    assert find("101" + "ж" * 60) == find("tea") == [run_id]
+class TestExcerpts:
+    def show(self, run: Run, typed: str) -> list[str]:
+        """The excerpts of a run as one line each, with what is marked in brackets."""
+        return [
+            f"{one.place}: " + "".join(f"[{piece.text}]" if piece.is_marked else piece.text for piece in one.pieces)
+            for one in find_excerpts([run.pk], read_query(typed))[run.pk]
+        ]
 
+    @pytest.fixture
+    def run(self) -> Run:
+        issue = make_issue(description="The invoice is not paid yet.", code="unpaid", audit="Payment")
+        return make_stored_run(
+            make_attempt(1, 1, "failed", output={"text": "We sent a reminder."}, issues=(issue,)),
+            make_attempt(1, 2, output={"text": "We called. The INVOICE was settled."}),
+            make_attempt(2, 1, "errored", error=make_error(message="The provider is overloaded.")),
+            input={"topic": "Invoice INV-2026-0042 of Café Zürich"},
+        )
 
-@pytest.mark.parametrize(
-    ("text", "strings"),
-    [
-        ('{"a": "cut he', ["cut he"]),
-        ('{"a": "cut \\u00e', ["cut "]),
-        ('{"a": "cut \\', ["cut "]),
-        ('{"cut ke', ["cut ke"]),
-        ('{"a": "\\u00e9t\\u00e9 \\"q\\"", "b" : -1.5e3, "c": [true, null, "x"]}', ['été "q"', "-1.5e3", "x"]),
-        ('"\\ud83c\\udf75 tea"', ["🍵 tea"]),
-        ('["ends with \\\\", "u00"]', ["ends with \\", "u00"]),
-        ("", []),
-    ],
-)
-def test_json_is_read_wherever_it_is_cut(text: str, strings: list[str]) -> None:
-    assert list(find_strings(text)) == strings
+    @pytest.mark.parametrize(
+        ("typed", "lines"),
+        [
+            ("cafe zur*", ["Input: Invoice INV-2026-0042 of [Café] [Zürich]"]),
+            ("invoice", ["Input: [Invoice] INV-2026-0042 of Café Zürich"]),
+            ('"invoice is not"', ["Step 1, attempt 1, issue: The [invoice is not] paid yet."]),
+            ("overloaded", ["Step 2, attempt 1, error: The provider is [overloaded]."]),
+            (
+                "called invoice",
+                [
+                    "Input: [Invoice] INV-2026-0042 of Café Zürich",
+                    "Step 1, attempt 2, output: We [called]. The [INVOICE] was settled.",
+                ],
+            ),
+            ("coffee", []),
+        ],
+    )
+    def test_the_first_text_that_holds_a_word_is_shown_with_the_word_marked(
+        self, run: Run, typed: str, lines: list[str]
+    ) -> None:
+        assert self.show(run, typed) == lines
+
+    def test_a_long_text_is_cut_around_the_word_and_stays_readable(self) -> None:
+        run = make_stored_run(input={"topic": "before " * 50 + "the word " + "after " * 100})
+        (line,) = self.show(run, "word")
+        assert line == "Input: …before before before before before the [word] " + " ".join(["after"] * 17) + "…"
+        run = make_stored_run(input={"topic": "one\n\n  two cafe\u0301 שָׁלוֹם \u202egnp"})
+        assert self.show(run, "café שלום") == ["Input: one two [cafe\u0301] [שָׁלוֹם] \u202egnp"]

@@ -1,136 +1,205 @@
-"""Trying a step that is being edited: what it is tried on, its request, the verdict of its audits, and one call."""
+"""The panel that tries a step of the edited page, and its one model call. What a trial is made of: tests/api."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client
 
-from flows.engine.history import AttemptError, History, Outcome
+from flows.engine.history import AttemptError
 from flows.engine.plugins import Registry
-from flows.engine.prompt import CURRENT_STEP_HEADING, PREVIOUS_STEPS_HEADING
 from flows.engine.reply import ToolReply
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
-from runs.models import FlowSpending, RateLimit
-from runs.stored_history import load_history
+from runs.models import Attempt, FlowSpending, RateLimit, Run, TrailEntry
 from runs.try_out import trial as trials
 from runs.try_out.model_call import NotSentError, call_model
-from runs.try_out.trial import Trial, TrialError, find_audited_output, try_on_run, try_on_values
-from tests.engine.builders import closed, make_attempt, make_flow, make_issue, make_step
+from runs.try_out.trial import try_on_values
+from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.engine.model_server import ModelServer
+from tests.flows.editor_page import EditorPage, fill_new_flow, open_flow
+from tests.runs.builders import make_run
 from tests.runs.executing import script
-from tests.runs.pages.history_builders import make_stored_run
+from tests.runs.pages.history_builders import make_stored_run, store_attempt
+from tests.site.test_content_security import InlineFinder
+
+pytestmark = pytest.mark.django_db
+
+URL = "/admin/flows/flow/try/"
+NOT_EMPTY = AuditSpec(name="Not empty", rule="output.text != ''")
+TWO_STEPS = make_flow(make_step(1), make_step(2, include_results=(1,)))
+ATTEMPTS = (make_attempt(1, output={"text": "green tea"}), make_attempt(2))
 
 
-def audit(rule: str, name: str = "Check", **fields: Any) -> AuditSpec:
-    return AuditSpec(name=name, rule=rule, **fields)
+class Panel:
+    """The panel of one step of an open editor page. ``text`` is what it says, without tags, in one line."""
+
+    def __init__(self, client: Client, page: EditorPage, step: str = "steps-0") -> None:
+        self.client = client
+        self.page = page
+        self.step = step
+        self.flow = re.sub(r"[^0-9]", "", page.url)
+        self.choices: dict[str, str] = {}
+        self.html = self.text = ""
+        self.status = 0
+
+    def ask(self, action: str = "open", **choices: Any) -> str:
+        """Fill in fields, and press a button; gives what the panel says then."""
+        self.choices.update({f"try_{name}": str(value) for name, value in choices.items()})
+        own = {"flow": self.flow, "try_step": self.step, "try_action": action}
+        response = self.client.post(URL, {**self.page.fields, **own, **self.choices})
+        self.status = response.status_code
+        self.html = response.content.decode()
+        self.text = " ".join(unescape(re.sub(r"<[^>]+>", " ", self.html)).split())
+        return self.text
 
 
-def try_typed(spec: FlowSpec, index: int = 1, input: Any = None, **outputs: Any) -> Trial:
-    """A trial on typed values, about tea if there is no input; outputs by name: ``step_1``."""
-    values = {int(name.removeprefix("step_")): output for name, output in outputs.items()}
-    return try_on_values(spec, index, input or {"topic": "tea"}, values)
-
-
-@pytest.mark.django_db
-def test_a_run_of_another_version_is_used_with_notes() -> None:
-    run = make_stored_run(make_attempt(1), make_attempt(2), spec=make_flow(make_step(1), make_step(2)))
-    steps = (make_step(1, name="Outline"), make_step(2), make_step(3))
-    spec = make_flow(*steps, input_schema=closed(subject={"type": "string"}))
-    trial = try_on_run(spec, 3, run, load_history(run))
-    assert trial.before.initial_input == {"topic": "tea"}
-    renamed, missing, misfit = trial.notes
-    assert "step 1 was “Step 1”; here it is “Outline”" in renamed
-    assert "there was no step 3" in missing
-    assert "/topic" in misfit
-
-
-class TestTypedValues:
-    def test_are_the_input_and_the_outputs_of_earlier_steps_with_the_numbers_of_their_schemas(self) -> None:
-        step = make_step(1, output_schema=closed(total={"type": "number"}))
-        spec = make_flow(step, make_step(2), make_step(3), input_schema=closed(limit={"type": "number"}))
-        trial = try_typed(spec, 3, {"limit": 3}, step_1={"total": 4}, step_2=None)
-        values = [attempt.usable_output for attempt in trial.before]
-        assert repr(values) == "[{'limit': 3.0}, {'total': 4.0}, None]"
-        (note,) = try_typed(spec, 2, {"limit": 3}, step_1={"total": "4"}).notes
-        assert note.startswith("The output of step 1 doesn't fit its schema")
-
-    def test_need_an_input_that_fits_its_schema(self) -> None:
-        with pytest.raises(TrialError, match="/topic") as refusal:
-            try_typed(make_flow(make_step(1), input_schema=closed(topic={"type": "string"})), 1, {"topic": 1})
-        assert refusal.value.field == "input"
-
-
-class TestRequest:
-    def test_of_a_retry_has_feedback_and_the_input_as_it_is_built_now(self) -> None:
-        spec = make_flow(make_step(1), make_step(2, include_results=(1,), input_expression="{'new': input.topic}"))
-        first = make_attempt(1, 1, issues=(make_issue("high", "Too plain."),))
-        before = try_typed(spec, 2, step_1={"text": "x"}).before
-        before = History(before.run_id, (before.steps[0], (first,)))
-        failed = make_attempt(2, 1, "failed", input={"old": 1})
-        request = Trial(spec, 2, before, (failed,), feedback_count=1).preview(Registry()).request
-        assert request is not None
-        system, user = (message["content"] for message in request["messages"])
-        assert all(
-            part in system for part in (PREVIOUS_STEPS_HEADING, CURRENT_STEP_HEADING, "Too plain.", "Too short.")
-        )
-        assert user == '{"new":"tea"}'
-
-    @pytest.mark.parametrize(
-        ("fields", "index"),
-        [({"input_expression": "{'x': input.no}"}, 2), ({}, 2), ({"output_schema": None}, 1), ({"compute": "[1]"}, 1)],
-    )
-    def test_that_cant_be_built_has_a_problem(self, fields: dict[str, Any], index: int) -> None:
-        steps = [make_step(number) for number in range(1, index)]
-        preview = try_typed(make_flow(*steps, make_step(index, **fields)), index).preview(Registry())
-        assert (preview.request, preview.output, bool(preview.problem)) == (None, None, True)
-
-
-class TestVerdict:
-    def judge(self, output: Any, *audits: AuditSpec, registry: Registry | None = None, **fields: Any) -> Any:
-        spec = make_flow(make_step(1, audits=audits, **fields))
-        return try_typed(spec).judge(output, registry or Registry())
-
-    def test_is_decided_by_the_pass_rule(self) -> None:
-        attempt, audits = self.judge({"text": "tea"}, audit("false"), pass_expression="issues.size() < 2")
-        assert (audits[0]["passed"], attempt.outcome) == (False, Outcome.PASSED)
-
-    def test_gives_up_a_plugin_that_does_not_return(
-        self, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
-    ) -> None:
-        monkeypatch.setattr(trials, "MAX_TRY_SECONDS", 0.05)
-        registry = Registry()
-        registry.audit("slow")(lambda output: stuck.wait())
-        attempt, audits = self.judge({"text": "tea"}, audit("python:slow"), registry=registry)
-        assert ([issue.code for issue in attempt.issues], audits[0]["passed"]) == (["audit_error"], False)
-
-    def test_of_a_stored_output_is_about_what_came_back(self) -> None:
-        assert find_audited_output(make_attempt(output={"a": 1}, raw_output={"a": 0})) == {"a": 0}
-        assert find_audited_output(make_attempt(output={"a": 1})) == {"a": 1}
-        assert find_audited_output(make_attempt(outcome="invalid", raw_output="Sorry, no.")) is None
-        assert find_audited_output(make_attempt(outcome="errored")) is None
+def open_panel(client: Client, spec: FlowSpec | None = None, *attempts: Any, step: str = "steps-0") -> Panel:
+    """The panel of a step of a stored flow, which has a run if there are attempts."""
+    page = open_flow(client, *(spec.steps if spec else ()))
+    if spec and attempts:
+        make_stored_run(*attempts, spec=spec)
+    return Panel(client, page, step)
 
 
 @pytest.fixture
-def stuck() -> Iterator[threading.Event]:
-    """An event that plug-ins wait for until the test has ended."""
-    end = threading.Event()
-    yield end
-    end.set()
+def editor(client: Client) -> Client:
+    """A browser with the session of a superuser."""
+    client.force_login(User.objects.create_superuser("ada", password="secret"))
+    return client
 
 
-@pytest.mark.django_db
+class TestWhatItIsTriedOn:
+    def test_is_the_latest_run_at_first(self, editor: Client) -> None:
+        panel = open_panel(editor, TWO_STEPS, *ATTEMPTS, step="steps-1")
+        panel.page.fill("steps-1-", system_message="Not saved yet.")
+        text = panel.ask()
+        for part in ("Not saved yet.", '"green tea"', "tool_2", f"#{Run.objects.get().pk} · Succeeded"):
+            assert part in text
+        assert EditorPage(editor, panel.page.url).fields["steps-1-system_message"] == ""
+
+    def test_without_runs_is_typed_values_that_fit_the_schemas(self, editor: Client) -> None:
+        page = fill_new_flow(editor)
+        page.fill(input_schema={"type": "object", "examples": [{"file": "a.pdf"}]})
+        panel = Panel(editor, page)
+        panel.flow = ""
+        assert '{ "file": "a.pdf" }' in panel.ask()
+
+    @pytest.mark.parametrize(
+        ("choices", "field"),
+        [
+            ({"source": "run", "number": "99999"}, "try-run"),
+            ({"source": "run", "number": "twelve"}, "try-run"),
+            ({"source": "run"}, "try-run"),
+            ({"source": "typed", "input": '{"topic":\n oops}'}, "try-input"),
+            ({"source": "typed", "input": "{}", "output-1": "[]"}, "try-output-1"),
+        ],
+    )
+    def test_that_cant_be_used_is_a_problem_of_its_field(
+        self, editor: Client, provider: ModelServer, choices: dict[str, str], field: str
+    ) -> None:
+        panel = open_panel(editor, TWO_STEPS, step="steps-1")
+        panel.ask("preview", **choices)
+        assert (panel.status, f'href="#{field}"' in panel.html) == (200, True)
+        panel.ask("call")
+        assert provider.app.calls == []
+
+    def test_is_shown_as_text(self, editor: Client) -> None:
+        hostile = "<img src=x onerror=alert(1)>"
+        attempts = (make_attempt(1, output={"text": hostile}), make_attempt(2))
+        panel = open_panel(editor, TWO_STEPS, *attempts, step="steps-1")
+        panel.page.fill("steps-1-", system_message=hostile, name="</textarea><b>")
+        typed = {"input": hostile, "output-1": hostile, "pasted": hostile, "number": hostile}
+        for choices in ({}, {"source": "run", **typed}, {"source": "typed"}, {"input": f'{{"a": "{hostile}"}}'}):
+            panel.ask(**choices)
+            assert hostile not in panel.html and "</textarea><b>" not in panel.html
+            assert InlineFinder(panel.html).found == []
+
+
+class TestAudits:
+    def judge(self, panel: Panel, **choices: Any) -> str:
+        return panel.ask("judge", **{"source": "run", "run": Run.objects.get().pk, **choices})
+
+    def test_judge_a_stored_output_by_the_rules_of_the_page(self, editor: Client) -> None:
+        short = AuditSpec(name="Short", rule="output.text.size() < 2")
+        spec = make_flow(make_step(1, audits=(short,), pass_expression="issues.size() < 1"))
+        panel = open_panel(editor, spec, make_attempt(1, 1, "failed", output={"text": "tea"}))
+        assert "as it was judged in the run" in self.judge(panel, judged=1)
+        panel.page.fill("steps-0-audits-0-", rule="output.text.size() < 9")
+        text = self.judge(panel)
+        assert "in the run it was: Failed" in text and "Passed Short no issues" in text
+
+    def test_mark_the_lines_of_a_pasted_output(self, editor: Client) -> None:
+        rule = AuditSpec(name="Tea", rule="output.text == 'tea'", path="'/text'", suggestions="'Write tea.'")
+        panel = open_panel(editor, make_flow(make_step(1, audits=(rule,))), make_attempt(1))
+        text = self.judge(panel, judged="pasted", pasted='{"text": "coffee"}')
+        assert "Failed Tea 1 issue" in text and "Write tea. /text, line 2" in text
+        assert 'data-marks="critical"' in panel.html
+        assert "The audits were not asked" in self.judge(panel, pasted='{"text": 1}')
+        assert "Line 1, column 9:" in self.judge(panel, pasted='{"text":}')
+
+    def test_give_up_a_plugin_that_does_not_return(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(trials, "MAX_TRY_SECONDS", 0.05)
+        end = threading.Event()
+        registry = Registry()
+        registry.audit("slow")(lambda output: end.wait())
+        spec = make_flow(make_step(1, audits=(AuditSpec(name="Slow", rule="python:slow"),)))
+        attempt, audits = try_on_values(spec, 1, {"topic": "tea"}, {}).judge({"text": "tea"}, registry)
+        end.set()
+        assert ([issue.code for issue in attempt.issues], audits[0]["passed"]) == (["audit_error"], False)
+
+
 class TestModelCall:
     def send(self, flow: Flow | None = None, *, retry_window: int | None = 0) -> ToolReply | AttemptError:
-        trial = try_typed(make_flow(make_step(1, model="gpt-4.1", retry_window=retry_window)))
+        spec = make_flow(make_step(1, model="gpt-4.1", retry_window=retry_window))
+        trial = try_on_values(spec, 1, {"topic": "tea"}, {})
         request = trial.preview(Registry()).request
         assert request is not None
         return call_model(trial, request, flow_id=flow.pk if flow else None)[0]
+
+    def test_is_judged_and_logged_and_makes_no_run(self, editor: Client, provider: ModelServer) -> None:
+        script(provider, tool_1=[{"text": ""}])
+        panel = open_panel(editor, make_flow(make_step(1, audits=(NOT_EMPTY,))), make_attempt(1))
+        rows = (Run.objects.count(), Attempt.objects.count())
+        text = panel.ask("call", source="run", run=Run.objects.get().pk)
+        assert "What the model answered Failed" in text and "Failed Not empty 1 issue" in text
+        assert (Run.objects.count(), Attempt.objects.count(), len(provider.app.calls)) == (*rows, 1)
+        assert re.search(r"step 1 with one model call \([0-9,]+ tokens\)", LogEntry.objects.get().change_message)
+        entry = TrailEntry.objects.get(action="step_tried")
+        assert (entry.actor_name, entry.object_kind, entry.object_id) == ("ada", "flow", str(Flow.objects.get().pk))
+        assert entry.details["step"] == 1 and entry.details["tokens"] > 0
+        # The answer can be checked again without another call.
+        assert '<option value="pasted" selected>' in panel.html
+
+    def test_without_an_answer_or_a_usable_reply_shows_what_came(
+        self, editor: Client, provider: ModelServer, settings: Any
+    ) -> None:
+        script(provider, tool_1=[Fault(FaultKind.REFUSAL)])
+        panel = open_panel(editor)
+        assert "What the model answered Invalid output" in panel.ask("call", source="typed", input="{}")
+        settings.TOOLFLOW_OPENAI_BASE_URL = settings.TOOLFLOW_OPENAI_BASE_URL.replace("/v1", "/v2")
+        assert "(HTTP 404)" in panel.ask("call")
+        assert TrailEntry.objects.latest("pk").details == {"step": 1, "error": "not_found"}
+
+    def test_can_be_made_ten_times_a_minute(
+        self, editor: Client, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        panel = open_panel(editor)
+        # All of them are in one minute, however long they take.
+        monkeypatch.setattr("flows.throttle.time.time", lambda: 1_900_000_000.0)
+        statuses = []
+        for _ in range(11):
+            panel.ask("call", source="typed", input="{}")
+            statuses.append(panel.status)
+        assert (statuses, len(provider.app.calls)) == ([200] * 10 + [429], 10)
 
     @pytest.mark.parametrize(("window", "calls"), [(None, 2), (0, 1)])
     def test_without_an_answer_is_repeated_within_the_retry_window(
@@ -139,16 +208,7 @@ class TestModelCall:
         monkeypatch.setattr("flows.engine.planner.FIRST_BACKOFF", 0.001)
         script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR), {"text": "tea"}])
         answer = self.send(retry_window=window)
-        assert len(provider.app.calls) == calls
-        if isinstance(answer, AttemptError):
-            assert (answer.code, calls) == ("server_error", 1)
-        else:
-            assert (answer.arguments, calls) == ({"text": "tea"}, 2)
-
-    def test_that_fails_has_an_error(self, provider: ModelServer, settings: Any) -> None:
-        settings.TOOLFLOW_OPENAI_API_KEY = "\N{SNOWMAN}"
-        answer = self.send()
-        assert isinstance(answer, AttemptError) and answer.code == "not_configured"
+        assert (isinstance(answer, ToolReply), len(provider.app.calls)) == (calls == 2, calls)
 
     def test_is_charged_to_the_budget_of_its_flow_until_that_is_used_up(self, provider: ModelServer) -> None:
         flow = Flow.objects.create(name="example", title="Example", total_token_budget=1)
@@ -167,5 +227,80 @@ class TestModelCall:
         self.send()
         with pytest.raises(NotSentError, match=r"Try again in \d+ [sm]"):
             self.send()
-        keys = {call.idempotency_key for call in provider.app.calls}
-        assert len(keys) == 2 and all(key is not None and key.startswith("try-") for key in keys)
+        assert len({call.idempotency_key for call in provider.app.calls}) == 2
+
+
+class TestPermissions:
+    @pytest.fixture
+    def panel(self, editor: Client) -> Panel:
+        panel = open_panel(editor, TWO_STEPS, *ATTEMPTS, step="steps-1")
+        editor.logout()
+        return panel
+
+    def sign_in(self, client: Client, *permissions: str) -> None:
+        user = User.objects.create_user("eve", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+        client.force_login(user)
+
+    def test_the_panel_is_for_those_who_may_change_flows(self, client: Client, panel: Panel) -> None:
+        panel.ask()
+        assert panel.status == 302
+        self.sign_in(client, "view_flow")
+        panel.ask()
+        assert panel.status == 403
+
+    def test_runs_are_for_those_who_may_see_them(self, client: Client, panel: Panel) -> None:
+        self.sign_in(client, "view_flow", "change_flow")
+        for action in ("open", "preview", "judge"):
+            text = panel.ask(action, source="run", run=Run.objects.get().pk, judged=1)
+            assert "it lacks “runs.view_run”" in text and "green tea" not in text
+
+    def test_calls_are_for_those_who_may_start_runs(self, client: Client, panel: Panel, provider: ModelServer) -> None:
+        self.sign_in(client, "view_flow", "change_flow", "view_run")
+        assert "it lacks “runs.add_run”" in panel.ask()
+        panel.ask("call", source="typed", input="{}")
+        assert (panel.status, provider.app.calls) == (403, [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, 400),
+        ({"try_action": "call", "flow": "9" * 40, "try_step": "steps-0"}, 404),
+        ({"try_action": "open", "try_step": "steps-0", "steps-TOTAL_FORMS": "-1"}, 404),
+    ],
+    ids=["nothing", "flow", "step"],
+)
+def test_what_no_page_posts_is_refused(editor: Client, fields: dict[str, str], status: int) -> None:
+    response = editor.post(URL, fields)
+    assert (response.status_code, bool(response.json()["error"])) == (status, True)
+
+
+@pytest.mark.parametrize("action", ["open", "preview", "judge", "call"])
+def test_values_that_are_not_valid_are_answered(editor: Client, action: str) -> None:
+    panel = open_panel(editor, TWO_STEPS, make_attempt(1), step="steps-1")
+    bad = {"after": "-1", "judged": "x" * 99, "output-x": "1", "output-999999999": "{}", "input": "\0"}
+    panel.ask(action, source="typed", **bad)
+    assert panel.status == 200
+    # A schema is being written.
+    for field in ("steps-1-output_schema", "input_schema", "steps-0-output_schema"):
+        panel.page.fields[field] = '{"type": 5}'
+        panel.ask(action, source="typed", input="{}", pasted="{}", judged="pasted", **{"output-1": "{}"})
+        assert panel.status == 200
+    # Now the page itself can't be read.
+    panel.page.fields["steps-1-id"] = panel.page.fields["steps-0-id"]
+    panel.ask(action)
+    assert (panel.status, 'class="problems"' in panel.html) == (200, True)
+
+
+def test_queries_do_not_grow_with_the_history(editor: Client, django_assert_num_queries: Any) -> None:
+    panel = open_panel(editor, make_flow(make_step(1), make_step(2)), make_attempt(1, 1, "failed"))
+    run = Run.objects.get()
+    for count in (1, 6):
+        for number in range(2, count + 1):
+            store_attempt(run, make_attempt(1, number, "failed"))
+            make_run(run.version)
+        for action in ("open", "preview", "judge"):
+            with django_assert_num_queries(10):
+                panel.ask(action, source="run", run=run.pk, judged=1)
+        panel.choices.clear()

@@ -3,39 +3,118 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.engine.call_gate import OpenGate, Throttled
-from flows.engine.history import NO_USAGE
+from flows.engine.call_gate import Permit, Throttled
 from runs.limits import gate as gate_module
-from runs.limits.gate import SharedGate
-from runs.limits.ledger import HOLDING_SECONDS
+from runs.limits.gate import SharedGate, create_gate
+from runs.limits.ledger import HOLDING_SECONDS, Ledger, Settlement, SettleRequest
 from runs.limits.rules import Limit, Rules
+from runs.models import LimitLedger, RateLimit
 from runs.ownership import Owner
-from tests.engine.builders import make_usage
-from tests.runs.limits.builders import MODEL, Drains, enter, make_request, make_rules, start
+from tests.engine.builders import NOON, make_usage, seconds
+from tests.runs.builders import make_dead_owner
 
+MODEL = "gpt-5-mini"
+REQUEST = {"model": MODEL, "messages": [{"role": "user", "content": ""}]}
+AWAY = OperationalError("it is away")
 TIMEOUT = 30.0
 """Seconds after which a test gives up on what never happens."""
 
 
-async def test_calls_that_no_limit_covers_go_at_once_and_are_not_counted() -> None:
-    drains = Drains(Rules())
-    gate = await drains.open_gate()
-    assert isinstance(gate.try_enter(make_request()), OpenGate)
-    assert gate.available_permits(MODEL) is None
-    drains.rules = make_rules(Limit(1, "gpt-5*", 1))
-    await gate.refresh()
-    await enter(gate)
-    drains.ledger.requests.clear()
-    assert gate.try_enter(make_request("gpt-4o")) is not None
-    assert gate.available_permits("gpt-4o") is None and gate.available_permits(MODEL) == 0
-    assert drains.ledger.requests == []
+def limit(**fields: int) -> Rules:
+    return Rules((Limit(1, MODEL, **fields),))
+
+
+class VirtualClock:
+    """A clock on which time passes only when all tasks wait for it, as far as the first of them waits."""
+
+    TURNS = 50
+    """Turns of the event loop after which all tasks only wait."""
+
+    def __init__(self) -> None:
+        self._now = NOON
+        self._numbers = itertools.count()
+        self._sleepers: list[tuple[datetime, int, asyncio.Future[None]]] = []
+        self._ticking: asyncio.Task[None] | None = None
+
+    def now(self) -> datetime:
+        return self._now
+
+    async def sleep_until(self, moment: datetime) -> None:
+        if moment <= self._now:
+            await asyncio.sleep(0)
+            return
+        wakes: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (moment, next(self._numbers), wakes))
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.create_task(self._tick())
+        await wakes
+
+    async def pass_time(self, count: float) -> None:
+        """Let so many seconds pass."""
+        await self.sleep_until(self._now + seconds(count))
+
+    async def _tick(self) -> None:
+        while self._sleepers:
+            for _ in range(self.TURNS):
+                await asyncio.sleep(0)
+            moment, _, wakes = heapq.heappop(self._sleepers)
+            if not wakes.done():
+                self._now = max(self._now, moment)
+                wakes.set_result(None)
+
+
+class Drains:
+    """Gates of several drains, with a ledger in memory and limits that can be changed."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.clock = VirtualClock()
+        self.requests: list[SettleRequest] = []
+        self.error: Exception | None = None
+        """What the database raises."""
+        self.on_settled: Callable[[], object] | None = None
+        """Called once permits are granted and before anybody has heard of it."""
+        self._ledger = Ledger()
+
+    async def _load(self) -> Rules:
+        if self.error is not None:
+            raise self.error
+        return self.rules
+
+    async def _settle(self, request: SettleRequest, rules: Rules) -> Settlement:
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        self.requests.append(request)
+        settlement = self._ledger.settle(request, rules, self.clock.now().timestamp())
+        if self.on_settled is not None and None in settlement.denials:
+            self.on_settled()
+        return settlement
+
+    async def open_gate(self, owner: str = "drain-1") -> SharedGate:
+        """The gate of a drain that has begun."""
+        gate = SharedGate(owner=owner, settle=self._settle, load=self._load, clock=self.clock)
+        await gate.refresh()
+        return gate
+
+
+async def enter(gate: SharedGate, request: dict[str, Any] = REQUEST) -> Permit:
+    """Wait for a permit, which has to come."""
+    entered = await gate.enter(request)
+    assert not isinstance(entered, Throttled), entered
+    return entered
 
 
 TENTHS = st.integers(0, 40)
@@ -44,29 +123,29 @@ TENTHS = st.integers(0, 40)
 
 @settings(max_examples=15)
 @given(
-    limit=st.integers(1, 3),
+    most=st.integers(1, 3),
     calls=st.lists(st.tuples(TENTHS, TENTHS, st.none() | TENTHS), min_size=1, max_size=8),
     outage=st.none() | st.tuples(TENTHS, TENTHS),
 )
 async def test_whoever_waits_gives_up_or_is_cancelled_no_permit_is_lost_or_given_twice(
-    limit: int, calls: list[tuple[int, int, int | None]], outage: tuple[int, int] | None
+    most: int, calls: list[tuple[int, int, int | None]], outage: tuple[int, int] | None
 ) -> None:
     """``calls``: when each comes, how long it takes, and after how long its run is cancelled."""
-    drains = Drains(make_rules(calls_in_flight=limit))
+    drains = Drains(limit(calls_in_flight=most))
     gates = [await drains.open_gate(f"drain-{number}") for number in range(2)]
     held = 0
 
     async def call(gate: SharedGate, duration: int) -> None:
         nonlocal held
         began = drains.clock.now()
-        entered = await gate.enter(make_request())
+        entered = await gate.enter(REQUEST)
         waited = drains.clock.now() - began
         assert waited < gate_module.MAX_WAIT + gate_module.OUTAGE_INTERVAL + timedelta(seconds=0.5)
         if isinstance(entered, Throttled):
             assert waited >= gate_module.MAX_WAIT and entered.until > drains.clock.now()
             return
         held += 1
-        assert held <= limit
+        assert held <= most
         try:
             await drains.clock.pass_time(duration / 10)
         finally:
@@ -84,24 +163,26 @@ async def test_whoever_waits_gives_up_or_is_cancelled_no_permit_is_lost_or_given
 
     async def break_ledger(begin: int, length: int) -> None:
         await drains.clock.pass_time(begin / 10)
-        drains.ledger.error = OperationalError("it is away")
+        drains.error = AWAY
         await drains.clock.pass_time(length / 10)
-        drains.ledger.error = None
+        drains.error = None
 
     async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as tasks:
         for number, one in enumerate(calls):
             tasks.create_task(come(number, *one))
         if outage is not None:
             tasks.create_task(break_ledger(*outage))
-    for _ in range(limit):
+    for _ in range(most):
         await enter(gates[0])
     assert gates[0].available_permits(MODEL) == 0
 
 
-async def test_calls_go_in_the_order_in_which_they_came() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
+async def test_calls_go_in_the_order_in_which_they_came_and_many_cost_one_request() -> None:
+    drains = Drains(limit(calls_in_flight=80))
     gate = await drains.open_gate()
-    first = await enter(gate)
+    asked = len(drains.requests)
+    permits = await asyncio.gather(*(enter(gate) for _ in range(80)))
+    assert len(drains.requests) == asked + 1
     order: list[int] = []
 
     async def call(number: int) -> None:
@@ -109,212 +190,137 @@ async def test_calls_go_in_the_order_in_which_they_came() -> None:
         order.append(number)
         permit.release(make_usage())
 
-    tasks = [await start(call(number)) for number in range(5)]
-    first.release(make_usage())
+    tasks = [asyncio.create_task(call(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    permits[0].release(make_usage())
     await asyncio.gather(*tasks)
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_a_call_waits_two_seconds_for_another_to_end_and_then_says_what_for() -> None:
-    drains = Drains(make_rules(Limit(1, MODEL, 20)))
+@pytest.mark.parametrize(
+    ("rules", "waits", "sentence"),
+    [
+        (limit(calls_in_flight=1), 2, "Waits for the rate limit of gpt-5-mini: 1 call in flight."),
+        # Its turn comes much later.
+        (limit(requests_per_minute=1), 0, "Waits for the rate limit of gpt-5-mini: 1 request a minute."),
+    ],
+)
+async def test_a_call_waits_two_seconds_if_that_may_help_and_is_told_what_for(
+    rules: Rules, waits: float, sentence: str
+) -> None:
+    drains = Drains(rules)
     gate = await drains.open_gate()
-    for _ in range(20):
-        await enter(gate)
+    await enter(gate)
     began = drains.clock.now()
-    throttled = await gate.enter(make_request())
-    assert isinstance(throttled, Throttled)
-    assert throttled.sentence == "Waits for the rate limit of gpt-5-mini: 20 calls in flight."
-    waited = drains.clock.now() - began
-    assert gate_module.MAX_WAIT <= waited < gate_module.MAX_WAIT + timedelta(seconds=0.5)
+    throttled = await gate.enter(REQUEST)
+    assert isinstance(throttled, Throttled) and throttled.sentence == sentence
+    assert timedelta(seconds=waits) <= drains.clock.now() - began < timedelta(seconds=waits + 0.5)
     assert throttled.until > drains.clock.now()
 
 
-async def test_a_call_whose_turn_comes_much_later_is_sent_away_at_once() -> None:
-    drains = Drains(make_rules(Limit(1, MODEL, requests_per_minute=1)))
-    gate = await drains.open_gate()
-    await enter(gate)
-    began = drains.clock.now()
-    throttled = await gate.enter(make_request())
-    assert isinstance(throttled, Throttled) and throttled.until - began >= timedelta(seconds=59)
-    assert throttled.sentence == "Waits for the rate limit of gpt-5-mini: 1 request a minute."
-    assert drains.clock.now() - began < timedelta(seconds=1)
-
-
-async def test_many_calls_that_come_together_cost_one_order() -> None:
-    drains = Drains(make_rules(calls_in_flight=100))
-    gate = await drains.open_gate()
-    asked = len(drains.ledger.requests)
-    await asyncio.gather(*(enter(gate) for _ in range(80)))
-    assert len(drains.ledger.requests) == asked + 1
-
-
-async def test_long_calls_stay_counted_for_as_long_as_they_take() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    one, other = await drains.open_gate("drain-1"), await drains.open_gate("drain-2")
-    await enter(one)
-    end = drains.clock.now() + timedelta(seconds=3 * HOLDING_SECONDS)
-    while drains.clock.now() < end:
-        assert isinstance(await other.enter(make_request()), Throttled)
-
-
-async def test_a_drain_whose_process_died_gives_way_in_the_next_heartbeat() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    # An owner on this machine whose process started at another time: that one is gone.
-    ours = Owner.of_this_process()
-    dead = Owner(ours.host, ours.boot, ours.namespace, ours.pid, "1", "dead")
-    gone = await drains.open_gate(str(dead))
-    await enter(gone)
-    gate = await drains.open_gate(str(ours))
-    assert gate.available_permits(MODEL) == 0
-    drains.ledger.requests.clear()
-    await gate.refresh()
-    assert not isinstance(await gate.enter(make_request()), Throttled)
-    assert drains.ledger.requests[0].gone == (str(dead),)
-
-
-# Tokens
-
-
-async def test_the_real_usage_of_a_call_counts_once_it_is_known() -> None:
-    drains = Drains(make_rules(tokens_per_minute=30_000))
-    gate = await drains.open_gate()
-    permit = await enter(gate, max_completion_tokens=100)
-    permit.release(make_usage(20_000))
-    permit.release(make_usage(20_000))
-    await drains.clock.pass_time(1)
-    throttled = await gate.enter(make_request())
-    while not isinstance(throttled, Throttled):
-        throttled.release(NO_USAGE)
-        throttled = await gate.enter(make_request())
-    assert timedelta(seconds=30) < throttled.until - drains.clock.now() < timedelta(seconds=60)
-
-
-# Room for claims
-
-
-async def test_no_more_runs_are_claimed_than_can_call() -> None:
-    drains = Drains(make_rules(Limit(1, MODEL, 10, 60)))
-    gate = await drains.open_gate()
-    assert gate.available_permits(MODEL) == 2
-    await enter(gate)
-    assert gate.available_permits(MODEL) == 1
-    await enter(gate)
-    assert gate.available_permits(MODEL) == 0
-    await drains.clock.pass_time(1.1)
-    assert gate.available_permits(MODEL) == 1
-    drains = Drains(make_rules(calls_in_flight=10))
-    gates = [await drains.open_gate(f"drain-{number}") for number in range(3)]
-    assert gates[-1].available_permits(MODEL) == 4, "several drains share what is left"
-
-
-async def test_calls_that_wait_already_come_before_new_runs() -> None:
-    drains = Drains(make_rules(calls_in_flight=2))
-    gate = await drains.open_gate()
-    permits = [await enter(gate) for _ in range(2)]
-    waiting = await start(gate.enter(make_request()))
-    permits[0].release(make_usage())
-    assert gate.available_permits(MODEL) == 0
-    await waiting
-    permits[1].release(make_usage())
-    await drains.clock.pass_time(0.1)
-    assert gate.available_permits(MODEL) == 1
-
-
-# Changes, cancelled runs and failures
-
-
-async def test_a_limit_that_is_changed_holds_from_the_next_heartbeat() -> None:
-    drains = Drains(Rules())
-    gate = await drains.open_gate()
-    drains.rules = make_rules(calls_in_flight=1)
-    await gate.refresh()
-    permit = await enter(gate)
-    assert gate.available_permits(MODEL) == 0
-    waiting = await start(gate.enter(make_request()))
-    drains.rules = make_rules(calls_in_flight=2)
-    await gate.refresh()
-    second = await waiting
-    assert not isinstance(second, Throttled)
-    drains.rules = Rules()
-    await gate.refresh()
-    assert gate.available_permits(MODEL) is None
-    permit.release(make_usage())
-    second.release(make_usage())
-
-
-async def test_a_permit_that_comes_in_the_moment_of_the_cancel_is_given_back() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_a_permit_that_comes_in_the_moment_of_the_cancel_is_given_back(is_told: bool) -> None:
+    drains = Drains(limit(calls_in_flight=1))
     gate = await drains.open_gate()
     permit = await enter(gate)
-    cancelled = await start(gate.enter(make_request()))
-    asked = len(drains.ledger.requests)
+    cancelled = asyncio.create_task(gate.enter(REQUEST))
+    await asyncio.sleep(0)
     permit.release(make_usage())
-    for _ in range(100):
-        await asyncio.sleep(0)
-        if len(drains.ledger.requests) > asked:
-            break
-    assert not cancelled.done(), "it has its permit, but has not heard of it yet"
-    cancelled.cancel()
-    assert not isinstance(await gate.enter(make_request()), Throttled)
+    soon = partial(asyncio.get_running_loop().call_soon, cancelled.cancel)
+    drains.on_settled = soon if is_told else cancelled.cancel
+    await enter(gate)
     with pytest.raises(asyncio.CancelledError):
         await cancelled
 
 
-async def test_a_bug_of_ours_is_told_to_all_that_wait_but_those_that_were_cancelled() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    drains.ledger.may_answer.clear()
-    drains.ledger.error = RuntimeError("a bug of ours")
-    waiting = [await start(gate.enter(make_request())) for _ in range(3)]
-    drains.ledger.may_answer.set()
-    waiting[0].cancel()
-    async with asyncio.timeout(TIMEOUT):
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(result) for result in results] == [asyncio.CancelledError, RuntimeError, RuntimeError]
-
-
-async def test_calls_wait_while_the_ledger_is_away_and_fail_never(caplog: pytest.LogCaptureFixture) -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    drains.ledger.error = OperationalError("it is away")
-    for _ in range(3):
-        throttled = await gate.enter(make_request())
-        assert isinstance(throttled, Throttled)
-        assert throttled.sentence == "Waits until the limits of the provider can be looked up."
-    assert len(caplog.records) == 1
-    drains.ledger.error = None
+async def test_long_calls_stay_counted_for_as_long_as_they_take_and_those_of_a_dead_process_do_not() -> None:
+    drains = Drains(limit(calls_in_flight=1))
+    gone = await drains.open_gate(str(make_dead_owner()))
+    await enter(gone)
+    gate = await drains.open_gate(str(Owner.of_this_process()))
+    end = drains.clock.now() + timedelta(seconds=3 * HOLDING_SECONDS)
+    while drains.clock.now() < end:
+        assert isinstance(await gate.enter(REQUEST), Throttled)
+    await gate.refresh()
     await enter(gate)
 
 
-async def test_what_calls_used_while_the_ledger_was_away_counts_once_it_is_back() -> None:
-    drains = Drains(make_rules(tokens_per_minute=30_000))
+async def test_what_calls_used_counts_once_also_if_the_ledger_was_away_meanwhile() -> None:
+    drains = Drains(limit(tokens_per_minute=30_000))
     gate = await drains.open_gate()
     permit = await enter(gate)
-    drains.ledger.error = OperationalError("it is away")
+    drains.error = AWAY
     permit.release(make_usage(20_000))
-    await drains.clock.pass_time(5)
-    drains.ledger.error = None
-    await drains.clock.pass_time(2)
-    assert gate.available_permits(MODEL) == 0
-    throttled = await gate.enter(make_request())
-    assert isinstance(throttled, Throttled) and throttled.until > drains.clock.now() + timedelta(seconds=20)
-
-
-async def test_limits_that_cannot_be_loaded_again_stay_in_force() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate()
-    drains.rules = None
+    permit.release(make_usage(20_000))
+    for _ in range(3):
+        throttled = await gate.enter(REQUEST)
+        assert isinstance(throttled, Throttled) and "can be looked up" in throttled.sentence
     await gate.refresh()
-    assert gate.available_permits(MODEL) == 1
+    assert gate.available_permits(MODEL) is not None, "the limits that are known stay in force"
     with pytest.raises(OperationalError):
         await drains.open_gate("fresh")
+    drains.error = None
+    await drains.clock.pass_time(2)
+    throttled = await gate.enter(REQUEST)
+    assert isinstance(throttled, Throttled)
+    assert timedelta(seconds=20) < throttled.until - drains.clock.now() < timedelta(seconds=60)
 
 
-async def test_a_drain_that_ends_gives_everything_back() -> None:
-    drains = Drains(make_rules(calls_in_flight=1))
-    gate = await drains.open_gate("drain-1")
-    await enter(gate)
-    waiting = await start(gate.enter(make_request()))
-    await gate.close()
-    assert isinstance(await waiting, Throttled)
-    assert not isinstance(await (await drains.open_gate("drain-2")).enter(make_request()), Throttled)
+async def test_no_more_runs_are_claimed_than_can_call_besides_those_that_wait_already() -> None:
+    drains = Drains(Rules((Limit(1, MODEL, 10, 60),)))
+    gate = await drains.open_gate()
+    room = [gate.available_permits(MODEL)]
+    for _ in range(2):
+        await enter(gate)
+        room.append(gate.available_permits(MODEL))
+    await drains.clock.pass_time(1.1)
+    assert [*room, gate.available_permits(MODEL)] == [2, 1, 0, 1]
+    drains = Drains(limit(calls_in_flight=10))
+    gates = [await drains.open_gate(f"drain-{number}") for number in range(3)]
+    assert gates[-1].available_permits(MODEL) == 4, "several drains share what is left"
+    waiting = [asyncio.create_task(gates[-1].enter(REQUEST)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert gates[-1].available_permits(MODEL) == 1
+    await asyncio.gather(*waiting)
+
+
+_Result = TypeVar("_Result")
+
+
+async def ask(question: Callable[[], _Result]) -> _Result:
+    """Do database work on a thread, as a worker does, and leave no connection behind."""
+
+    def answer() -> _Result:
+        try:
+            return question()
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(answer)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.sql
+async def test_a_change_of_a_limit_reaches_all_workers_which_give_everything_back_when_they_end() -> None:
+    one, other = create_gate(owner="worker-1", ask=ask), create_gate(owner="worker-2", ask=ask)
+    await one.refresh()
+    assert one.try_enter(REQUEST) is not None
+    assert not await ask(LimitLedger.objects.exists), "without limits there is no ledger"
+    limit = await ask(lambda: RateLimit.objects.create(model="gpt-5*", calls_in_flight=1))
+    await one.refresh()
+    await other.refresh()
+    assert (one.available_permits(MODEL), one.available_permits("gpt-4o")) == (1, None)
+    permit = await enter(one)
+    waiting = asyncio.create_task(other.enter(REQUEST))
+    permit.release(make_usage())
+    assert not isinstance(await waiting, Throttled)
+    limit.calls_in_flight = 2
+    await ask(limit.save)
+    await one.refresh()
+    await enter(one)
+    late = asyncio.create_task(one.enter(REQUEST))
+    await asyncio.sleep(0)
+    await one.close()
+    assert isinstance(await late, Throttled)
+    await other.close()
+    assert (await ask(LimitLedger.objects.get)).state["owners"] == {}

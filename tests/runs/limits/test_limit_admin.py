@@ -17,31 +17,18 @@ pytestmark = pytest.mark.django_db
 ADD = "/admin/runs/ratelimit/add/"
 
 
-@pytest.fixture
-def staff(client: Client) -> Client:
-    """A browser in which somebody is signed in who may set limits."""
-    client.force_login(User.objects.create_superuser("ada", password="secret"))
-    return client
+def add(client: Client, **fields: str) -> Any:
+    """Send the form with these fields filled in."""
+    empty = {"model": "", "calls_in_flight": "", "requests_per_minute": "", "tokens_per_minute": ""}
+    return client.post(ADD, {**empty, **fields})
 
 
-def fill(**fields: Any) -> dict[str, Any]:
-    """The form with these fields filled in."""
-    return {"model": "", "calls_in_flight": "", "requests_per_minute": "", "tokens_per_minute": "", **fields}
-
-
-def find_wrong(client: Client, **fields: Any) -> list[str]:
-    """The fields that the form gets errors for which is sent so."""
-    page = client.post(ADD, fill(**fields))
-    assert page.status_code == 200
-    return list(page.context["adminform"].form.errors)
-
-
-def test_staff_set_a_limit_for_all_models_and_one_for_a_family(staff: Client) -> None:
-    assert InlineFinder(staff.get(ADD).content.decode()).found == []
-    assert staff.post(ADD, fill(calls_in_flight="50")).status_code == 302
-    assert staff.post(ADD, fill(model=" gpt-5* ", requests_per_minute="500")).status_code == 302
+def test_staff_set_a_limit_for_all_models_and_one_for_a_family(admin_client: Client) -> None:
+    assert InlineFinder(admin_client.get(ADD).content.decode()).found == []
+    assert add(admin_client, calls_in_flight="50").status_code == 302
+    assert add(admin_client, model=" gpt-5* ", requests_per_minute="500").status_code == 302
     assert [str(limit) for limit in RateLimit.objects.all()] == ["All models", "gpt-5*"]
-    listed = staff.get("/admin/runs/ratelimit/").content.decode()
+    listed = admin_client.get("/admin/runs/ratelimit/").content.decode()
     assert "All models" in listed and "gpt-5*" in listed
 
 
@@ -51,34 +38,27 @@ def test_staff_set_a_limit_for_all_models_and_one_for_a_family(staff: Client) ->
         ({"model": "gpt-5"}, "__all__"),
         ({"calls_in_flight": "0"}, "calls_in_flight"),
         ({"tokens_per_minute": "-1"}, "tokens_per_minute"),
-        *(({"requests_per_minute": number}, "requests_per_minute") for number in (str(10**13), "many")),
-        *(
-            ({"model": model, "calls_in_flight": "1"}, "model")
-            for model in ("*", "*-mini", "gpt-*-mini", "gpt-5**", "gpt 5", "gpt-5, gpt-4o")
-        ),
+        ({"requests_per_minute": "1" + "0" * 13}, "requests_per_minute"),
+        *(({"model": name, "calls_in_flight": "1"}, "model") for name in ("*", "gpt-*-mini", "gpt-5**", "gpt 5")),
+        ({"model": "o3", "calls_in_flight": "2"}, "model"),  # it has one
     ],
 )
-def test_a_limit_that_is_not_valid_is_refused(staff: Client, fields: dict[str, str], wrong: str) -> None:
-    assert find_wrong(staff, **fields) == [wrong]
-    assert not RateLimit.objects.exists()
-
-
-@pytest.mark.parametrize("model", ["", "gpt-5-mini"])
-def test_a_second_limit_for_the_same_model_is_refused(staff: Client, model: str) -> None:
-    staff.post(ADD, fill(model=model, calls_in_flight="1"))
-    assert find_wrong(staff, model=model, calls_in_flight="2")
+def test_a_limit_that_is_not_valid_is_refused(admin_client: Client, fields: dict[str, str], wrong: str) -> None:
+    RateLimit.objects.create(model="o3", calls_in_flight=1)
+    page = add(admin_client, **fields)
+    assert list(page.context["adminform"].form.errors) == [wrong]
     assert RateLimit.objects.count() == 1
 
 
 @pytest.mark.parametrize(("model", "level"), [("gpt5-mini", "warning"), ("gpt-5*", "success")])
-def test_a_limit_that_no_flow_falls_under_is_saved_with_a_warning(staff: Client, model: str, level: str) -> None:
-    page = staff.post(ADD, fill(model=model, calls_in_flight="1"), follow=True)
-    assert next(message.level_tag for message in page.context["messages"]) == level
-    assert RateLimit.objects.count() == 1
+def test_a_limit_that_no_flow_falls_under_is_saved_with_a_warning(admin_client: Client, model: str, level: str) -> None:
+    add(admin_client, model=model, calls_in_flight="1")
+    page = admin_client.get("/admin/runs/ratelimit/")
+    assert level == next(message.level_tag for message in page.context["messages"])
 
 
 def test_limits_need_a_permission(client: Client) -> None:
-    client.force_login(User.objects.create_user("bob", password="secret", is_staff=True))
+    client.force_login(User.objects.create_user("bob", is_staff=True))
     assert client.get("/admin/runs/ratelimit/").status_code == 403
 
 
