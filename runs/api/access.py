@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.cache import caches
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.utils import timezone
 from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
@@ -27,7 +25,6 @@ from rest_framework.throttling import BaseThrottle
 from runs.audit_log.actor import find_place
 from runs.models import ApiToken, BrowserSession, TokenScope
 from runs.observability.log_events import Outage
-from runs.prepared_select import PreparedSelect, RowParts, build_row, list_columns
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -157,7 +154,8 @@ class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox
             digest = hash_token(text)
         except (ValueError, TypeError):
             raise exceptions.AuthenticationFailed(_UNKNOWN) from None
-        row = _load_token(text[: CONSTANTS.TOKEN_KEY_LENGTH], digest)
+        tokens = ApiToken.objects.select_related("user").filter(digest=digest)
+        row: ApiToken | None = tokens.filter(token_key=text[: CONSTANTS.TOKEN_KEY_LENGTH]).first()
         if row is None:
             raise exceptions.AuthenticationFailed(_UNKNOWN)
         now = timezone.now()
@@ -167,24 +165,6 @@ class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox
             ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
         return row.user, row
 
-
-def _load_token(key: str, digest: str) -> ApiToken | None:
-    for values in _TOKENS.fetch([key, digest]):
-        own, user = _PARTS.split(values)
-        token = build_row(ApiToken, own)
-        token.user = build_row(User, user)
-        return token
-    return None
-
-
-def _select_tokens(texts: Sequence[str]) -> QuerySet[Any, Any]:
-    key, digest = texts
-    found: QuerySet[Any, Any] = ApiToken.objects.filter(token_key=key, digest=digest).order_by()
-    return found.values_list(*_PARTS.columns)
-
-
-_PARTS = RowParts(list_columns(ApiToken), list_columns(User, "user"))
-_TOKENS = PreparedSelect(_select_tokens, most=2, kind=str)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Quotas

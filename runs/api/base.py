@@ -42,7 +42,7 @@ from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, 
 from runs.api.conditions import leave_out_known, make_tag
 from runs.api.problems import MEDIA_TYPE as PROBLEM
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
-from runs.api.schemas.base import Body, Page, Query
+from runs.api.schemas.base import Body, Model, Page, Query
 from runs.api.schemas.problems import describe_problems
 from runs.paging import MAX_NUMBER
 
@@ -110,7 +110,7 @@ def operation(
     return declare
 
 
-def describe_query(query: type[Query]) -> Iterator[OpenApiParameter]:
+def describe_query(query: type[Model]) -> Iterator[OpenApiParameter]:
     """The fields of a model as parameters of the OpenAPI document."""
     schema = query.model_json_schema()
     shared = schema.get("$defs", {})

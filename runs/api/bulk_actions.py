@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -14,29 +16,30 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
-from flows.engine.json_values import format_pointer
-from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, require_permission
+from runs import models
+from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, find_user, require_permission
 from runs.api.base import ApiView, build_page, operation
-from runs.api.filter_fields import parse_filters, write_filters
 from runs.api.idempotency import idempotent
-from runs.api.openapi import IDEMPOTENCY_KEY, PAGE_PARAMETERS, REPLAYED
-from runs.api.paging import NUMBERS, read_page, read_paging
+from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
+from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody
-from runs.api.schemas import bulk_actions as schemas
-from runs.api.schemas.base import Nothing
-from runs.api.schemas.bulk_actions import BulkActionPage, NewBulkAction, WholeBulkAction
+from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
+from runs.api.schemas.base import WHOLE, Answer, Body, Count, Nothing, Page, RowPaging, TextOrNull, Url
 from runs.audit_log.events import TrailAction, leave_trail
-from runs.bulk_actions.requests import fetch_matching, request_bulk_action
+from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
 from runs.filters import RunFilters, find_newest_run
-from runs.models import BulkAction, BulkKind
+from runs.models import BulkKind, WorkState
+from runs.models.bulk_action import MAX_NOTES
+from runs.paging import MAX_NUMBER
 
-_Shape = TypeVar("_Shape", bound=schemas.BulkAction)
+_Shape = TypeVar("_Shape", bound="BulkAction")
 
-TAG = "Bulk actions"
+_operation = partial(operation, tag="Bulk actions")
 PERMISSIONS = {BulkKind.CANCEL: "runs.change_run", BulkKind.RUN_AGAIN: "runs.add_run"}
 LOCATION = OpenApiParameter(
     "Location",
@@ -55,30 +58,109 @@ RETRY_AFTER = OpenApiParameter(
 _CANCEL_ALL = {"kind": "cancel", "filters": {"flow": "colour-theme", "status": ["queued"]}}
 _AGAIN = {"kind": "run_again", "filters": {"flow": "colour-theme", "status": ["failed"]}, "version": "live"}
 
+KindName = Literal["cancel", "run_again"]
+VersionName = Literal["same", "live"]
+RunNumber = Annotated[int, Field(ge=1, lt=MAX_NUMBER), WHOLE]
+
+
+class NewBulkAction(Body):
+    """What is to be done to which runs: `runs` or `filters`, one of the two."""
+
+    kind: KindName = Field(
+        description="`cancel`: those that have not ended. `run_again`: those that have, each as a new run with the "
+        "same input."
+    )
+    runs: Annotated[list[RunNumber], Field(min_length=1, max_length=MAX_CHOSEN)] | None = Field(
+        None, description="The numbers of the runs."
+    )
+    filters: Filters | None = Field(
+        None, description="All runs that match these filters, which are those of `listRuns`; `{}` means all runs."
+    )
+    newest: Annotated[int, Field(ge=0, lt=MAX_NUMBER), WHOLE] | None = Field(
+        None, description="With `filters`: runs of a higher number are not meant."
+    )
+    version: VersionName | None = Field(
+        None,
+        description="For `run_again`: `same` (if left out) for the version that each run had, `live` for the live one.",
+    )
+    most: Annotated[int, Field(ge=1, le=MAX_STARTED), WHOLE] | None = Field(
+        None,
+        description=f"For `run_again` with `filters`: only so many of the runs, the newest; {MAX_STARTED:,} if it is "
+        "left out.",
+    )
+
+
+class BulkNote(Answer):
+    """Why a run was left out."""
+
+    run: int = Field(description="The number of the run.")
+    is_failure: bool = Field(
+        validation_alias="failed", description="Whether it was not possible; else there was nothing to do."
+    )
+    sentence: str = Field(description="Why.")
+
+
+class BulkAction(Answer):
+    """Something that is done to many runs, and its progress."""
+
+    id: int = Field(ge=1, description="The number of the bulk action.")
+    kind: KindName = Field(description="What is done to the runs.")
+    status: WorkState = Field(description="`waiting` and `working` go on; `stopped` is what a user wanted.")
+    problem: TextOrNull = Field(description="Why it failed, in a sentence.")
+    run_count: Count | None = Field(description="How many runs are meant. They are fixed when it is requested.")
+    filters: ShownFilters | None = Field(
+        description="The filters that the runs were found by; null where they were chosen."
+    )
+    version: VersionName | None = Field(description="On which version runs are run again; null for `cancel`.")
+    most: int | None = Field(description="The limit that was given for its runs.")
+    label: str | None = Field(
+        description="A label of the runs that it starts, by which a list finds them; null for `cancel`."
+    )
+    percent: int = Field(ge=0, le=100, description="The share of its runs that is behind.")
+    done: Count = Field(description="Runs to which it was done.")
+    skipped: Count = Field(description="Runs where there was nothing to do.")
+    failed: Count = Field(description="Runs where it was not possible.")
+    started_by: str | None = Field(description="The user who requested it.")
+    created_at: datetime = Field(description="UTC.")
+    started_at: datetime | None = Field(description="UTC; null until the first batch is done.")
+    ended_at: datetime | None = Field(description="UTC; null while it goes on.")
+    url: Url = Field(description="Where it is read.")
+    page_url: Url = Field(description="Its page for people.")
+    started_runs_url: Url | None = Field(description="The list of the runs that it started; null for `cancel`.")
+
+
+class BulkActionPage(Page):
+    """A page of bulk actions."""
+
+    items: list[BulkAction] = Field(description="The newest first, without notes.")
+
+
+class WholeBulkAction(BulkAction):
+    """A bulk action with why runs were left out."""
+
+    notes: list[BulkNote] = Field(description=f"The first {MAX_NOTES} runs that were left out, each with the reason.")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Endpoints
+
 
 class BulkActionList(ApiView):
     """``/bulk-actions``"""
 
-    @operation(
-        "listBulkActions",
-        "List bulk actions",
-        tag=TAG,
-        requires=READ_RUNS,
-        parameters=PAGE_PARAMETERS,
-        answers={200: BulkActionPage},
+    @_operation(
+        "listBulkActions", "List bulk actions", requires=READ_RUNS, query=RowPaging, answers={200: BulkActionPage}
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request, query: RowPaging) -> Response:
         """The newest first, also those that were requested on the pages."""
-        paging = read_paging(request.query_params, NUMBERS)
-        rows = BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")
-        page = read_page(rows, paging, column="pk", key_of=lambda row: row.pk, is_descending=True)
-        items = [_build(schemas.BulkAction, action, request) for action in page.rows]
+        rows = models.BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")
+        page = fetch_page(rows, query, is_descending=True)
+        items = [_build(BulkAction, action, request) for action in page.rows]
         return build_page(BulkActionPage, request, items, next=page.next, previous=page.previous)
 
-    @operation(
+    @_operation(
         "createBulkAction",
         "Cancel many runs, or run many again",
-        tag=TAG,
         requires=ACT_ON_RUNS,
         parameters=[IDEMPOTENCY_KEY, LOCATION, RETRY_AFTER, REPLAYED],
         body=NewBulkAction,
@@ -97,11 +179,7 @@ class BulkActionList(ApiView):
         kind = BulkKind(body.kind)
         if problems := list(_find_contradictions(body)):
             raise InvalidBody(problems)
-        filters, wrong = (None, {}) if body.filters is None else parse_filters(body.filters)
-        if wrong:
-            raise InvalidBody(
-                [Problem(format_pointer(("filters", name)), sentences[0]) for name, sentences in wrong.items()]
-            )
+        filters = None if body.filters is None else parse_filter_fields(body.filters)
         require_permission(request, PERMISSIONS[kind])
         if filters is None:
             run_ids = sorted(set(body.runs or ()), reverse=True)
@@ -114,7 +192,6 @@ class BulkActionList(ApiView):
     def _begin(
         self, request: Request, body: NewBulkAction, run_ids: Sequence[int], filters: RunFilters | None
     ) -> HttpResponseBase:
-        user: Any = request.user
         action = request_bulk_action(
             token=uuid4(),
             kind=BulkKind(body.kind),
@@ -122,7 +199,7 @@ class BulkActionList(ApiView):
             filters=filters,
             uses_live_version=body.version == "live",
             most=body.most,
-            asked_by=user,
+            asked_by=find_user(request),
             # With a key all of this is one transaction, which must be short.
             is_brief="Idempotency-Key" in request.headers,
         )
@@ -132,10 +209,9 @@ class BulkActionList(ApiView):
 class BulkActionDetail(ApiView):
     """``/bulk-actions/<action_id>``"""
 
-    @operation(
+    @_operation(
         "getBulkAction",
         "Read the progress of a bulk action",
-        tag=TAG,
         requires=READ_RUNS,
         parameters=[RETRY_AFTER],
         answers={200: WholeBulkAction},
@@ -149,10 +225,9 @@ class BulkActionDetail(ApiView):
 class BulkActionStop(ApiView):
     """``/bulk-actions/<action_id>/stop``"""
 
-    @operation(
+    @_operation(
         "stopBulkAction",
         "Stop a bulk action",
-        tag=TAG,
         requires=CHANGE_RUNS,
         parameters=[IDEMPOTENCY_KEY, REPLAYED],
         body=Nothing,
@@ -182,31 +257,35 @@ def _find_contradictions(body: NewBulkAction) -> Iterator[Problem]:
             yield Problem(f"/{name}", f"This is for “{needed}” only; leave it out.")
 
 
-def _load_action(action_id: int) -> BulkAction:
-    action = BulkAction.objects.select_related("asked_by").defer("run_ids").filter(pk=action_id).first()
+def _load_action(action_id: int) -> models.BulkAction:
+    action = models.BulkAction.objects.select_related("asked_by").defer("run_ids").filter(pk=action_id).first()
     if action is None:
         raise Http404
     return action
 
 
-def _answer(request: Request, action: BulkAction, status: HTTPStatus = HTTPStatus.OK) -> Response:
+def _answer(request: Request, action: models.BulkAction, status: HTTPStatus = HTTPStatus.OK) -> Response:
     model = _build(WholeBulkAction, action, request, notes=action.notes)
     headers = {"Location": model.url} if status == HTTPStatus.ACCEPTED else {}
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if action.is_unfinished else {}))
 
 
-def _build(shape: type[_Shape], action: BulkAction, request: Request, **more: Any) -> _Shape:
+_COLUMNS = (
+    "kind", "problem", "run_count", "most", "percent", "done", "skipped", "failed", "created_at", "started_at",
+    "ended_at",
+)  # fmt: skip
+
+
+def _build(shape: type[_Shape], action: models.BulkAction, request: Request, **more: Any) -> _Shape:
     is_again = action.kind == BulkKind.RUN_AGAIN
     label = action.label if is_again else None
     runs = request.build_absolute_uri(reverse("api:run-list"))
-    columns = ("kind", "problem", "run_count", "most", "percent", "done", "skipped", "failed")
-    times = ("created_at", "started_at", "ended_at")
     return shape.model_validate(
         {
-            **{name: getattr(action, name) for name in (*columns, *times)},
+            **{name: getattr(action, name) for name in _COLUMNS},
             "id": action.pk,
             "status": action.state,
-            "filters": None if action.is_chosen else write_filters(action.query),
+            "filters": None if action.is_chosen else show_filters(action.query),
             "version": ("live" if action.uses_live_version else "same") if is_again else None,
             "label": label,
             "started_by": action.asked_by.get_username() if action.asked_by else None,

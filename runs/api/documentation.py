@@ -42,6 +42,7 @@ class OpenApiYaml(YamlRenderer):
     media_type = OpenApiYamlRenderer.media_type
 
 
+_DOCUMENT = OpenApiResponse(OpenApiTypes.OBJECT, "The OpenAPI document.")
 RENDERERS = (OpenApiJsonRenderer2, OpenApiJsonRenderer, YamlRenderer, OpenApiYaml)
 
 
@@ -79,7 +80,7 @@ class SchemaView(ApiView):
     def get(self, request: Request) -> Response:
         """As JSON or as YAML, as the Accept header asks. Generators make clients from it."""
         # With the address under which this installation has the API.
-        return Response({**build_schema(), "servers": [{"url": _find_address()}]})
+        return Response({**build_schema(), "servers": [{"url": reverse("api:schema").rpartition("/")[0]}]})
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
         """Problems are JSON also for those who would have liked YAML."""
@@ -95,10 +96,6 @@ class ReferenceView(SpectacularSwaggerSplitView):
 
     url_name = "api:schema"
     authentication_classes = (SessionAuthentication,)
-
-
-def _find_address() -> str:
-    return reverse("api:schema").rpartition("/")[0]
 
 
 urls: list[URLPattern] = [

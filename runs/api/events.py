@@ -30,8 +30,7 @@ from rest_framework.request import Request
 from runs.api.access import READ_RUNS, still_has_access
 from runs.api.base import ApiView, JsonRenderer, operation
 from runs.api.problems import ApiProblem
-from runs.api.run_documents import WHOLE, build_attempt, load_run, select_attempts
-from runs.api.run_links import RunLinks
+from runs.api.run_documents import WHOLE, RunLinks, build_attempt, load_run, select_attempts
 from runs.api.schemas.base import Answer
 from runs.api.schemas.runs import RunParts
 from runs.api.waiting import fetch_state
@@ -72,11 +71,14 @@ class Position:
     """Whether everything was sent."""
 
     @classmethod
-    def parse(cls, text: str) -> Position:
-        """The position that an ``id`` names. Raises ``ValueError``."""
-        if not re.fullmatch(_ID, text, re.ASCII):
-            raise ValueError(text)
-        run_id, revision, step, number = map(int, text.removesuffix("-end").split("-"))
+    def parse(cls, text: str, run_id: int) -> Position:
+        """The position that an ``id`` names. Raises ``ApiProblem`` (400) for what is none of this run."""
+        if not re.fullmatch(_ID, text, re.ASCII) or int(text.partition("-")[0]) != run_id:
+            sentence = (
+                f"Last-Event-ID is “{text[:60]}”, no id of run {run_id}; leave it out to start from the beginning."
+            )
+            raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+        _, revision, step, number = map(int, text.removesuffix("-end").split("-"))
         return cls(run_id, revision, step, number, has_ended=text.endswith("-end"))
 
     def __str__(self) -> str:
@@ -223,7 +225,7 @@ class RunEventList(ApiView):
         if state is None:
             raise Http404
         last = request.headers.get("Last-Event-ID", "")
-        position = _parse_position(run_id, last) if last else Position(run_id)
+        position = Position.parse(last, run_id) if last else Position(run_id)
         if position.has_ended and state.has_ended:
             return HttpResponse(status=HTTPStatus.NO_CONTENT)
         if not isinstance(request._request, ASGIRequest):
@@ -241,19 +243,6 @@ class RunEventList(ApiView):
         events: Any = RunEvents(request, position, is_new=not last)
         # A proxy that collects answers before it sends them on would hold events back.
         return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
-
-
-def _parse_position(run_id: int, text: str) -> Position:
-    try:
-        position = Position.parse(text)
-    except ValueError:
-        reason = "which is no id of this stream"
-    else:
-        if position.run_id == run_id:
-            return position
-        reason = f"which is of run {position.run_id}, not of run {run_id}"
-    sentence = f"Last-Event-ID is “{text[:60]}”, {reason}; leave it out to start from the beginning."
-    raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
 
 
 urls: list[URLPattern] = [path("runs/<int:run_id>/events", RunEventList.as_view(), name="run-events")]

@@ -23,10 +23,9 @@ from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
 from runs.api.base import ApiView, HeaderNegotiation, JsonRenderer, build_page, operation
 from runs.api.flow_changes import IF_MATCH, change_flow, delete_version
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
-from runs.api.openapi import LIMIT
-from runs.api.paging import NUMBERS, read_page, read_paging
+from runs.api.paging import fetch_page
 from runs.api.problems import InvalidQuery
-from runs.api.schemas.base import Nothing
+from runs.api.schemas.base import Nothing, RowPaging
 from runs.api.schemas.flows import (
     ComparedVersion,
     Flow,
@@ -42,11 +41,6 @@ _PLACE = {"type": "integer", "minimum": 1}
 
 _FLOWS = FlowRow.objects.only("name", "live_version")
 NUMBER = OpenApiParameter("number", _PLACE, OpenApiParameter.PATH, description="The number of the version.")
-PAGE_PARAMETERS = [
-    LIMIT,
-    OpenApiParameter("before", _PLACE, description="Only versions older than that of this number."),
-    OpenApiParameter("after", _PLACE, description="Only versions newer than that of this number."),
-]
 
 
 class FlowVersionList(ApiView):
@@ -57,17 +51,16 @@ class FlowVersionList(ApiView):
         "List the versions of a flow",
         tag="Flows",
         requires=READ_FLOWS,
-        parameters=PAGE_PARAMETERS,
+        query=RowPaging,
         answers={200: VersionPage},
         problems=[404],
     )
-    def get(self, request: Request, name: str) -> Response:
+    def get(self, request: Request, name: str, query: RowPaging) -> Response:
         """The newest first, without definitions."""
-        paging = read_paging(request.query_params, NUMBERS)
         flow = get_object_or_404(_FLOWS, name=name)
         versions: Any = flow.versions
         rows = versions.values("pk", "number", "digest", "note", "created_at", "created_by__username")
-        page = read_page(rows, paging, column="number", key_of=itemgetter("number"), is_descending=True)
+        page = fetch_page(rows, query, columns=["number"], key_of=itemgetter("number"), is_descending=True)
         items = [
             FlowVersion.model_validate({**row, "flow": name, "is_live": row["pk"] == flow.live_version_id})
             for row in page.rows

@@ -27,8 +27,8 @@ from runs.api.flow_documents import (
     select_flows,
 )
 from runs.api.idempotency import idempotent
-from runs.api.openapi import IDEMPOTENCY_KEY, LIMIT, REPLAYED
-from runs.api.paging import NAMES, read_page, read_paging
+from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
+from runs.api.paging import fetch_page
 from runs.api.problems import InvalidBody
 from runs.api.schemas.base import Nothing
 from runs.api.schemas.flows import (
@@ -45,11 +45,6 @@ from runs.api.schemas.flows import (
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200}
 _ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true": {"is_archived": True}, "all": {}}
 
-PAGE_PARAMETERS = [
-    LIMIT,
-    OpenApiParameter("before", _NAME, description="Only flows before this name. Follow `next` rather than make it."),
-    OpenApiParameter("after", _NAME, description="Only flows after this name. Follow `next` rather than make it."),
-]
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match",
     str,
@@ -75,15 +70,14 @@ class FlowList(ApiView):
         tag="Flows",
         requires=READ_FLOWS,
         query=FlowFilters,
-        parameters=PAGE_PARAMETERS,
         answers={200: FlowPage},
     )
     def get(self, request: Request, query: FlowFilters) -> Response:
         """By name, without definitions."""
-        paging = read_paging(request.query_params, NAMES)
         # The text of a schema lies within that of the definition: databases can't look inside.
         flows = select_flows(*(["live_version__spec"] if query.input_schema else []))
-        page = read_page(flows.filter(**_ARCHIVED[query.archived]), paging, column="name", key_of=itemgetter("name"))
+        flows = flows.filter(**_ARCHIVED[query.archived])
+        page = fetch_page(flows, query, columns=["name"], key_of=itemgetter("name"))
         for row in page.rows if query.input_schema else ():
             row["input_schema"] = (row["live_version__spec"] or {}).get("input_schema")
         items = [ListedFlow.model_validate(row) for row in page.rows]

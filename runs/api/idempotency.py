@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial, wraps
+from functools import wraps
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -24,6 +24,7 @@ from django.utils.crypto import salted_hmac
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from runs.api.access import find_user
 from runs.api.base import ApiView
 from runs.api.problems import ApiProblem, Conflict
 from runs.models import IdempotentRequest
@@ -48,53 +49,34 @@ _Method = Callable[Concatenate[_View, Request, _Args], HttpResponseBase]
 def idempotent(method: _Method[_View, _Args]) -> _Method[_View, _Args]:
     """A method of a view that gives a request with a known ``Idempotency-Key`` the answer that it got before.
 
-    See ``answer_once``.
+    With a key the method runs in one transaction, and what it writes is kept only if it answers 2xx or 3xx.
+    Raises ``ApiProblem`` (400) for a key that is not valid, ``Conflict`` (409) if the key was used for something else,
+    ``ApiProblem`` (409) if the first request with it is still under way.
     """
 
     @wraps(method)
     def answer(view: _View, request: Request, /, *args: _Args.args, **kwargs: _Args.kwargs) -> HttpResponseBase:
-        return answer_once(request, partial(method, view, request, *args, **kwargs))
+        key = request.headers.get("Idempotency-Key")
+        if key is None:
+            return method(view, request, *args, **kwargs)
+        if not key.strip() or not key.isprintable() or len(key) > MAX_KEY_LENGTH:
+            sentence = f"The Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters, such as a UUID."
+            raise ApiProblem(HTTPStatus.BAD_REQUEST, "invalid-idempotency-key", sentence)
+        with transaction.atomic():
+            _lock(request, key)
+            stored = IdempotentRequest.objects.filter(user=find_user(request), key=key).first()
+            if stored is not None and stored.created_at >= timezone.now() - KEPT_FOR:
+                return _replay(stored, request)
+            response = _render(method(view, request, *args, **kwargs), request)
+            if response.status_code >= HTTPStatus.BAD_REQUEST:
+                transaction.set_rollback(True)
+                return response
+            if stored is not None:
+                stored.delete()
+            _store(request, key, response)
+            return response
 
     return answer
-
-
-def answer_once(request: Request, make: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """What ``make`` answers, or what it answered to an earlier request with the same key.
-
-    With a key ``make`` runs in one transaction, and what it writes is kept only if it answers 2xx or 3xx.
-    Raises ``ApiProblem`` (400) for a key that is not valid, ``Conflict`` (409) if the key was used for something else,
-    ``ApiProblem`` (409) if the first request with it is still under way.
-    """
-    key = _parse_key(request)
-    if key is None:
-        return make()
-    with transaction.atomic():
-        _lock(request, key)
-        user: Any = request.user
-        stored = IdempotentRequest.objects.filter(user=user, key=key).first()
-        if stored is not None and stored.created_at >= timezone.now() - KEPT_FOR:
-            return _replay(stored, request)
-        response = _render(make(), request)
-        if response.status_code >= HTTPStatus.BAD_REQUEST:
-            transaction.set_rollback(True)
-            return response
-        if stored is not None:
-            stored.delete()
-        _store(request, key, response)
-        return response
-
-
-def _parse_key(request: Request) -> str | None:
-    key: str | None = request.headers.get("Idempotency-Key")
-    if key is None:
-        return None
-    if not key.strip() or not key.isprintable() or len(key) > MAX_KEY_LENGTH:
-        raise ApiProblem(
-            HTTPStatus.BAD_REQUEST,
-            "invalid-idempotency-key",
-            f"The Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters; a UUID is a good one.",
-        )
-    return key
 
 
 def _lock(request: Request, key: str) -> None:
@@ -122,12 +104,8 @@ def _lock(request: Request, key: str) -> None:
 
 def build_in_use_problem() -> ApiProblem:
     """The answer to a request whose key another one holds that takes too long."""
-    return ApiProblem(
-        HTTPStatus.CONFLICT,
-        "idempotency-key-in-use",
-        "The first request with this Idempotency-Key is still under way; ask again in a moment.",
-        headers={"Retry-After": "1"},
-    )
+    sentence = "The first request with this Idempotency-Key is still under way; ask again in a moment."
+    return ApiProblem(HTTPStatus.CONFLICT, "idempotency-key-in-use", sentence, headers={"Retry-After": "1"})
 
 
 def _replay(stored: IdempotentRequest, request: Request) -> HttpResponse:
@@ -167,9 +145,8 @@ def _render(response: HttpResponseBase, request: Request) -> HttpResponse:
 
 
 def _store(request: Request, key: str, response: HttpResponse) -> None:
-    user: Any = request.user
     IdempotentRequest.objects.create(
-        user=user,
+        user=find_user(request),
         key=key,
         fingerprint=_list_fingerprints(request)[0],
         status=response.status_code,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import (
     PermissionDenied,
     RequestDataTooBig,
@@ -67,10 +66,10 @@ class InvalidBody(ApiProblem):
 
 
 class InvalidQuery(ApiProblem):
-    """Query parameters that make no sense: status 400."""
+    """Query parameters that are not valid: status 400."""
 
     def __init__(self, errors: Sequence[Problem]) -> None:
-        detail = errors[0].message if len(errors) == 1 else f"{len(errors)} query parameters make no sense."
+        detail = errors[0].message if len(errors) == 1 else f"{len(errors)} query parameters are not valid."
         super().__init__(HTTPStatus.BAD_REQUEST, "invalid-query", detail, errors=errors)
 
 
@@ -169,80 +168,47 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
 
 
 def _translate(error: Exception) -> ApiProblem:
+    headers: dict[str, str] = {}
     match error:
         case ApiProblem():
             return error
         case ProblemsError():
             return InvalidBody(error.problems)
         case Http404() | exceptions.NotFound():
-            return _of_status(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            status, sentence = HTTPStatus.NOT_FOUND, "There is nothing here."
+        case RequestDataTooBig() | TooManyFilesSent() | TooManyFieldsSent():
+            status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            sentence = "The body is too large, or the query has too many parameters."
         case SuspiciousOperation():
-            return _translate_refusal(error)
-        case exceptions.ValidationError():
-            return InvalidBody(list(_flatten(error.detail, ())))
+            status = HTTPStatus.BAD_REQUEST
+            sentence = "ToolFlow can’t read this request: its headers or its address are not valid."
         case exceptions.Throttled():
-            return _throttle(error)
+            seconds = max(1, round(getattr(error, "wait", None) or 1))
+            status, headers = HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": str(seconds)}
+            sentence = f"Too many requests. Try again in {seconds} seconds."
         case exceptions.NotAcceptable():
             given = ", ".join(dict.fromkeys(str(renderer.media_type) for renderer in error.available_renderers or ()))
+            status = HTTPStatus.NOT_ACCEPTABLE
             sentence = f"Nothing that the header “Accept” names is given here; ask for {given} or */*."
-            return _of_status(HTTPStatus.NOT_ACCEPTABLE, sentence)
-        case exceptions.MethodNotAllowed() | exceptions.UnsupportedMediaType():
-            return _of_status(HTTPStatus(error.status_code), _REFUSALS[type(error)])
         case exceptions.APIException():
             challenge = getattr(error, "auth_header", None)
             headers = {"WWW-Authenticate": str(challenge)} if challenge else {}
-            return _of_status(HTTPStatus(error.status_code), str(error.detail), headers)
+            status = HTTPStatus(error.status_code)
+            sentence = _SENTENCES.get(status, str(error.detail))
         case PermissionDenied():
-            return _of_status(HTTPStatus.FORBIDDEN, str(error) or "You may not do that.")
+            status, sentence = HTTPStatus.FORBIDDEN, str(error) or "You may not do that."
         case OperationalError() | InterfaceError():
             # Others, such as a value that no column takes, are faults of ours: to ask again helps nobody.
             _log.error("The database is not available.", exc_info=error)
-            return _of_status(HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon.")
-    return _of_status(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
-
-
-def _translate_refusal(error: SuspiciousOperation) -> ApiProblem:
-    """What Django itself refuses to read."""
-    match error:
-        case RequestDataTooBig():
-            sentence = "The body is too large."
-        case TooManyFieldsSent():
-            sentence = f"The query has more than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} parameters."
-        case TooManyFilesSent():
-            sentence = f"The body has more than {settings.DATA_UPLOAD_MAX_NUMBER_FILES:,} files."
+            status, sentence = HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon."
         case _:
-            sentence = "ToolFlow can’t read this request: its headers or its address make no sense."
-            return _of_status(HTTPStatus.BAD_REQUEST, sentence)
-    return _of_status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
+            status, sentence = HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why."
+    return ApiProblem(status, KINDS[status], sentence, headers=headers)
 
 
-_REFUSALS: Mapping[type[Exception], str] = {
-    exceptions.MethodNotAllowed: "This address doesn’t take this method; the header “Allow” names those that it takes.",
-    exceptions.UnsupportedMediaType: "The header “Content-Type” names nothing that is read here; send "
+_SENTENCES = {
+    HTTPStatus.METHOD_NOT_ALLOWED: "This address doesn’t take this method; "
+    "the header “Allow” names those that it takes.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The header “Content-Type” names nothing that is read here; send "
     "application/json, or YAML where the reference says so.",
 }
-
-
-def _of_status(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> ApiProblem:
-    return ApiProblem(status, KINDS[status], detail, headers=headers)
-
-
-def _throttle(error: exceptions.Throttled) -> ApiProblem:
-    seconds = max(1, round(getattr(error, "wait", None) or 1))
-    detail = f"Too many requests. Try again in {seconds} seconds."
-    return _of_status(HTTPStatus.TOO_MANY_REQUESTS, detail, {"Retry-After": str(seconds)})
-
-
-def _flatten(detail: Any, path: tuple[str | int, ...]) -> Iterable[Problem]:
-    """What serializers found, by JSON pointer."""
-    if isinstance(detail, Mapping):
-        for name, inner in detail.items():
-            yield from _flatten(inner, (*path, name))
-    elif isinstance(detail, list) and any(isinstance(item, Mapping | list) for item in detail):
-        for index, inner in enumerate(detail):
-            yield from _flatten(inner, (*path, index))
-    elif isinstance(detail, list):
-        for inner in detail:
-            yield from _flatten(inner, path)
-    else:
-        yield Problem(format_pointer(path), str(detail))

@@ -14,10 +14,9 @@ from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from runs.api.access import READ_RUNS
-from runs.api.base import ApiView, JsonRenderer, operation
+from runs.api.base import ApiView, JsonRenderer, describe_query, operation
 from runs.api.problems import ApiProblem, InvalidQuery
-from runs.api.run_query import find_filters
-from runs.api.runs_parameters import FILTERS
+from runs.api.run_filters import FILTERS, parse_filters
 from runs.api.schemas.base import Query
 from runs.exports.formats import Format
 from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
@@ -47,6 +46,9 @@ class ExportQuery(Query):
     )
 
 
+_FILE = OpenApiResponse(OpenApiTypes.STR, "The file.")
+
+
 class RunExportView(ApiView):
     """``/runs/export``"""
 
@@ -57,14 +59,10 @@ class RunExportView(ApiView):
         "Export runs as JSON Lines or CSV",
         tag="Runs",
         requires=READ_RUNS,
-        parameters=FILTERS,
-        query=ExportQuery,
-        answers={
-            (200, JsonLinesRenderer.media_type): OpenApiResponse(OpenApiTypes.STR, "The file."),
-            (200, CsvRenderer.media_type): OpenApiResponse(OpenApiTypes.STR, "The file."),
-        },
+        parameters=[*FILTERS, *describe_query(ExportQuery)],
+        answers={(200, JsonLinesRenderer.media_type): _FILE, (200, CsvRenderer.media_type): _FILE},
     )
-    def get(self, request: Request, query: ExportQuery) -> HttpResponseBase:
+    def get(self, request: Request) -> HttpResponseBase:
         """All runs that match the filters, the newest first, at any number.
 
         A JSON document in a line for each run (`application/x-ndjson`, JSON Lines, the default), or a row in a table
@@ -72,13 +70,12 @@ class RunExportView(ApiView):
         last chunk, which clients report as an error. A run that is created meanwhile is not in it. Each export leaves
         an entry in the audit log.
         """
-        filters, problems = find_filters(request.query_params)
+        filters, query = parse_filters(request.query_params, ExportQuery)
         format: Format = query.format or ("csv" if request.accepted_renderer.format == "csv" else "jsonl")
         has_attempts = query.attempts == "all"
         if has_attempts and format == "csv":
-            problems.append(Problem("attempts", "CSV has one row for each run; attempts come with JSON Lines."))
-        if problems:
-            raise InvalidQuery(problems)
+            problem = Problem("attempts", "CSV has one row for each run; attempts come with JSON Lines.")
+            raise InvalidQuery([problem])
         try:
             return export_runs(request._request, filters, format=format, has_attempts=has_attempts)
         except TooManyFilesError as error:

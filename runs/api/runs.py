@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,37 +16,49 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS
-from runs.api.base import ApiView, build_page, operation
+from flows.engine.errors import Problem
+from flows.models import Flow, FlowVersion
+from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, find_user
+from runs.api.base import ApiView, build_page, describe_query, operation
 from runs.api.idempotency import idempotent
 from runs.api.openapi import (
     APPLIED,
     IDEMPOTENCY_KEY,
     LOCATION,
     LOCATION_OF_MANY,
-    PAGE_PARAMETERS,
     PREFER,
     REPLAYED,
     RETRY_AFTER,
 )
-from runs.api.paging import NUMBERS, cut_found, find_paging
-from runs.api.problems import Conflict, InvalidQuery
-from runs.api.run_documents import build_new_run, load_run, load_summaries
-from runs.api.run_links import RunLinks
-from runs.api.run_orders import prepare_many, prepare_rerun, prepare_run
-from runs.api.run_parts import fetch_page
-from runs.api.run_query import find_filters
-from runs.api.runs_parameters import FILTERS
-from runs.api.schemas.base import Nothing
-from runs.api.schemas.run_bodies import NewRun, NewRuns, Rerun, RunChange
+from runs.api.paging import fetch_page
+from runs.api.problems import Conflict, InvalidBody
+from runs.api.run_documents import RunLinks, build_new_run, load_run, load_summaries
+from runs.api.run_filters import FILTERS, parse_filters
+from runs.api.schemas.base import Nothing, RowPaging
+from runs.api.schemas.run_bodies import NewRun, NewRuns, Rerun, RunChange, RunTerms
 from runs.api.schemas.runs import Run, RunPage, RunParts, StartedFilters, StartedRuns
 from runs.api.waiting import answer_at_end
 from runs.filters import find_runs
+from runs.models import Priority, RunStatus
 from runs.models import Run as RunRow
-from runs.models import RunStatus
-from runs.submission import cancel_run, change_run, store_runs
+from runs.models.run import REMOVED_INPUT
+from runs.paging import cut_page
+from runs.run_options import PRIORITIES, find_label_problems, list_lasting_labels
+from runs.submission import (
+    NotRunnableError,
+    OrdersError,
+    RunOrder,
+    cancel_run,
+    change_run,
+    find_own_limits,
+    prepare_runs,
+    store_runs,
+)
+from runs.webhooks.addresses import find_obstacle
 
-RUN_ANSWERS = {
+_operation = partial(operation, tag="Runs")
+_START_HEADERS = [IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED]
+_START_ANSWERS = {
     200: OpenApiResponse(Run, "The run ended within the time that `Prefer: wait` gave it; with its attempts."),
     202: OpenApiResponse(Run, "The run is queued; read it at `Location` until it has ended."),
 }
@@ -59,12 +73,11 @@ def _show_body(body: dict[str, Any]) -> OpenApiExample:
 class RunList(ApiView):
     """``/runs``"""
 
-    @operation(
+    @_operation(
         "listRuns",
         "List runs",
-        tag="Runs",
         requires=READ_RUNS,
-        parameters=[*FILTERS, *PAGE_PARAMETERS],
+        parameters=[*FILTERS, *describe_query(RowPaging)],
         answers={200: RunPage},
     )
     def get(self, request: Request) -> Response:
@@ -73,25 +86,21 @@ class RunList(ApiView):
         A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or none,
         and `next` goes on from where it stopped. The list ends where `next` is null.
         """
-        filters, problems = find_filters(request.query_params)
-        paging, paging_problems = find_paging(request.query_params, NUMBERS)
-        if problems or paging_problems:
-            raise InvalidQuery([*problems, *paging_problems])
         # One more than the page holds tells whether there is another.
-        found = find_runs(filters, before=paging.before, after=paging.after, limit=paging.limit + 1)
-        page = cut_found(found, paging)
-        items = load_summaries(page.rows, RunLinks(request))
-        return build_page(RunPage, request, items, next=page.next, previous=page.previous)
+        filters, query = parse_filters(request.query_params, RowPaging)
+        found = find_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
+        page = cut_page(found, limit=query.limit, before=query.before, after=query.after)
+        items = load_summaries(page.keys, RunLinks(request))
+        return build_page(RunPage, request, items, next=page.older, previous=page.newer)
 
-    @operation(
+    @_operation(
         "createRun",
         "Start a run",
-        tag="Runs",
         requires=START_RUNS,
-        parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
+        parameters=_START_HEADERS,
         body=NewRun,
         examples=[_show_body({"flow": "colour-theme", "input": _INPUT, "labels": ["nightly"]})],
-        answers=RUN_ANSWERS,
+        answers=_START_ANSWERS,
         problems=[409],
     )
     def post(self, request: Request, body: NewRun) -> HttpResponseBase:
@@ -100,16 +109,17 @@ class RunList(ApiView):
 
     @idempotent
     def _start(self, request: Request, body: NewRun) -> HttpResponseBase:
-        return start_run(request, prepare_run(request, body))
+        flow, version = _load_flow(body.flow, body.version)
+        order = RunOrder(body.input, body.labels or (), body.metadata or {})
+        return _start_run(request, flow, version, order, _list_terms(body))
 
 
 class RunBulk(ApiView):
     """``/runs/bulk``"""
 
-    @operation(
+    @_operation(
         "listStartedRuns",
         "List the runs that one request started",
-        tag="Runs",
         requires=READ_RUNS,
         query=StartedFilters,
         answers={200: RunPage},
@@ -123,14 +133,13 @@ class RunBulk(ApiView):
         runs = _select_started(query.first, query.last)
         if query.status:
             runs = runs.filter(status__in=query.status)
-        found, turns = fetch_page(runs, query, columns=("pk",), key_of=lambda run: (run.pk,), is_descending=True)
-        items = load_summaries([run.pk for run in found], RunLinks(request))
-        return build_page(RunPage, request, items, **turns)
+        page = fetch_page(runs, query, is_descending=True)
+        items = load_summaries([run.pk for run in page.rows], RunLinks(request))
+        return build_page(RunPage, request, items, next=page.next, previous=page.previous)
 
-    @operation(
+    @_operation(
         "createRuns",
         "Start many runs",
-        tag="Runs",
         requires=START_RUNS,
         parameters=[IDEMPOTENCY_KEY, LOCATION_OF_MANY, RETRY_AFTER, REPLAYED],
         body=NewRuns,
@@ -144,7 +153,7 @@ class RunBulk(ApiView):
 
         If anything is wrong with any of them, `errors` says what is wrong with each, and nothing is started.
         """
-        stored = store_runs(prepare_many(request, body))
+        stored = store_runs(_prepare_many(request, body))
         links = RunLinks(request)
         numbers = [run.pk for run in stored]
         address = f"{links.link_run('bulk')}?{urlencode({'first': min(numbers), 'last': max(numbers)})}"
@@ -162,24 +171,16 @@ class RunBulk(ApiView):
 class RunDetail(ApiView):
     """``/runs/<run_id>``"""
 
-    @operation(
-        "getRun",
-        "Read a run",
-        tag="Runs",
-        requires=READ_RUNS,
-        query=RunParts,
-        answers={200: Run},
-        problems=[404],
-        has_etag=True,
+    @_operation(
+        "getRun", "Read a run", requires=READ_RUNS, query=RunParts, answers={200: Run}, problems=[404], has_etag=True
     )
     def get(self, request: Request, run_id: int, query: RunParts) -> Run:
         """The run with its steps and their attempts, each with its own issues and token usage. Step 0 is the input."""
         return _load(request, run_id, query)
 
-    @operation(
+    @_operation(
         "changeRun",
         "Change the labels and metadata of a run",
-        tag="Runs",
         requires=CHANGE_RUNS,
         body=RunChange,
         answers={200: Run},
@@ -197,10 +198,9 @@ class RunDetail(ApiView):
 class RunCancel(ApiView):
     """``/runs/<run_id>/cancel``"""
 
-    @operation(
+    @_operation(
         "cancelRun",
         "Cancel a run",
-        tag="Runs",
         requires=CHANGE_RUNS,
         parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
         body=Nothing,
@@ -229,14 +229,13 @@ _ENDINGS = {"succeeded": "succeeded", "failed": "failed", "errored": "ended with
 class RunAgain(ApiView):
     """``/runs/<run_id>/run-again``"""
 
-    @operation(
+    @_operation(
         "runAgain",
         "Run a run again",
-        tag="Runs",
         requires=RERUN_RUNS,
-        parameters=[IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED],
+        parameters=_START_HEADERS,
         body=Rerun,
-        answers=RUN_ANSWERS,
+        answers=_START_ANSWERS,
         problems=[404, 409],
     )
     def post(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
@@ -249,14 +248,10 @@ class RunAgain(ApiView):
 
     @idempotent
     def _start(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
-        return start_run(request, prepare_rerun(request, run_id, body))
-
-
-def start_run(request: Request, run: RunRow) -> Response:
-    """Store a prepared run, and answer with it."""
-    (stored,) = store_runs([run])
-    answer = build_new_run(stored, RunLinks(request), started_by=request.user.get_username())
-    return Response(answer, 202, headers={"Location": answer.url, "Retry-After": "1"})
+        source = RunRow.objects.select_related("flow__live_version", "version").filter(pk=run_id).first()
+        if source is None:
+            raise Http404
+        return _rerun(request, source, body)
 
 
 def _load(request: Request, run_id: int, parts: RunParts) -> Run:
@@ -278,6 +273,123 @@ def _select_started(first: int, last: int) -> QuerySet[RunRow, RunRow]:
     if first > last or [end.pop("pk") for end in ends] != sorted({first, last}) or ends[0] != ends[-1]:
         raise Http404
     return RunRow.objects.filter(pk__range=(first, last), **ends[0]).only("pk")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What bodies ask for
+
+
+def _start_run(
+    request: Request, flow: Flow, version: FlowVersion | None, order: RunOrder, terms: Mapping[str, Any]
+) -> Response:
+    """Store a run, and answer with it. Raises ``InvalidBody``, and ``Conflict`` if the flow can't be run."""
+    try:
+        (stored,) = store_runs(_prepare(request, flow, version, [order], terms))
+    except OrdersError as error:
+        problems = [Problem(problem.path.removeprefix("/0"), problem.message) for problem in error.problems]
+        raise InvalidBody(problems) from error
+    answer = build_new_run(stored, RunLinks(request), started_by=request.user.get_username())
+    return Response(answer, 202, headers={"Location": answer.url, "Retry-After": "1"})
+
+
+def _prepare_many(request: Request, new: NewRuns) -> list[RunRow]:
+    """Many runs that aren't stored yet. Raises as ``_start_run``, with all that is wrong with any of them."""
+    flow, version = _load_flow(new.flow, new.version)
+    shared = new.labels or []
+    problems = [Problem(f"/labels{problem.path}", problem.message) for problem in find_label_problems(shared)]
+    # What is wrong with a label of all is reported once.
+    shared = [] if problems else shared
+    # The own labels come first and as they were sent, so that a problem has the place of its label.
+    orders = []
+    for one in new.runs:
+        own = one.labels or []
+        labels = [*own, *(label for label in shared if label not in own)]
+        orders.append(RunOrder(one.input, labels, one.metadata or {}))
+    runs: list[RunRow] = []
+    try:
+        runs = _prepare(request, flow, version, orders, _list_terms(new))
+    except OrdersError as error:
+        problems += [Problem(f"/runs{problem.path}", problem.message) for problem in error.problems]
+    if problems:
+        raise InvalidBody(problems)
+    return runs
+
+
+def _rerun(request: Request, source: RunRow, body: Rerun) -> Response:
+    """Start a run like ``source`` but for what the body says. Raises as ``_start_run``."""
+    given = body.model_fields_set
+    if source.outputs_removed_at is not None and "input" not in given:
+        raise Conflict("outputs-removed", f"Run {source.pk} can’t be run again: {REMOVED_INPUT} Give an input.")
+    if "webhook_url" not in given and source.webhook_url and (problem := find_obstacle(source.webhook_url)):
+        raise InvalidBody([Problem("/webhook_url", f"That of run {source.pk} can’t be notified any more: {problem}")])
+    terms = {
+        "priority": Priority(source.priority),
+        "webhook_url": source.webhook_url,
+        **find_own_limits(source, source.version.flow_spec),
+        **_list_terms(body),
+    }
+    order = RunOrder(
+        body.input if "input" in given else source.input,
+        (body.labels or ()) if "labels" in given else list_lasting_labels(source.labels),
+        (body.metadata or {}) if "metadata" in given else source.metadata,
+        source.pk,
+    )
+    version: FlowVersion | None = source.version
+    if body.version != "same":
+        version = None if body.version == "live" else _load_version(source.flow, body.version)
+    try:
+        return _start_run(request, source.flow, version, order, terms)
+    except InvalidBody as error:
+        if "input" in given:
+            raise
+        number = (version or source.flow.live_version or source.version).number
+        raise InvalidBody([_point_at_version(problem, source.pk, number) for problem in error.errors]) from error
+
+
+def _point_at_version(problem: Problem, run_id: int, number: int) -> Problem:
+    if not problem.path.startswith("/input"):
+        return problem
+    return Problem("/version", f"The input of run {run_id} doesn’t fit version {number}: {problem.message}")
+
+
+def _list_terms(terms: RunTerms) -> dict[str, Any]:
+    """What a body says of runs besides their inputs, labels and metadata, by name; None where it says null."""
+    found = {name: getattr(terms, name) for name in RunTerms.model_fields if name in terms.model_fields_set}
+    if found.get("priority") is not None:
+        found["priority"] = PRIORITIES[found["priority"]]
+    return found
+
+
+def _load_flow(name: str, number: int | None) -> tuple[Flow, FlowVersion | None]:
+    """The flow of that name, and its version of that number if one is given. Raises ``InvalidBody``."""
+    # To read all columns takes half as long again.
+    of_version = (f"live_version__{column}" for column in ("flow", "number", "spec"))
+    flows = Flow.objects.select_related("live_version").only("name", "title", "is_archived", *of_version)
+    flow = flows.filter(name=name).first()
+    if flow is None:
+        raise InvalidBody([Problem("/flow", f"There is no flow “{name}”.")])
+    return flow, None if number is None else _load_version(flow, number)
+
+
+def _load_version(flow: Flow, number: int) -> FlowVersion:
+    live = flow.live_version
+    if live is not None and live.number == number:
+        return live
+    version = flow.versions.filter(number=number).first()
+    if version is None:
+        live_one = f"; version {live.number} is live" if live is not None else ""
+        raise InvalidBody([Problem("/version", f"“{flow.name}” has no version of this number{live_one}.")])
+    return version
+
+
+def _prepare(
+    request: Request, flow: Flow, version: FlowVersion | None, orders: Sequence[RunOrder], terms: Mapping[str, Any]
+) -> list[RunRow]:
+    given: Any = {name: value for name, value in terms.items() if value is not None}
+    try:
+        return prepare_runs(flow=flow, version=version, orders=orders, started_by=find_user(request), **given)
+    except NotRunnableError as error:
+        raise Conflict("not-runnable", str(error)) from error
 
 
 urls: list[URLPattern] = [

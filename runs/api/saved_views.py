@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from http import HTTPStatus
+from typing import Annotated
 
 from django.db.models import QuerySet
 from django.http import Http404
@@ -10,21 +12,21 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
+from pydantic import AfterValidator, Field, WithJsonSchema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
-from flows.engine.json_values import format_pointer
 from runs import models
 from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
 from runs.api.base import ApiView, build_page, operation
-from runs.api.filter_fields import parse_filters, write_filters
 from runs.api.idempotency import idempotent
 from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
-from runs.api.paging import NUMBERS, Paging, read_page
-from runs.api.problems import Conflict, InvalidBody, InvalidQuery
-from runs.api.schemas.saved_views import NewView, SavedView, SavedViewPage, ViewPaging
-from runs.models.saved_view import NameTakenError, TooManyViewsError
+from runs.api.paging import fetch_page
+from runs.api.problems import Conflict, InvalidBody
+from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
+from runs.api.schemas.base import Answer, Body, Page, RowPaging, Text, Url
+from runs.models.saved_view import MAX_NAME_LENGTH, NameTakenError, TooManyViewsError, parse_name
 
 TAG = "Saved views"
 LOCATION = OpenApiParameter(
@@ -37,23 +39,49 @@ EXAMPLE = OpenApiExample(
 )
 
 
+class NewView(Body):
+    """Filters to be kept under a name."""
+
+    name: Annotated[
+        Text,
+        AfterValidator(parse_name),
+        WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}),
+    ] = Field(description="Its name; each of your names once.")
+    filters: Filters = Field(description="The filters, those of `listRuns`; at least one.")
+    is_shared: bool = Field(
+        False, description="Whether all users who may see runs see it; takes the permission to change runs."
+    )
+
+
+class SavedView(Answer):
+    """Filters that a user keeps under a name."""
+
+    id: int = Field(ge=1, description="The number of the view.")
+    name: str = Field(description="Its name.")
+    created_by: str = Field(description="The user who keeps it; only that user can delete it.")
+    is_shared: bool = Field(description="Whether all users who may see runs see it.")
+    filters: ShownFilters = Field(description="The filters.")
+    created_at: datetime = Field(description="UTC.")
+    url: Url = Field(description="Where it is read.")
+    page_url: Url = Field(description="Where people see the runs that match.")
+    runs_url: Url = Field(description="The list of the runs that match.")
+
+
+class SavedViewPage(Page):
+    """A page of views."""
+
+    items: list[SavedView] = Field(description="The newest first.")
+
+
 class SavedViewList(ApiView):
     """``/saved-views``"""
 
     @operation(
-        "listSavedViews",
-        "List saved views",
-        tag=TAG,
-        requires=READ_RUNS,
-        query=ViewPaging,
-        answers={200: SavedViewPage},
+        "listSavedViews", "List saved views", tag=TAG, requires=READ_RUNS, query=RowPaging, answers={200: SavedViewPage}
     )
-    def get(self, request: Request, query: ViewPaging) -> Response:
+    def get(self, request: Request, query: RowPaging) -> Response:
         """Your own, and those that others share."""
-        if query.before is not None and query.after is not None:
-            raise InvalidQuery([Problem("after", "“before” and “after” can’t be combined.")])
-        paging = Paging(NUMBERS, query.limit, query.before, query.after)
-        page = read_page(_select_seen(request), paging, column="pk", key_of=lambda view: view.pk, is_descending=True)
+        page = fetch_page(_select_seen(request), query, is_descending=True)
         items = [_build(view, request) for view in page.rows]
         return build_page(SavedViewPage, request, items, next=page.next, previous=page.previous)
 
@@ -71,12 +99,9 @@ class SavedViewList(ApiView):
     @idempotent
     def post(self, request: Request, body: NewView) -> HttpResponseBase:
         """Keeps filters under a name, beside the list of runs. Each user may keep 50."""
-        filters, wrong = parse_filters(body.filters)
-        problems = [Problem(format_pointer(("filters", name)), sentences[0]) for name, sentences in wrong.items()]
-        if not problems and filters.is_empty:
-            problems = [Problem("/filters", "A view has filters: without any it is the list itself.")]
-        if problems:
-            raise InvalidBody(problems)
+        filters = parse_filter_fields(body.filters)
+        if filters.is_empty:
+            raise InvalidBody([Problem("/filters", "A view has filters: without any it is the list itself.")])
         if body.is_shared:
             require_permission(request, CHANGE_RUNS.permission)
         try:
@@ -130,7 +155,7 @@ def _build(view: models.SavedView, request: Request) -> SavedView:
         name=view.name,
         created_by=view.owner.get_username(),
         is_shared=view.is_shared,
-        filters=write_filters(view.query),
+        filters=show_filters(view.query),
         created_at=view.created_at,
         url=request.build_absolute_uri(reverse("api:saved-view", args=[view.pk])),
         page_url=f"{request.build_absolute_uri(reverse('runs:list'))}?{view.query}",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from runs.models.webhook import RUN_EVENTS
 
-TAG = "Webhooks"
 NAME = "runEnded"
-MESSAGE, ENDED_RUN = "RunMessage", "EndedRun"
 
 LEFT_OUT = ("webhook_url", "steps", "url", "page_url")
 """Fields of a run that a message has not: one receiver is not to learn of another, and no host of ours was asked."""
@@ -30,38 +27,28 @@ _ANSWERS = {
 def describe_webhooks(schema: dict[str, Any]) -> None:
     """Add to the document what receivers get, with the objects that it takes. The component ``Run`` must be there."""
     shapes = schema["components"]["schemas"]
-    shapes[ENDED_RUN] = _leave_out(shapes["Run"])
-    shapes[MESSAGE] = {
-        "type": "object",
-        "description": "What a receiver is told: that a run has ended, and the run.",
-        "properties": {
-            "type": {
-                "type": "string",
-                "enum": [event.value for event in RUN_EVENTS],
-                "description": "What has happened.",
-            },
-            "timestamp": {"type": "string", "format": "date-time", "description": "When the run ended."},
-            "data": {"allOf": [{"$ref": f"#/components/schemas/{ENDED_RUN}"}], "description": "The run."},
-        },
-        "required": ["type", "timestamp", "data"],
-    }
-    schema["components"]["schemas"] = dict(sorted(shapes.items()))
-    schema["webhooks"] = {NAME: {"post": _describe_message()}}
-
-
-def _leave_out(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    run = shapes["Run"]
+    shapes["EndedRun"] = {
         **run,
         "description": "A run that has ended, without its history. Its `id` leads to the rest.",
         "properties": {name: field for name, field in run["properties"].items() if name not in LEFT_OUT},
         "required": [name for name in run["required"] if name not in LEFT_OUT],
     }
-
-
-def _describe_message() -> dict[str, Any]:
-    return {
+    kind = {"type": "string", "enum": [event.value for event in RUN_EVENTS], "description": "What has happened."}
+    shapes["RunMessage"] = {
+        "type": "object",
+        "description": "What a receiver is sent: that a run has ended, and the run.",
+        "properties": {
+            "type": kind,
+            "timestamp": {"type": "string", "format": "date-time", "description": "When the run ended."},
+            "data": {"allOf": [{"$ref": "#/components/schemas/EndedRun"}], "description": "The run."},
+        },
+        "required": ["type", "timestamp", "data"],
+    }
+    schema["components"]["schemas"] = dict(sorted(shapes.items()))
+    message = {
         "operationId": NAME,
-        "tags": [TAG],
+        "tags": ["Webhooks"],
         "summary": "A run has ended",
         "description": "Sent to the webhook endpoints of its flow and of the installation, and to `webhook_url` of the "
         "run. Signed by the Standard Webhooks scheme: verify it with one of its libraries and the secret of the "
@@ -73,8 +60,9 @@ def _describe_message() -> dict[str, Any]:
         ],
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{MESSAGE}"}}},
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunMessage"}}},
         },
         "responses": {status: {"description": text} for status, text in _ANSWERS.items()},
         "security": [],
     }
+    schema["webhooks"] = {NAME: {"post": message}}

@@ -13,8 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.access import READ_RUNS
-from runs.api.run_documents import load_run
-from runs.api.run_links import RunLinks
+from runs.api.run_documents import RunLinks, load_run
 from runs.api.schemas.runs import RunParts
 from runs.models import Run
 from runs.models.run import ENDED
@@ -27,8 +26,7 @@ POLL_INTERVAL = 0.2
 MAX_WAITING = 100
 """Requests of one process that wait at the same time; others are answered at once."""
 
-_PREFERENCE = re.compile(r'\s*([^\s=;,"]+)\s*(?:=\s*(?:"([^"]*)"|([^\s;,"]*)))?\s*(?:;(?:"[^"]*"|[^,"])*)?(?:,|$)')
-
+_WAIT = re.compile(r'(?:^|,)\s*wait\s*=\s*(?:"([0-9]{1,9})"|([0-9]{1,9}))\s*(?=$|[,;])', re.ASCII | re.IGNORECASE)
 _slots = threading.BoundedSemaphore(MAX_WAITING)
 
 
@@ -74,12 +72,8 @@ def parse_wait(preferences: str) -> int | None:
 
     Preferences that can't be met are ignored, as the RFC has it; the answer names what was applied.
     """
-    for name, quoted, plain in _PREFERENCE.findall(preferences[:1_000]):
-        if name.lower() == "wait":
-            text = quoted or plain
-            is_number = text.isascii() and text.isdigit() and len(text) < 10
-            return min(int(text), MAX_WAIT) or None if is_number else None
-    return None
+    found = _WAIT.search(preferences)
+    return min(int(found[1] or found[2]), MAX_WAIT) or None if found else None
 
 
 def _wait_for_end(run_id: int, seconds: float) -> RunState | None:

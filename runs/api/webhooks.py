@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -31,16 +32,15 @@ from runs.api.access import (
 from runs.api.base import ApiView, build_page, operation
 from runs.api.idempotency import idempotent
 from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER
-from runs.api.paging import NUMBERS, Page, Paging, read_page
+from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
-from runs.api.run_links import RunLinks
-from runs.api.schemas.base import Nothing
+from runs.api.run_documents import RunLinks
+from runs.api.schemas.base import Nothing, RowPaging
 from runs.api.schemas.webhooks import (
     ChangedEndpoint,
     Delivery,
     DeliveryPage,
     DeliveryQuery,
-    EndpointQuery,
     NewEndpoint,
     NewWebhookEndpoint,
     RotatedSecret,
@@ -51,14 +51,14 @@ from runs.api.schemas.webhooks import (
 )
 from runs.models import WebhookDelivery
 from runs.models import WebhookEndpoint as EndpointRow
-from runs.webhooks.addresses import hide_path
 from runs.webhooks.deliveries import create_test, send_again
 from runs.webhooks.messages import build_body
 from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, find_overlap_end, rotate_secret
 
 MAX_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""
-TAG = "Webhooks"
+_operation = partial(operation, tag="Webhooks")
+_send = partial(_operation, parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED], body=Nothing, problems=[404, 409])
 _LOCATION = OpenApiParameter(
     "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="Where it is read.", response=[201]
 )
@@ -70,26 +70,24 @@ _LOCATION = OpenApiParameter(
 class EndpointList(ApiView):
     """``/webhook-endpoints``"""
 
-    @operation(
+    @_operation(
         "listWebhookEndpoints",
         "List webhook endpoints",
-        tag=TAG,
         requires=READ_ENDPOINTS,
-        query=EndpointQuery,
+        query=RowPaging,
         answers={200: WebhookEndpointPage},
     )
-    def get(self, request: Request, query: EndpointQuery) -> Response:
+    def get(self, request: Request, query: RowPaging) -> Response:
         """The endpoints of all flows and of single ones, each with its last delivery."""
         rows = EndpointRow.objects.with_last_delivery().select_related("flow")
-        page = _read_page(rows, query, is_descending=False)
-        links = RunLinks(request)
-        items = [WebhookEndpoint.model_validate(_describe_endpoint(row, request, links)) for row in page.rows]
+        page = fetch_page(rows, query)
+        values = _describe_endpoints(request, page.rows)
+        items = [WebhookEndpoint.model_validate(one) for one in values]
         return build_page(WebhookEndpointPage, request, items, next=page.next, previous=page.previous)
 
-    @operation(
+    @_operation(
         "createWebhookEndpoint",
         "Create a webhook endpoint",
-        tag=TAG,
         requires=ADD_ENDPOINTS,
         parameters=[_LOCATION],
         body=NewEndpoint,
@@ -112,19 +110,17 @@ class EndpointList(ApiView):
             is_enabled=body.is_enabled is not False,
         )
         _save(row)
-        row = _fetch_endpoint(row.pk)
-        document = {**_describe_endpoint(row, request, RunLinks(request)), "secret": derive_secret(row)}
-        answer = NewWebhookEndpoint.model_validate(document)
+        (values,) = _describe_endpoints(request, [_fetch_endpoint(row.pk)])
+        answer = NewWebhookEndpoint.model_validate({**values, "secret": derive_secret(row)})
         return Response(answer, HTTPStatus.CREATED, headers={"Location": answer.url})
 
 
 class EndpointDetail(ApiView):
     """``/webhook-endpoints/<endpoint_id>``"""
 
-    @operation(
+    @_operation(
         "getWebhookEndpoint",
         "Read a webhook endpoint",
-        tag=TAG,
         requires=READ_ENDPOINTS,
         answers={200: WebhookEndpoint},
         problems=[404],
@@ -133,10 +129,9 @@ class EndpointDetail(ApiView):
         """With its last delivery, without its secret."""
         return _read_endpoint(request, endpoint_id)
 
-    @operation(
+    @_operation(
         "changeWebhookEndpoint",
         "Change a webhook endpoint",
-        tag=TAG,
         requires=CHANGE_ENDPOINTS,
         body=ChangedEndpoint,
         answers={200: WebhookEndpoint},
@@ -154,10 +149,9 @@ class EndpointDetail(ApiView):
         _save(row)
         return _read_endpoint(request, endpoint_id)
 
-    @operation(
+    @_operation(
         "deleteWebhookEndpoint",
         "Delete a webhook endpoint",
-        tag=TAG,
         requires=DELETE_ENDPOINTS,
         answers={204: OpenApiResponse(description="It is deleted.")},
         problems=[404],
@@ -171,15 +165,11 @@ class EndpointDetail(ApiView):
 class EndpointTest(ApiView):
     """``/webhook-endpoints/<endpoint_id>/test``"""
 
-    @operation(
+    @_send(
         "testWebhookEndpoint",
         "Send a test to a webhook endpoint",
-        tag=TAG,
         requires=CHANGE_ENDPOINTS,
-        parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
-        body=Nothing,
         answers={202: OpenApiResponse(WholeDelivery, "It is about to be sent.")},
-        problems=[404, 409],
     )
     @idempotent
     def post(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
@@ -190,10 +180,9 @@ class EndpointTest(ApiView):
 class EndpointRotation(ApiView):
     """``/webhook-endpoints/<endpoint_id>/rotate-secret``"""
 
-    @operation(
+    @_operation(
         "rotateWebhookSecret",
         "Rotate the secret of a webhook endpoint",
-        tag=TAG,
         requires=CHANGE_ENDPOINTS,
         body=Rotation,
         answers={200: RotatedSecret},
@@ -229,18 +218,20 @@ def _fetch_endpoint(endpoint_id: int) -> Any:
 
 
 def _read_endpoint(request: Request, endpoint_id: int) -> WebhookEndpoint:
-    row = _fetch_endpoint(endpoint_id)
-    return WebhookEndpoint.model_validate(_describe_endpoint(row, request, RunLinks(request)))
+    (values,) = _describe_endpoints(request, [_fetch_endpoint(endpoint_id)])
+    return WebhookEndpoint.model_validate(values)
 
 
-def _describe_endpoint(row: Any, request: Request, links: RunLinks) -> dict[str, Any]:
-    return {
-        **vars(row),
-        "webhook_url": row.url if links.has_address else hide_path(row.url),
-        "flow": row.flow.name if row.flow else None,
-        "last_delivery": vars(row) if row.last_delivery_id else None,
-        "url": request.build_absolute_uri(reverse("api:webhook-endpoint", args=[row.pk])),
-    }
+def _describe_endpoints(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    links, url = RunLinks(request), request.build_absolute_uri(reverse("api:webhook-endpoint-list"))
+    for row in rows:
+        yield {
+            **vars(row),
+            "webhook_url": links.show_webhook(row.url),
+            "flow": row.flow.name if row.flow else None,
+            "last_delivery": vars(row) if row.last_delivery_id else None,
+            "url": f"{url}/{row.pk}",
+        }
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -250,10 +241,9 @@ def _describe_endpoint(row: Any, request: Request, links: RunLinks) -> dict[str,
 class DeliveryList(ApiView):
     """``/webhook-deliveries``"""
 
-    @operation(
+    @_operation(
         "listWebhookDeliveries",
         "List webhook deliveries",
-        tag=TAG,
         requires=READ_RUNS,
         query=DeliveryQuery,
         answers={200: DeliveryPage},
@@ -272,19 +262,17 @@ class DeliveryList(ApiView):
             if flow_id is None:
                 raise InvalidQuery([Problem("flow", "There is no flow of this name.")])
             rows = rows.filter(flow=flow_id)
-        page = _read_page(rows, query, is_descending=True)
-        describe = _describe_deliveries(request)
-        items = [Delivery.model_validate(describe(row)) for row in page.rows]
+        page = fetch_page(rows, query, is_descending=True)
+        items = [Delivery.model_validate(one) for one in _describe_deliveries(request, page.rows)]
         return build_page(DeliveryPage, request, items, next=page.next, previous=page.previous)
 
 
 class DeliveryDetail(ApiView):
     """``/webhook-deliveries/<delivery_id>``"""
 
-    @operation(
+    @_operation(
         "getWebhookDelivery",
         "Read a delivery with its tries",
-        tag=TAG,
         requires=READ_RUNS,
         answers={200: WholeDelivery},
         problems=[404],
@@ -297,15 +285,11 @@ class DeliveryDetail(ApiView):
 class DeliveryAgain(ApiView):
     """``/webhook-deliveries/<delivery_id>/send-again``"""
 
-    @operation(
+    @_send(
         "sendWebhookAgain",
         "Send a webhook again",
-        tag=TAG,
         requires=CHANGE_RUNS,
-        parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
-        body=Nothing,
         answers={202: OpenApiResponse(WholeDelivery, "It is about to be sent.")},
-        problems=[404, 409],
     )
     @idempotent
     def post(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
@@ -323,13 +307,6 @@ def _select_deliveries() -> QuerySet[Any, Any]:
     return rows
 
 
-def _read_page(rows: QuerySet[Any, Any], query: Any, *, is_descending: bool) -> Page[Any]:
-    if query.before is not None and query.after is not None:
-        raise InvalidQuery([Problem("after", "“before” and “after” can’t be combined.")])
-    paging = Paging(NUMBERS, query.limit, query.before, query.after)
-    return read_page(rows, paging, column="pk", key_of=lambda row: row.pk, is_descending=is_descending)
-
-
 def _fetch_delivery(delivery_id: int) -> Any:
     delivery = _select_deliveries().filter(pk=delivery_id).first()
     if delivery is None:
@@ -342,31 +319,28 @@ def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
     delivery = _fetch_delivery(delivery_id)
     tries = [{**vars(one), "duration": one.duration} for one in delivery.tries.order_by("-number")[:MAX_TRIES]]
     payload = json.loads(delivery.body or build_body(delivery))
-    document = {**_describe_deliveries(request)(delivery), "payload": payload, "tries": tries[::-1]}
-    return WholeDelivery.model_validate(document)
+    (values,) = _describe_deliveries(request, [delivery])
+    return WholeDelivery.model_validate({**values, "payload": payload, "tries": tries[::-1]})
 
 
 def _answer_sent(request: Request, delivery_id: int) -> Response:
     return Response(_read_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})
 
 
-def _describe_deliveries(request: Request) -> Callable[[Any], dict[str, Any]]:
-    """What makes rows into values, with addresses as the caller may see them."""
+def _describe_deliveries(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """The values of rows, with addresses as the caller may see them."""
     links, now = RunLinks(request), timezone.now()
     url = request.build_absolute_uri(reverse("api:webhook-delivery-list"))
     pages = request.build_absolute_uri(reverse("runs:webhooks"))
-
-    def describe(row: Any) -> dict[str, Any]:
-        return {
+    for row in rows:
+        yield {
             **vars(row),
-            "webhook_url": row.url if links.has_address else hide_path(row.url),
+            "webhook_url": links.show_webhook(row.url),
             "is_being_sent": row.sending_until is not None and row.sending_until > now,
             "url": f"{url}/{row.pk}",
             "page_url": f"{pages}{row.pk}/",
             "run_url": links.link_run(row.run_id) if row.run_id else None,
         }
-
-    return describe
 
 
 urls: list[URLPattern] = [

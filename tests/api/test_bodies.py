@@ -1,11 +1,12 @@
-"""How bodies may be sent, and what is said of those that can't be read."""
+"""How bodies may be sent, which are refused unread, and which answers may be asked for."""
 
 from __future__ import annotations
 
 import gzip
 import http.client
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from django.apps import apps
 from django.test import Client
 
-from flows.models import FlowVersion
+from flows.engine.json_values import MAX_PROBLEMS
 from runs.access_groups import create_groups
+from runs.api.documentation import build_schema
 from runs.models import Run
 from runs.run_options import MAX_METADATA_BYTES
 from tests.api.asking import Script, make_token, make_user, read_problem
@@ -22,89 +24,53 @@ from tests.api.event_reading import PATIENCE, serve
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 
+PROBLEM = "application/problem+json"
 BODY = json.dumps({"flow": "example", "input": {"topic": "tea"}}).encode()
 
 
-def read_errors(answer: Any) -> dict[str, str]:
-    """What is wrong, by pointer."""
-    return {error["pointer"]: error["detail"] for error in read_problem(answer)["errors"]}
+def list_pointers(answer: Any) -> set[str]:
+    return {error["pointer"] for error in read_problem(answer)["errors"]}
 
 
-@pytest.mark.django_db(transaction=True)
 class TestInChunks:
     """Clients that don’t know how long a body will be send it in chunks, without ``Content-Length``."""
 
-    @pytest.fixture
-    def port(self, transactional_db: None) -> Iterator[int]:
+    @pytest.mark.django_db(transaction=True)
+    def test_it_is_read_as_any_other(self, transactional_db: None) -> None:
         create_groups(apps=apps, using="default")
+        run = make_run(make_version(make_flow()))
+        headers = {
+            "Authorization": f"Bearer {make_token(make_user('operator', 'Operator'))}",
+            "Content-Type": "application/json",
+        }
+
+        def send(port: int, path: str, *parts: bytes) -> tuple[int, Any]:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+                connection.request("POST", f"/api/v1/{path}", iter(parts), headers, encode_chunked=True)
+                answer = connection.getresponse()
+                return answer.status, json.loads(answer.read())
+
         with serve() as port:
-            yield port
+            status, document = send(port, "runs", BODY[:10], BODY[10:])
+            assert (status, document["input"]) == (202, {"topic": "tea"})
+            status, document = send(port, f"runs/{run.pk}/cancel", b'{"why": 1}')
+            assert (status, [error["pointer"] for error in document["errors"]]) == (422, ["/why"])
 
-    def send(self, port: int, path: str, parts: list[bytes]) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {make_token(make_user('operator', 'Operator'))}"}
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-            connection.request(
-                "POST",
-                f"/api/v1/{path}",
-                iter(parts),
-                {**headers, "Content-Type": "application/json"},
-                encode_chunked=True,
-            )
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-
-    def test_it_is_read_as_any_other(self, port: int) -> None:
-        make_version(make_flow())
-        status, document = self.send(port, "runs", [BODY[:10], BODY[10:]])
-        assert (status, document["flow"]) == (202, "example"), document
-        assert Run.objects.get().input == {"topic": "tea"}
-
-    def test_what_is_wrong_with_it_is_not_passed_over(self, port: int) -> None:
-        run = Run.objects.get(pk=make_run_of(make_version(make_flow())))
-        status, document = self.send(port, f"runs/{run.pk}/cancel", [b'{"why": 1}'])
-        assert (status, [error["pointer"] for error in document["errors"]]) == (422, ["/why"])
-        run.refresh_from_db()
-        assert run.status == "queued"
-
-
-def make_run_of(version: FlowVersion) -> int:
-    """A queued run."""
-    run_id: int = make_run(version).pk
-    return run_id
-
-
-@pytest.mark.django_db
-class TestOthers:
+    @pytest.mark.django_db
     def test_a_server_that_hands_on_no_chunks_asks_for_the_length(self, operator: Script) -> None:
         token = make_token(make_user("operator", "Operator"), name="another")
         sent = {"Authorization": f"Bearer {token}", "Transfer-Encoding": "chunked"}
         answer: Any = Client().generic("POST", "/api/v1/runs", b"", content_type="application/json", headers=sent)
-        problem = read_problem(answer)
-        assert (problem["status"], problem["type"]) == (411, "urn:toolflow:problem:length-required")
-        assert problem["detail"] == "This server reads no body in chunks; send it with Content-Length."
+        assert read_problem(answer)["type"] == "urn:toolflow:problem:length-required"
 
+
+@pytest.mark.django_db
+class TestMistakes:
     def test_a_body_that_is_compressed_is_refused_as_such(self, operator: Script) -> None:
         answer = operator.post("runs", gzip.compress(BODY), Content_Encoding="gzip")
-        problem = read_problem(answer)
-        assert (problem["status"], answer["Accept-Encoding"]) == (415, "identity")
-        assert problem["detail"] == "The body is encoded as “gzip”; send it as it is, without Content-Encoding."
-
-    def test_one_that_says_that_it_is_not_is_read(self, operator: Script) -> None:
+        assert (read_problem(answer)["status"], answer["Accept-Encoding"]) == (415, "identity")
         make_version(make_flow())
         assert operator.post("runs", BODY, Content_Encoding="identity").status_code == 202
-
-    def test_all_mistakes_are_told_at_once_unknown_names_too(self, operator: Script) -> None:
-        make_version(make_flow())
-        errors = read_errors(operator.post("runs", {"colour": "red", "flow": 7, "version": 0}))
-        assert errors.keys() == {"/colour", "/flow", "/input", "/version"}
-
-    def test_so_are_those_of_each_of_many_runs(self, operator: Script) -> None:
-        make_version(make_flow())
-        runs = [{"inputs": {}}, {"input": {"topic": "tea"}}, 7, {"input": 1, "label": "x"}]
-        assert read_errors(operator.post("runs/bulk", {"flow": "example", "runs": runs, "colour": 1})).keys() == {
-            "/colour", "/runs/0/inputs", "/runs/0/input", "/runs/2", "/runs/3/input", "/runs/3/label",
-        }  # fmt: skip
-        assert not Run.objects.exists()
 
     @pytest.mark.parametrize(
         ("path", "body"),
@@ -113,63 +79,103 @@ class TestOthers:
             ("runs/bulk", {"flow": "example", "runs": [{f"field_{number}": 1 for number in range(60)}] * 300}),
         ],
     )
-    def test_of_very_many_mistakes_only_the_first_are_gathered(
-        self, path: str, body: dict[str, Any], operator: Script
-    ) -> None:
-        problem = read_problem(operator.post(path, body))
-        assert problem["detail"] == "The body has 100 mistakes or more."
-        assert len(problem["errors"]) == 100
+    def test_of_very_many_only_the_first_are_listed(self, path: str, body: Any, operator: Script) -> None:
+        assert len(read_problem(operator.post(path, body))["errors"]) == 100
 
-    def test_metadata_that_is_too_large_is_not_searched_for_other_mistakes(self, operator: Script) -> None:
+    def test_an_input_full_of_them_is_reported_in_part(self, operator: Script) -> None:
+        make_version(make_flow())
+        answer = operator.post("runs", {"flow": "example", "input": {"topic": ["\0"] * 5_000}})
+        assert len(list_pointers(answer)) == MAX_PROBLEMS
+
+    def test_metadata_that_is_too_large_is_not_searched_for_others(self, operator: Script) -> None:
         make_version(make_flow())
         body = {"flow": "example", "input": {}, "metadata": {"a": "\0", "b": "x" * MAX_METADATA_BYTES}}
-        errors = read_errors(operator.post("runs", body))
-        assert errors.keys() == {"/metadata"}
-        assert errors["/metadata"].startswith("Metadata may have 16,384 bytes as JSON; this has")
+        assert list_pointers(operator.post("runs", body)) == {"/metadata"}
 
-    def test_an_address_that_takes_nothing_says_so(self, operator: Script) -> None:
-        run_id = make_run_of(make_version(make_flow()))
-        assert read_errors(operator.post(f"runs/{run_id}/cancel", {"why": 1})) == {
-            "/why": "There is no field of this name."
-        }
-
-    @pytest.mark.parametrize(
-        ("body", "found"), [(b"null", "null"), (b"[]", "a list"), (b"7", "an integer"), (b'"tea"', "text")]
-    )
+    @pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"tea"'])
     @pytest.mark.parametrize("path", ["runs", "runs/bulk", "runs/1/run-again", "flows/preview"])
-    def test_what_is_no_object_is_named(self, editor: Script, path: str, body: bytes, found: str) -> None:
-        assert read_errors(editor.post(path, body)) == {"": f"The body must be a JSON object, got {found}."}
+    def test_what_is_no_object_is_a_mistake_of_the_whole(self, editor: Script, path: str, body: bytes) -> None:
+        assert list_pointers(editor.post(path, body)) == {""}
 
-    def test_characters_that_can_not_be_stored_are_named(self, operator: Script) -> None:
-        for flow in ("a\\u0000b", "\\ud800"):
-            errors = read_errors(operator.post("runs", b'{"flow": "%b", "input": {}}' % flow.encode()))
-            assert errors.keys() == {"/flow"}
+    def test_what_can_not_be_stored_is_reported_at_each_place(self, operator: Script) -> None:
+        make_version(make_flow())
+        body = rb"""{"flow": "example", "metadata": {"x": ["fine", "\u0000"]}, "input": {
+            "topic": "tea", "parts": [{"a/b": "half \ud83d"}, "fine", {"\u0000": 1}], "deep": {"er": "\udc00"}
+        }}"""
+        places = {"/input/parts/0/a~1b", "/input/parts/2", "/input/deep/er", "/metadata"}
+        assert list_pointers(operator.post("runs", body)) == places
+        runs = [{"input": {"topic": "tea"}}, {"input": {"topic": "\0"}}]
+        assert list_pointers(operator.post("runs/bulk", {"flow": "example", "runs": runs})) == {"/runs/1/input/topic"}
+        again = operator.post(f"runs/{make_run().pk}/run-again", {"input": {"topic": ["\0"]}})
+        assert list_pointers(again) == {"/input/topic/0"}
+        assert Run.objects.count() == 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Accept
+
+
+STRICTLY_JSON = re.compile(r"(application/json|[^;/ \t]+/[^;/ \t]+[+]json)[ \t]*(;.*)?", re.IGNORECASE)
+
+
+def take_first_with_json(types: list[str]) -> str:
+    """What some clients send: the first documented type in which “json” stands."""
+    return next((one for one in types if "json" in one.lower()), ", ".join(types))
+
+
+def take_first_json(types: list[str]) -> str:
+    """What others send, which know JSON Lines from JSON."""
+    return next((one for one in types if STRICTLY_JSON.fullmatch(one)), ", ".join(types))
+
+
+def list_operations() -> Iterator[tuple[str, str, list[str]]]:
+    """Method, path and documented types of what is answered, in the order of the document."""
+    document = build_schema()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            answers = [
+                document["components"]["responses"][answer["$ref"].rpartition("/")[2]] if "$ref" in answer else answer
+                for answer in operation["responses"].values()
+            ]
+            types = dict.fromkeys(media_type for answer in answers for media_type in answer.get("content", {}))
+            yield method.upper(), path, list(types)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("choose", [take_first_with_json, take_first_json, ", ".join])
+def test_every_operation_takes_what_clients_make_of_its_documented_types(
+    groups: None, choose: Callable[[list[str]], str]
+) -> None:
+    script = Script(make_token(make_user("chief", "Editor", "Administrator")))
+    refused = []
+    for method, path, types in list_operations():
+        answer = script.ask(method, re.sub(r"\{\w+\}", "1", path.lstrip("/")), Accept=choose(types))
+        if answer.status_code == 406:
+            refused.append(f"{method} {path} with {choose(types)}")
+    assert refused == []
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("method", "headers", "status", "detail"),
+    ("path", "accept", "given"),
     [
-        ("DELETE", {}, 405, "This address doesn’t take this method; the header “Allow” names those that it takes."),
-        (
-            "GET",
-            {"Accept": "application/xml"},
-            406,
-            "Nothing that the header “Accept” names is given here; ask for application/json or */*.",
-        ),
-        (
-            "POST",
-            {"Content_Type": "text/plain"},
-            415,
-            (
-                "The header “Content-Type” names nothing that is read here; send application/json, or YAML where the "
-                "reference says so."
-            ),
-        ),
+        ("runs", "", "application/json"),
+        ("runs", " , ", "application/json"),
+        ("runs", "Application/Problem+JSON; charset=utf-8", "application/json"),
+        ("runs/export", f"{PROBLEM}, text/csv", "text/csv; charset=utf-8"),
+        ("flows/example/versions/1", f"application/yaml, {PROBLEM}", "application/yaml"),
+        ("schema", "", "application/json"),
+        ("runs/4711", PROBLEM, PROBLEM),
+        ("runs/1/events", "application/json", None),
+        ("runs/export", "text/html;q=0.5, application/xml", None),
     ],
 )
-def test_what_the_framework_refuses_is_said_in_our_words(
-    operator: Script, method: str, headers: dict[str, str], status: int, detail: str
+def test_the_type_that_is_asked_for_is_given_or_refused(
+    viewer: Script, path: str, accept: str, given: str | None
 ) -> None:
-    problem = read_problem(operator.ask(method, "runs", BODY if method == "POST" else None, **headers))
-    assert (problem["status"], problem["detail"]) == (status, detail)
+    make_version(make_flow())
+    answer = viewer.get(path, Accept=accept)
+    if given is None:
+        assert read_problem(answer)["type"] == "urn:toolflow:problem:not-acceptable"
+    else:
+        assert answer["Content-Type"].startswith(given)

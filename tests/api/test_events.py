@@ -111,13 +111,6 @@ class TestWhatArrives:
             run.request_cancel()
             assert outline(reader.read_rest()) == ["run cancelled", "end cancelled"]
 
-    @pytest.mark.parametrize(
-        "accept", ["application/problem+json", "text/event-stream, application/problem+json", "*/*"]
-    )
-    def test_clients_that_accept_problems_get_the_stream(self, server: int, token: str, accept: str) -> None:
-        with follow(server, make_retried_run().pk, token, accept=accept) as reader:
-            assert outline(reader.read_rest())[-1] == "end succeeded"
-
 
 def revoke(user: User) -> None:
     assert revoke_token(ApiToken.objects.get(user=user))
@@ -214,11 +207,6 @@ class TestRefusals:
             with follow(server, number, sent) as reader:
                 assert (reader.status, reader.headers["Content-Type"]) == (status, "application/problem+json")
 
-    def test_a_head_request_is_answered_without_a_stream(self, server: int, token: str) -> None:
-        with follow(server, make_run().pk, token, method="HEAD") as reader:
-            assert (reader.status, reader.headers["Content-Type"]) == (200, "text/event-stream")
-        assert not RunEvents.open
-
     @pytest.mark.parametrize(
         "last", ["7", "1-2-3-x", "1-2-3-4-over", "-1-2-3-4", "1-" + "9" * 11 + "-1-1", "\uff11-1-1-1", "x" * 3000]
     )
@@ -234,17 +222,3 @@ class TestRefusals:
         for last in ids:
             with follow(server, run.pk, token, last=last) as reader:
                 assert (reader.status, json.loads(reader.answer.read())["status"]) == (400, 400)
-
-    def test_a_server_that_is_no_asgi_server_says_so(
-        self, token: str, caplog: pytest.LogCaptureFixture, django_assert_num_queries: Any
-    ) -> None:
-        caplog.set_level("INFO", logger="runs.api")
-        script = Script(token)
-        script.get("nowhere")
-        for run in (make_run(), make_retried_run()):
-            # The token with its user, the permissions, and the run.
-            with django_assert_num_queries(3):
-                answer = script.get(f"runs/{run.pk}/events", Accept="text/event-stream")
-        problem = read_problem(answer)
-        assert (problem["status"], problem["type"]) == (501, "urn:toolflow:problem:no-streams")
-        assert {record.levelname for record in caplog.records if "events" in record.getMessage()} == {"INFO"}

@@ -18,9 +18,10 @@ from standardwebhooks import Webhook
 
 from flows.examples import load_examples, load_sample_input
 from flows.models import Flow
-from runs.api import idempotency, paging, waiting
+from runs.api import idempotency, waiting
 from runs.api.documentation import build_schema, write_yaml
 from runs.api.problems import KINDS
+from runs.api.schemas.base import DEFAULT_LIMIT, MAX_LIMIT
 from runs.api.schemas.run_bodies import MAX_RUNS
 from runs.client import batch
 from runs.client.__main__ import app
@@ -175,7 +176,7 @@ def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
         f"For {hours:.0f} hours",
         f"up to {MAX_RUNS:,} runs",
         f"requests of up to {batch.MAX_BATCH_RUNS:,} runs",
-        f"`limit` is {paging.DEFAULT_LIMIT}, and {paging.MOST_ITEMS} at most",
+        f"`limit` is {DEFAULT_LIMIT}, and {MAX_LIMIT} at most",
         f"default {site.TOOLFLOW_API_READS_PER_MINUTE:,} that read",
         f"and {site.TOOLFLOW_API_WRITES_PER_MINUTE:,} that write",
         f"{site.TOOLFLOW_API_MAX_BODY // 1_000_000} MB",

@@ -99,10 +99,6 @@ class TestWaiting:
             assert "Preference-Applied" not in answer
         assert clock.now < 1
 
-    def test_a_mistake_is_answered_at_once(self, operator: Script, clock: Clock) -> None:
-        assert operator.post("runs", {**ORDER, "input": 7}, Prefer="wait=30").status_code == 422
-        assert clock.now == 0
-
     def test_when_too_many_wait_the_answer_comes_at_once(
         self, operator: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:

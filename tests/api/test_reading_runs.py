@@ -15,7 +15,7 @@ from django.test import Client
 from flows.engine.history import TokenUsage
 from runs.models import Priority, Run, RunStatus
 from tests.api.asking import Script, read_problem
-from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.api.documents import read
 from tests.engine.builders import NOON, make_attempt, make_issue, make_usage
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import (
@@ -160,15 +160,6 @@ class TestRun:
         (first,) = document["steps"][0]["attempts"]
         assert document["input"] == first["output"] == {"topic": "tea"}
 
-    def test_what_is_not_there_is_null(self, viewer: Script) -> None:
-        document = read(viewer, f"runs/{make_run().pk}")
-        absent = (
-            "end_reason", "end_sentence", "blocking", "waiting_for", "token_budget", "cost_budget", "time_limit",
-            "webhook_url", "started_by", "started_at", "ended_at", "duration",
-        )  # fmt: skip
-        assert {name: document[name] for name in absent} == dict.fromkeys(absent)
-        assert (document["usage"]["cost"], document["metadata"], document["labels"]) == (None, {}, [])
-
     def test_an_attempt_that_runs_has_all_fields_and_no_outcome(self, viewer: Script) -> None:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
         begin_attempt(run, 2, 1)
@@ -227,11 +218,6 @@ class TestRun:
 
 
 class TestPartOfIt:
-    def test_only_final_attempts(self, viewer: Script, run: Run) -> None:
-        whole, final = (read(viewer, f"runs/{run.pk}?attempts={choice}") for choice in ("all", "final"))
-        assert list_tries(final) == [[(1, "passed")], [(2, "passed")], [(3, "invalid")], []]
-        assert final["usage"] == whole["usage"]
-
     def test_an_interrupted_attempt_is_not_final_unless_there_is_no_other(self, viewer: Script) -> None:
         run = make_stored_run(
             make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"), make_attempt(2, 1, "interrupted")
@@ -273,20 +259,11 @@ class TestSteps:
         assert read(viewer, f"runs/{run.pk}/steps{query}")["items"] == steps
         for step in steps:
             assert read(viewer, f"runs/{run.pk}/steps/{step['index']}{query}") == step
-
-    def test_they_can_be_read_without_attempts(self, viewer: Script, run: Run) -> None:
-        steps = read(viewer, f"runs/{run.pk}/steps?attempts=none")["items"]
-        for step in (*steps, read(viewer, f"runs/{run.pk}/steps/2?attempts=none")):
-            assert step.keys() == {"index", "name", "outcome", "url"}
+        attempts = [attempt for step in read(viewer, f"runs/{run.pk}")["steps"][1:] for attempt in step["attempts"]]
+        assert read(viewer, f"runs/{run.pk}/attempts")["items"] == attempts
 
 
 class TestAttempts:
-    def test_they_are_those_of_the_run_without_the_input(self, viewer: Script) -> None:
-        run = make_retried_run()
-        steps = read(viewer, f"runs/{run.pk}")["steps"]
-        items = read(viewer, f"runs/{run.pk}/attempts")["items"]
-        assert items == [attempt for step in steps[1:] for attempt in step["attempts"]]
-
     @pytest.mark.parametrize(
         ("query", "places"),
         [
@@ -298,11 +275,8 @@ class TestAttempts:
             ("outcome=passed&step=2", []),
         ],
     )
-    @pytest.mark.parametrize("limit", [1, 2, 50])
-    def test_they_are_filtered_and_paged(
-        self, viewer: Script, run: Run, query: str, places: list[str], limit: int
-    ) -> None:
-        pages = list(walk(viewer, f"runs/{run.pk}/attempts?limit={limit}&{query}"))
+    def test_they_are_filtered_and_paged(self, viewer: Script, run: Run, query: str, places: list[str]) -> None:
+        pages = list(walk(viewer, f"runs/{run.pk}/attempts?limit=2&{query}"))
         assert [f"{item['step']}.{item['number']}" for page in pages for item in page] == places
 
     def test_pages_lead_back_and_ten_comes_after_nine(self, viewer: Script) -> None:
@@ -378,18 +352,11 @@ class TestIssues:
             ("code=a'%20OR%201=1", ()),
         ],
     )
-    @pytest.mark.parametrize("limit", [1, 2, 50])
-    def test_they_are_filtered_and_paged(
-        self, viewer: Script, run: Run, query: str, found: tuple[str, ...], limit: int
-    ) -> None:
+    def test_they_are_filtered_and_paged(self, viewer: Script, run: Run, query: str, found: tuple[str, ...]) -> None:
         make_retried_run()
-        pages = list(walk(viewer, f"runs/{run.pk}/issues?limit={limit}&{query}"))
+        pages = list(walk(viewer, f"runs/{run.pk}/issues?limit=2&{query}"))
         places = [(item["attempt"], item["severity"]) for page in pages for item in page]
         assert tuple(f"{place['step']}.{place['number']} {severity}" for place, severity in places) == found
-
-    def test_pages_lead_back(self, viewer: Script, run: Run) -> None:
-        back = walk(viewer, f"runs/{run.pk}/issues?limit=2&before=2.1.1", "previous")
-        assert [[item["severity"] for item in page] for page in back] == [["medium", "high"], ["critical", "low"]]
 
     def test_each_is_that_of_its_attempt(self, viewer: Script) -> None:
         issue = make_issue(
@@ -435,16 +402,11 @@ class TestUsage:
         first = document["attempts"][0]
         assert (first["model"], follow(viewer, first["url"])["usage"]) == ("gpt-5", first["usage"])
 
-    def test_a_run_that_has_not_begun_used_nothing(self, viewer: Script) -> None:
-        document = read(viewer, f"runs/{make_run().pk}/usage")
-        assert (document["attempts"], document["steps"], document["total"]["cost"]) == ([], [], None)
-
 
 @pytest.mark.parametrize(
     ("part", "query", "names"),
     [
         ("", "attempts=last&usage=1&min_severity=High", {"attempts", "usage", "min_severity"}),
-        ("", "severity=high", {"severity"}),
         ("/steps", "attempts=x", {"attempts"}),
         ("/steps/1/attempts/1", "attempts=final", {"attempts"}),
         (
@@ -455,8 +417,6 @@ class TestUsage:
         ("/attempts", "step=0&outcome=&before=2.1.0", {"step", "outcome", "before"}),
         ("/attempts", "before=2.1&after=1.1", {"after"}),
         ("/issues", "min_severity=bad&code=&audit=%00", {"min_severity", "code", "audit"}),
-        ("/issues", "step=0&after=1.1", {"step", "after"}),
-        ("/issues", "code=" + "x" * 201, {"code"}),
         ("/usage", "usage=true", {"usage"}),
     ],
 )  # fmt: skip
@@ -465,29 +425,6 @@ def test_each_parameter_that_is_not_valid_is_named(
 ) -> None:
     problem = read_problem(viewer.get(f"runs/{run.pk}{part}?{query}"))
     assert (problem["status"], {error["parameter"] for error in problem["errors"]}) == (400, names)
-
-
-@pytest.mark.parametrize(
-    ("part", "queries"),
-    [
-        ("", 4),  # the run, the names of its steps, its attempts, their issues
-        ("?attempts=none", 1),
-        ("/steps", 4),
-        ("/steps/1", 4),
-        ("/steps/1/attempts/1", 2),
-        ("/steps/0/attempts/1", 1),
-        ("/attempts?step=1&outcome=failed", 3),  # whether there is the run, its attempts, their issues
-        ("/issues?min_severity=medium&code=too_short", 2),
-        ("/usage", 2),
-    ],
-)
-def test_numbers_of_queries_don_t_grow(viewer: Script, django_assert_num_queries: Any, part: str, queries: int) -> None:
-    few = make_stored_run(make_attempt(1, 1, "failed"))
-    many = make_stored_run(*(make_attempt(1, number, "failed", issues=(make_issue(),) * 5) for number in range(1, 20)))
-    settle(viewer)
-    for run in (few, many):
-        with django_assert_num_queries(SIGN_IN_QUERIES + queries):
-            read(viewer, f"runs/{run.pk}{part}")
 
 
 PARTS = ("", "/steps", "/steps/1", "/steps/1/attempts/1", "/steps/0/attempts/1", "/attempts", "/issues", "/usage")
@@ -507,9 +444,3 @@ def test_there_are_no_other_steps_and_attempts(viewer: Script, run: Run, place: 
     # Another run has such an attempt.
     make_stored_run(make_attempt(1, 1), make_attempt(1, 2), make_attempt(1, 3))
     assert read_problem(viewer.get(f"runs/{run.pk}/steps/{place}"))["status"] == 404
-
-
-def test_anonymous_callers_learn_nothing_of_runs(groups: None) -> None:
-    run = make_retried_run()
-    answers = [read_problem(Script().get(f"runs/{number}")) for number in (run.pk, run.pk + 1)]
-    assert [answer["status"] for answer in answers] == [401, 401]

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 
 from runs import paging
 from runs.filters import PARAMETERS
-from runs.models import FacetKind, Run, RunStatus
+from runs.models import FacetKind, RunStatus
 from runs.rollup import count_ended_runs
-from tests.api.asking import Script, make_token, make_user, read_problem
-from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.api.asking import Script, read_problem
+from tests.api.documents import read
 from tests.engine.builders import make_attempt
 from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
-from tests.runs.pages.reading import sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -54,30 +51,6 @@ class TestItems:
         assert whole.pop("input") == {"topic": "tea"}
         assert item == whole
 
-    def test_without_runs_the_list_is_empty(self, viewer: Script) -> None:
-        assert read(viewer, "runs") == {"items": [], "next": None, "previous": None}
-
-    @pytest.mark.parametrize("limit", [1, 50, 51, 200])
-    def test_however_many_are_read_together_each_is_the_same(self, viewer: Script, limit: int) -> None:
-        newest = make_varied_runs(202)[-1]
-        items = read(viewer, f"runs?limit={limit}")["items"]
-        assert len(items) == limit
-        whole = read(viewer, f"runs/{newest.pk}?attempts=none")
-        del whole["input"]
-        assert items[0] == whole
-
-    def test_numbers_of_queries_don_t_grow(self, viewer: Script, django_assert_num_queries: Any) -> None:
-        make_varied_runs(30)
-        settle(viewer)
-        for _ in range(2):
-            # The numbers of the runs, and the runs.
-            with django_assert_num_queries(SIGN_IN_QUERIES + 2):
-                read(viewer, "runs?limit=200")
-            # Beyond that, whether there are such a flow and such a user.
-            with django_assert_num_queries(SIGN_IN_QUERIES + 4):
-                read(viewer, "runs?flow=other&by=grace&limit=200")
-            make_varied_runs(150)
-
 
 class TestPages:
     def test_pages_lead_to_the_oldest_run_and_back(self, viewer: Script) -> None:
@@ -85,12 +58,6 @@ class TestPages:
         pages = [numbers[:4], numbers[4:8], numbers[8:]]
         assert list(walk(viewer, "runs?limit=4")) == pages
         assert list(walk(viewer, f"runs?limit=4&before={numbers[7]}", "previous")) == [pages[2], pages[1], pages[0]]
-
-    def test_filters_stay_in_the_addresses(self, viewer: Script) -> None:
-        make_varied_runs(30)
-        wanted = list(Run.objects.filter(status__in=["failed", "errored"]).values_list("pk", flat=True))
-        assert len(wanted) > 3
-        assert [number for page in walk(viewer, "runs?status=failed,errored&limit=3") for number in page] == wanted
 
     def test_runs_that_begin_meanwhile_displace_none(self, viewer: Script) -> None:
         numbers = [run.pk for run in make_varied_runs(6)][::-1]
@@ -120,13 +87,6 @@ class TestPages:
         assert [number for page in pages for number in page] == [rare.pk]
         assert [] in pages and len(pages) < len(runs)
 
-    def test_they_are_the_pages_of_the_page(self, viewer: Script, client: Client) -> None:
-        make_varied_runs(120)
-        browser = sign_in(client, "view_run")
-        for query in ("severity=high", "model=gpt-5&status=failed", "cost=0.1", "from=2026-11-22&to=2026-11-24"):
-            shown = [row.run.pk for row in browser.get(f"/runs/?{query}").context["page"].rows]
-            assert list_ids(viewer, query) == shown != []
-
 
 class TestFilters:
     def test_each_filter_of_the_page_is_one_here(self, viewer: Script) -> None:
@@ -153,7 +113,7 @@ class TestFilters:
             "q": str(run.pk),
             "flow": "colour-theme",
             "version": "1&flow=colour-theme",
-            "status": "failed,errored",
+            "status": "failed,errored&status=running",
             "reason": "step_failed",
             "severity": "high",
             "audit": "Hex%20colours",
@@ -176,10 +136,6 @@ class TestFilters:
         count_ended_runs()
         assert list_ids(viewer, "q=souchong") == [run.pk]
 
-    def test_statuses_may_be_repeated(self, viewer: Script) -> None:
-        make_varied_runs(20)
-        assert list_ids(viewer, "status=failed&status=errored") == list_ids(viewer, "status=failed,errored") != []
-
     @pytest.mark.parametrize(
         ("query", "parameter"),
         [
@@ -192,22 +148,15 @@ class TestFilters:
             ("audit=", "audit"),
             ("status=", "status"),
             ("limit=0", "limit"),
+            ("stauts=failed", "stauts"),
         ],
     )
     def test_what_is_not_valid_is_an_error_by_the_name_of_its_parameter(
         self, viewer: Script, query: str, parameter: str
     ) -> None:
-        ((name, sentence),) = list_wrong(viewer, query).items()
-        assert name == parameter and sentence.endswith(".") and "left out" not in sentence.removesuffix("leave it out.")
+        assert list(list_wrong(viewer, query)) == [parameter]
 
     def test_all_that_is_wrong_is_told_at_once(self, viewer: Script) -> None:
         assert list(list_wrong(viewer, "flow=tea&by=nobody&cost=x&limit=0&before=x&severity=")) == [
             "severity", "flow", "cost", "by", "limit", "before",
         ]  # fmt: skip
-
-    def test_a_parameter_that_there_is_not_is_an_error(self, viewer: Script) -> None:
-        assert list(list_wrong(viewer, "stauts=failed")) == ["stauts"]
-
-
-def test_whoever_may_not_see_runs_gets_no_list(groups: None) -> None:
-    assert read_problem(Script(make_token(make_user("nobody"))).get("runs"))["status"] == 403

@@ -65,13 +65,6 @@ def test_one_deletes_one_s_own_only(viewer: Script) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "parameter"), [("limit=0", "limit"), ("before=x", "before"), ("before=1&after=2", "after")]
-)
-def test_a_bad_page_is_named(viewer: Script, query: str, parameter: str) -> None:
-    assert [one["parameter"] for one in read_problem(viewer.get(f"saved-views?{query}"))["errors"]] == [parameter]
-
-
-@pytest.mark.parametrize(
     ("body", "pointers"),
     [
         ({"name": ""}, {"/name"}),
@@ -103,9 +96,3 @@ def test_sharing_takes_the_permission_to_change_runs(viewer: Script, operator: S
     assert read_problem(save(viewer, is_shared=True))["status"] == 403
     assert save(operator, is_shared=True).json()["is_shared"] is True
     assert [item["created_by"] for item in read(viewer, "saved-views")["items"]] == ["operator"]
-
-
-def test_saved_twice_with_one_key_it_is_kept_once(viewer: Script) -> None:
-    first, second = (viewer.post("saved-views", FAILED, Idempotency_Key="view-1") for _ in range(2))
-    assert (first.content, second.status_code) == (second.content, 201)
-    assert SavedView.objects.count() == 1

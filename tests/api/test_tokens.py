@@ -1,19 +1,28 @@
-"""Whose token lets in, and what a script is told whose token does not."""
+"""Whose token lets in, what a script is told whose token does not, and how many requests it may make in a minute."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.cache import caches
 from django.test import Client
 from django.utils import timezone
 
+from runs.api import access
 from runs.models import ApiToken, TokenScope
+from runs.observability.log_events import Outage
 from tests.api.asking import Script, make_token, make_user, read_problem
 
 pytestmark = pytest.mark.django_db
+
+MINUTE = 1_800_000_000.0
+"""When a minute begins."""
+REDIS = "django.core.cache.backends.redis.RedisCache"
+AWAY = {"BACKEND": REDIS, "LOCATION": "redis://127.0.0.1:1"}
 
 
 @pytest.fixture
@@ -21,105 +30,139 @@ def owner(groups: None) -> User:
     return make_user("ada", "Viewer")
 
 
-def test_a_stranger_is_told_how_to_sign_in() -> None:
-    answer = Script().get("nowhere")
-    assert read_problem(answer)["status"] == 401
-    assert answer["WWW-Authenticate"] == "Bearer"
+class TestTokens:
+    def test_only_a_hash_is_stored_and_the_use_is_recorded(self, owner: User) -> None:
+        token = make_token(owner)
+        assert token.startswith("tf_") and token not in str(ApiToken.objects.values().get())
+        assert Script(token).get("nowhere").status_code == 404
+        assert Script().get("nowhere", Authorization=f"bEARER {token}").status_code == 404
+        assert ApiToken.objects.get().last_used_at is not None
+
+    @pytest.mark.parametrize("sent", ["tf_" + "0" * 64, "nonsense", "tf_é", "x" * 5000])
+    def test_one_that_is_not_known_lets_nobody_in(self, owner: User, sent: str) -> None:
+        make_token(owner)
+        assert "not known" in read_problem(Script(sent).get("nowhere"))["detail"]
+
+    def test_one_that_expired_was_revoked_or_is_of_a_closed_account_says_so_and_stays_listed(self, owner: User) -> None:
+        expired = make_token(owner, name="old", expiry=timedelta(seconds=-1))
+        revoked = make_token(owner, name="leaked", revoked_at=timezone.now())
+        closed = make_token(User.objects.create_user("gone", is_active=False), name="theirs")
+        problems = [read_problem(Script(token).get("nowhere")) for token in (expired, revoked, closed)]
+        assert [problem["status"] for problem in problems] == [401] * 3
+        for word, problem in zip(("expired", "revoked", "closed"), problems, strict=True):
+            assert word in problem["detail"]
+        assert ApiToken.objects.count() == 3
+
+    @pytest.mark.parametrize("sent", [None, "Token {}", "Bearer", "Bearer {} {}", "bearer  ", "Basic YWRhOnNlY3JldA=="])
+    def test_what_is_no_token_gets_a_sentence_that_says_how_to_send_one(self, owner: User, sent: str | None) -> None:
+        token = make_token(owner)
+        answer = Script().get("nowhere", **({"Authorization": sent.format(token, token)} if sent else {}))
+        assert answer["WWW-Authenticate"] == "Bearer"
+        assert "Authorization: Bearer tf_…" in read_problem(answer)["detail"]
+
+    @pytest.mark.parametrize(("seconds", "is_stored"), [(30, False), (61, True)])
+    def test_the_use_is_stored_once_a_minute(self, owner: User, seconds: int, is_stored: bool) -> None:
+        """Each is a write: many requests must not wait for many of them."""
+        used_at = timezone.now() - timedelta(seconds=seconds)
+        Script(make_token(owner, last_used_at=used_at)).get("nowhere")
+        assert (ApiToken.objects.get().last_used_at != used_at) == is_stored
+
+    def test_a_new_password_leaves_tokens_and_a_closed_account_closes_them(self, owner: User) -> None:
+        script = Script(make_token(owner))
+        owner.set_password("another")
+        owner.save()
+        assert script.get("nowhere").status_code == 404
+        for is_active, status in ((False, 401), (True, 404)):
+            User.objects.update(is_active=is_active)
+            assert script.get("nowhere").status_code == status
+
+    def test_a_caller_can_read_who_it_is(self, owner: User, client: Client) -> None:
+        answer: Any = Script(make_token(owner, TokenScope.RUN, name="nightly")).get("me")
+        document = answer.json()
+        permissions = document.pop("permissions")
+        assert document == {"username": "ada", "token": {"name": "nightly", "scope": "run", "expires_at": None}}
+        assert "runs.view_run" in permissions and "runs.add_run" not in permissions
+        client.force_login(owner)
+        by_session: Any = client.get("/api/v1/me")
+        assert by_session.json() == {"username": "ada", "permissions": permissions, "token": None}
 
 
-def test_a_token_lets_its_owner_in_and_its_use_is_noted(owner: User) -> None:
-    answer = Script(make_token(owner)).get("nowhere")
-    assert read_problem(answer)["status"] == 404
-    assert ApiToken.objects.get().last_used_at is not None
+class Clock:
+    """A clock that stands until it is put forward."""
+
+    def __init__(self) -> None:
+        self.now = MINUTE
+
+    def __call__(self) -> float:
+        return self.now
 
 
-def test_whoever_makes_a_token_is_told_what_it_reads(owner: User, client: Client) -> None:
-    for user, reads_trail in ((owner, False), (make_user("root", "Administrator"), True)):
-        client.force_login(user)
-        page = client.get("/tokens/").content.decode()
-        assert "all inputs and outputs, also as one file, and what webhooks sent and got as answers" in page
-        assert ("the audit trail with IP addresses" in page) == reads_trail
+class TestQuotas:
+    @pytest.fixture(autouse=True)
+    def clock(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        settings.TOOLFLOW_API_READS_PER_MINUTE = 3
+        settings.TOOLFLOW_API_WRITES_PER_MINUTE = 2
+        settings.TOOLFLOW_API_STRANGERS_PER_MINUTE = 1
+        monkeypatch.setattr(access.RequestQuota, "_outage", Outage("The cache that counts requests"))
+        caches["throttling"].clear()
+        clock = Clock()
+        monkeypatch.setattr(access, "read_time", clock)
+        return clock
 
+    @pytest.fixture
+    def redis_cache(self, redis_url: str, settings: Any) -> Iterator[None]:
+        redis = {"BACKEND": REDIS, "LOCATION": redis_url, "KEY_PREFIX": "toolflow-tests"}
+        settings.CACHES = {**settings.CACHES, "throttling": redis}
+        caches["throttling"].clear()
+        yield
+        caches["throttling"].clear()
 
-def test_only_a_hash_of_a_token_is_stored(owner: User) -> None:
-    token = make_token(owner)
-    row = ApiToken.objects.values().get()
-    assert token.startswith("tf_")
-    assert token not in str(row)
+    def test_answers_say_what_is_left_and_when_to_try_again(self, viewer: Script, clock: Clock) -> None:
+        clock.now = MINUTE + 29.5
+        answers = [viewer.get("nowhere"), viewer.get("runs/1/events", Accept="image/png"), viewer.get("nowhere")]
+        assert [answer.status_code for answer in answers] == [404, 406, 404]
+        assert [answer["RateLimit"] for answer in answers] == [f'"reads";r={left};t=31' for left in (2, 1, 0)]
+        assert answers[0]["RateLimit-Policy"] == '"reads";q=3;w=60'
+        refused = viewer.get("nowhere")
+        assert read_problem(refused)["type"] == "urn:toolflow:problem:throttled"
+        assert (refused["Retry-After"], refused["RateLimit"]) == ("31", '"reads";r=0;t=31')
+        clock.now += int(refused["Retry-After"])
+        assert viewer.get("nowhere").status_code == 404
 
+    def test_reading_and_changing_are_counted_apart(self, operator: Script) -> None:
+        assert [operator.post("nowhere").status_code for _ in range(3)] == [404, 404, 429]
+        assert operator.get("nowhere")["RateLimit"] == '"reads";r=2;t=60'
 
-@pytest.mark.parametrize("sent", ["tf_" + "0" * 64, "nonsense", "tf_é", "x" * 5000])
-def test_a_token_that_is_not_known_lets_nobody_in(owner: User, sent: str) -> None:
-    make_token(owner)
-    assert "not known" in read_problem(Script(sent).get("nowhere"))["detail"]
+    def test_each_token_is_counted_apart_and_sessions_by_user(self, owner: User) -> None:
+        one, other = (Script(make_token(owner, TokenScope.READ, name=name)) for name in ("one", "other"))
+        assert [one.get("nowhere").status_code for _ in range(4)] == [404, 404, 404, 429]
+        assert other.get("nowhere").status_code == 404
+        browsers = [Client(), Client()]
+        for left, browser in zip((2, 1), browsers, strict=True):
+            browser.force_login(owner)
+            assert browser.get("/api/v1/nowhere")["RateLimit"] == f'"reads";r={left};t=60'
 
+    def test_anonymous_callers_are_counted_by_address_whatever_token_they_send(self, viewer: Script) -> None:
+        answers = [Script(token).get("nowhere") for token in (None, "tf_" + "0" * 64)]
+        assert [answer.status_code for answer in answers] == [401, 429]
+        assert answers[0]["RateLimit"] == '"strangers";r=0;t=60'
+        assert Client(REMOTE_ADDR="2001:db8::7").get("/api/v1/nowhere").status_code == 401
+        # All addresses of a network of IPv6 belong to one caller.
+        assert Client(REMOTE_ADDR="2001:db8::1:2:3:4").get("/api/v1/nowhere").status_code == 429
+        assert viewer.get("nowhere").status_code == 404
 
-def test_an_expired_a_revoked_and_a_closed_account_s_token_say_so_and_stay_listed(owner: User) -> None:
-    now = timezone.now()
-    expired = make_token(owner, name="old", expiry=timedelta(seconds=-1))
-    revoked = make_token(owner, name="leaked", revoked_at=now)
-    closed = make_token(User.objects.create_user("gone", is_active=False), name="theirs")
-    details = [read_problem(Script(token).get("nowhere"))["detail"] for token in (expired, revoked, closed)]
-    assert details == [
-        "The token “old” has expired. Make a new one on the page “API tokens”.",
-        "The token “leaked” was revoked.",
-        "The account of this token is closed.",
-    ]
-    assert ApiToken.objects.count() == 3
+    def test_a_cache_that_is_away_refuses_nobody_and_is_left_alone_for_a_while(
+        self, viewer: Script, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        there = settings.CACHES
+        settings.CACHES = {**there, "throttling": AWAY}
+        answers = [viewer.get("nowhere") for _ in range(5)]
+        assert [(answer.status_code, "RateLimit" in answer) for answer in answers] == [(404, False)] * 5
+        assert caplog.text.count("The cache that counts requests can't be reached") == 1
+        settings.CACHES = there
+        assert "RateLimit" not in viewer.get("nowhere")
+        monkeypatch.setattr(access.RequestQuota, "_resumes_at", 0.0)
+        assert viewer.get("nowhere")["RateLimit"].startswith('"reads";r=2;')
 
-
-@pytest.mark.parametrize("sent", ["Token {}", "Bearer", "Bearer {} {}", "bearer  ", "token"])
-def test_a_token_that_is_sent_in_another_way_gets_a_sentence_that_says_how(owner: User, sent: str) -> None:
-    token = make_token(owner)
-    answer = Script().get("nowhere", Authorization=sent.format(token, token))
-    assert read_problem(answer)["status"] == 401
-    assert read_problem(answer)["detail"] == "Send a token as “Authorization: Bearer tf_…”, in one word."
-
-
-def test_what_is_sent_to_a_server_before_this_one_is_no_token(owner: User) -> None:
-    """Browsers send it with every request, also where somebody is signed in on the pages."""
-    answer = Script().get("nowhere", Authorization="Basic YWRhOnNlY3JldA==")
-    assert read_problem(answer)["detail"].startswith("Send a token as “Authorization: Bearer tf_…”.")
-
-
-def test_the_word_before_a_token_may_be_written_in_any_case(owner: User) -> None:
-    answer = Script().get("nowhere", Authorization=f"bEARER {make_token(owner)}")
-    assert read_problem(answer)["status"] == 404
-
-
-@pytest.mark.parametrize(("seconds", "is_noted"), [(30, False), (61, True)])
-def test_use_is_noted_once_a_minute(owner: User, seconds: int, is_noted: bool) -> None:
-    """Each note is a write: many requests must not wait for many of them."""
-    used_at = timezone.now() - timedelta(seconds=seconds)
-    Script(make_token(owner, last_used_at=used_at)).get("nowhere")
-    assert (ApiToken.objects.get().last_used_at != used_at) == is_noted
-
-
-def test_to_know_a_token_takes_one_query(owner: User, django_assert_num_queries: Any) -> None:
-    script = Script(make_token(owner, last_used_at=timezone.now()))
-    for number in range(10):
-        make_token(owner, name=str(number))
-    with django_assert_num_queries(1):
-        script.get("nowhere")
-
-
-def test_a_new_password_leaves_tokens_and_a_closed_account_closes_them_until_it_is_opened(owner: User) -> None:
-    script = Script(make_token(owner))
-    owner.set_password("another")
-    owner.save()
-    assert read_problem(script.get("nowhere"))["status"] == 404
-    User.objects.update(is_active=False)
-    assert read_problem(script.get("nowhere"))["status"] == 401
-    User.objects.update(is_active=True)
-    assert read_problem(script.get("nowhere"))["status"] == 404
-
-
-def test_a_caller_can_read_who_it_is(owner: User, client: Client) -> None:
-    answer: Any = Script(make_token(owner, TokenScope.RUN, name="nightly")).get("me")
-    document = answer.json()
-    permissions = document.pop("permissions")
-    assert document == {"username": "ada", "token": {"name": "nightly", "scope": "run", "expires_at": None}}
-    assert "runs.view_run" in permissions and "runs.add_run" not in permissions
-    client.force_login(owner)
-    by_session: Any = client.get("/api/v1/me")
-    assert by_session.json() == {"username": "ada", "permissions": permissions, "token": None}
+    def test_redis_counts_for_all_servers(self, redis_cache: None, viewer: Script) -> None:
+        assert [viewer.get("nowhere").status_code for _ in range(4)] == [404, 404, 404, 429]

@@ -20,7 +20,7 @@ from django.utils.crypto import get_random_string
 from runs.models import BrowserSession, TrailEntry
 from runs.signing_in import SessionStore
 from tests.api.test_access_matrix import find_addresses
-from tests.api.test_throttling import AWAY
+from tests.api.test_tokens import AWAY
 from tests.runs.pages.reading import read_words
 from tests.security.provider import FakeProvider
 from tests.security.test_openid import provider, read_refusal

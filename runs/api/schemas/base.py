@@ -13,7 +13,9 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
@@ -138,3 +140,27 @@ NUMBER = BeforeValidator(_parse_number)
 RowNumber = Annotated[int, Field(ge=1), AfterValidator(_bound), NUMBER]
 """The number of a row, such as a run."""
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many items a page has at most."), NUMBER]
+
+
+class Paging(Query):
+    """Which page of a list: subclass it and declare ``before`` and ``after``, in this order."""
+
+    limit: Limit = DEFAULT_LIMIT
+
+    @field_validator("after", check_fields=False)
+    @classmethod
+    def _check_one(cls, after: Any, info: ValidationInfo) -> Any:
+        if info.data.get("before") is not None:
+            raise ValueError("“before” and “after” can’t be combined.")
+        return after
+
+
+class RowPaging(Paging):
+    """Which page of a list of numbered things."""
+
+    before: RowNumber | None = Field(
+        None, description="Only what came before the one of this number. Follow `next` and `previous` instead."
+    )
+    after: RowNumber | None = Field(
+        None, description="Only what came after the one of this number. Follow `next` and `previous` instead."
+    )

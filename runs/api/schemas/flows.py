@@ -25,6 +25,7 @@ from runs.api.schemas.base import (
     Model,
     Omitted,
     Page,
+    Paging,
     Positive,
     Query,
     Text,
@@ -322,13 +323,18 @@ class FlowSettings(Answer):
 Note = Annotated[Text, Field(max_length=NOTE_LENGTH), BeforeValidator(lambda text: " ".join(text.split()))]
 
 
-class FlowFilters(Query):
+_FlowKey = Annotated[Text, Field(min_length=1, max_length=200)]
+
+
+class FlowFilters(Paging):
     """Which flows are listed, and how."""
 
     archived: Literal["true", "false", "all"] = Field(
         "false", description="Only flows in the archive, only others, or all."
     )
     input_schema: Flag = Field(False, description="Whether each flow comes with its input schema.")
+    before: _FlowKey | None = Field(None, description="Only flows before this name. Follow `next` rather than make it.")
+    after: _FlowKey | None = Field(None, description="Only flows after this name. Follow `next` rather than make it.")
 
 
 class NewFlowQuery(Query):

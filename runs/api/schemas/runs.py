@@ -10,24 +10,23 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from flows.engine.history import Outcome, Severity
 from runs.api.schemas.base import (
-    DEFAULT_LIMIT,
     NUMBER,
     Amount,
     Answer,
     Count,
     Flag,
-    Limit,
     Omitted,
     Page,
+    Paging,
     Query,
     RowNumber,
+    RowPaging,
     Text,
     TextOrNull,
     Url,
 )
 from runs.models import EndReason, RunStatus
 
-STATUSES = list(RunStatus.values)
 PriorityName = Literal["high", "normal", "low"]
 Part = Literal["first", "useful", "wasted"]
 
@@ -365,14 +364,13 @@ IssueKey = Annotated[
 """Step, attempt and position of an issue, such as ``2.1.0``."""
 
 
-class AttemptFilters(AttemptParts):
+class AttemptFilters(AttemptParts, Paging):
     """Which attempts of a run are listed."""
 
     step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
     outcome: list[Outcome] = Field(
         default_factory=list, description="Only attempts that ended with one of these outcomes."
     )
-    limit: Limit = DEFAULT_LIMIT
     before: AttemptKey | None = Field(
         None, description="Only attempts before this step and number, such as `2.1`. Follow `previous` instead."
     )
@@ -381,14 +379,13 @@ class AttemptFilters(AttemptParts):
     )
 
 
-class IssueFilters(Query):
+class IssueFilters(Paging):
     """Which issues of a run are listed."""
 
     min_severity: Severity = Field(Severity.LOW, description="Leave out issues of lower severity.")
     code: _Name | None = Field(None, description="Only issues of this code.")
     audit: _Name | None = Field(None, description="Only issues of the audit of this name.")
     step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
-    limit: Limit = DEFAULT_LIMIT
     before: IssueKey | None = Field(
         None, description="Only issues before this step, attempt and position, such as `2.1.0`. Follow `previous`."
     )
@@ -397,12 +394,9 @@ class IssueFilters(Query):
     )
 
 
-class StartedFilters(Query):
+class StartedFilters(RowPaging):
     """Which of the runs are listed that one request started."""
 
     first: RowNumber = Field(description="The number of the first of the runs.")
     last: RowNumber = Field(description="The number of the last one.")
     status: list[RunStatus] = Field(default_factory=list, description="Only runs that have one of these statuses.")
-    limit: Limit = DEFAULT_LIMIT
-    before: RowNumber | None = Field(None, description="Only runs of lower numbers. Follow `next` instead.")
-    after: RowNumber | None = Field(None, description="Only runs of higher numbers. Follow `previous` instead.")

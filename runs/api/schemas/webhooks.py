@@ -7,25 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runs.api.schemas.base import (
-    DEFAULT_LIMIT,
-    Answer,
-    Body,
-    Count,
-    Limit,
-    Page,
-    Query,
-    RowNumber,
-    Text,
-    TextOrNull,
-    Url,
-)
+from runs.api.schemas.base import Answer, Body, Count, Page, RowNumber, RowPaging, Text, TextOrNull, Url
 from runs.api.schemas.run_bodies import WebhookUrl
 from runs.models import DeliveryState, WebhookEvent
 
 EventType = Literal["run.succeeded", "run.failed", "run.errored", "run.cancelled"]
 _SHOWN_TO = "Without the permission to start runs, or the scope for it, only the host is shown."
-_FOLLOW = "Follow `next` and `previous` rather than build it."
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Endpoints
@@ -102,14 +89,6 @@ class Rotation(Body):
     again: bool = Field(False, description="Whether a previous secret that still counts may end at once.")
 
 
-class EndpointQuery(Query):
-    """Which endpoints are listed."""
-
-    limit: Limit = DEFAULT_LIMIT
-    before: RowNumber | None = Field(None, description=f"Only endpoints with a smaller number. {_FOLLOW}")
-    after: RowNumber | None = Field(None, description=f"Only endpoints with a larger number. {_FOLLOW}")
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Deliveries
 
@@ -176,7 +155,7 @@ class DeliveryPage(Page):
     items: list[Delivery] = Field(description="The newest first, without their tries.")
 
 
-class DeliveryQuery(Query):
+class DeliveryQuery(RowPaging):
     """Which deliveries are listed."""
 
     status: list[Literal["waiting", "delivered", "failed"]] = Field(
@@ -187,6 +166,3 @@ class DeliveryQuery(Query):
         None, description="Only those of the flow of this name."
     )
     endpoint: RowNumber | None = Field(None, description="Only those to this endpoint.")
-    limit: Limit = DEFAULT_LIMIT
-    before: RowNumber | None = Field(None, description=f"Only deliveries with a smaller number. {_FOLLOW}")
-    after: RowNumber | None = Field(None, description=f"Only deliveries with a larger number. {_FOLLOW}")
