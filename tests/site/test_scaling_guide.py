@@ -12,10 +12,10 @@ from runs.models.run import MAX_CRASHES
 from runs.models.worker import SILENCE
 from runs.worker.event_loop import HEARTBEAT
 from tests.site.test_settings import read_settings
-from tests.test_docs import read_page, read_table, unquote
+from tests.test_docs import read_page, read_table
 
 GUIDE = "docs/scaling.md"
-ROWS = {unquote(row[0]): unquote(row[1]) for row in read_table(GUIDE, "## Settings")}
+ROWS = {row[0].strip("`"): row[1].strip("`") for row in read_table(GUIDE, "## Settings")}
 COUNTED = [name for name, default in ROWS.items() if default.isdecimal()]
 
 

@@ -31,7 +31,7 @@ def member(db: None) -> User:
 
 
 @pytest.fixture
-def browser(member: User) -> Client:
+def visitor(member: User) -> Client:
     client = Client()
     client.force_login(member)
     assert client.get("/runs/").status_code == 200
@@ -43,9 +43,9 @@ def is_signed_in(client: Client) -> bool:
     return not (response.status_code == 302 and "/accounts/login/" in response["Location"])
 
 
-def test_a_session_that_was_ended_elsewhere_is_over_with_the_next_page(browser: Client) -> None:
+def test_a_session_that_was_ended_elsewhere_is_over_with_the_next_page(visitor: Client) -> None:
     SessionStore.get_model_class().objects.all().delete()
-    assert not is_signed_in(browser)
+    assert not is_signed_in(visitor)
 
 
 def test_a_session_lasts_as_long_as_the_installation_says(member: User, settings: Any) -> None:
@@ -67,25 +67,25 @@ def test_a_cookie_that_names_no_session_lets_nobody_in(key: str, db: None) -> No
     assert not is_signed_in(client)
 
 
-def test_an_account_that_is_closed_or_deleted_is_out_with_the_next_page(browser: Client, member: User) -> None:
+def test_an_account_that_is_closed_or_deleted_is_out_with_the_next_page(visitor: Client, member: User) -> None:
     User.objects.filter(pk=member.pk).update(is_active=False)
-    assert not is_signed_in(browser)
+    assert not is_signed_in(visitor)
     User.objects.filter(pk=member.pk).update(is_active=True)
-    assert is_signed_in(browser)
+    assert is_signed_in(visitor)
     member.delete()
-    assert not is_signed_in(browser)
+    assert not is_signed_in(visitor)
 
 
-def test_a_permission_that_is_taken_away_is_gone_with_the_next_page(browser: Client, member: User) -> None:
+def test_a_permission_that_is_taken_away_is_gone_with_the_next_page(visitor: Client, member: User) -> None:
     member.user_permissions.clear()
-    assert browser.get("/runs/").status_code == 403
+    assert visitor.get("/runs/").status_code == 403
 
 
 def test_the_account_and_its_permissions_take_three_queries(
-    browser: Client, member: User, django_assert_num_queries: Any
+    visitor: Client, member: User, django_assert_num_queries: Any
 ) -> None:
     request = HttpRequest()
-    request.session = SessionStore(browser.cookies[settings.SESSION_COOKIE_NAME].value)
+    request.session = SessionStore(visitor.cookies[settings.SESSION_COOKIE_NAME].value)
     with django_assert_num_queries(3):
         user = get_user(request)
         assert user == member

@@ -34,7 +34,7 @@ from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.executing import drain, script
 from tests.runs.metrics.scraping import TOKEN, ask, of, read, read_registry, read_samples
 from tests.runs.webhooks.deliveries import make_delivery
-from tests.test_docs import read_table, unquote
+from tests.test_docs import read_table
 
 pytestmark = pytest.mark.django_db
 
@@ -309,7 +309,8 @@ class TestDocuments:
             for row in read_table("docs/observability.md", heading)
         ]
         told = {
-            unquote(name): (kind, tuple(sorted(re.findall(r"`([a-z_]+)`", labels)))) for name, kind, labels, *_ in rows
+            name.strip("`"): (kind, tuple(sorted(re.findall(r"`([a-z_]+)`", labels))))
+            for name, kind, labels, *_ in rows
         }
         assert told == list_metrics(client)
 
