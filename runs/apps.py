@@ -2,6 +2,17 @@
 
 from django.apps import AppConfig
 from django.db.models.signals import pre_migrate
+from django.urls import register_converter
+from django.urls.converters import IntConverter
+
+
+class RowNumberConverter(IntConverter):
+    """``<number:run_id>`` in addresses of pages: the number of a row, as large as every database takes it."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_converter(RowNumberConverter, "number")
 
 
 class RunsConfig(AppConfig):

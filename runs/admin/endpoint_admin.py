@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from runs.models import WebhookEndpoint
-from runs.models.webhook import RUN_EVENTS
-from runs.webhooks.addresses import find_obstacle, hide_path
+from runs.models.webhook import RUN_EVENTS, hide_path
+from runs.webhooks.addresses import find_obstacle
 from runs.webhooks.deliveries import create_test
 from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, rotate_secret
 

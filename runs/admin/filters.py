@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from flows.engine.history import Severity
 from flows.models import Flow, FlowVersion
+from runs.history.json_lines import show_invisible
 from runs.models import Issue
 from runs.models.history import OUTCOME_CHOICES
-from runs.pages.json_lines import show_invisible
 
 RECENT = 500
 """The newest issues, whose codes and audits are suggested."""

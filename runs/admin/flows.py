@@ -17,7 +17,7 @@ from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.models import FlowVersion
 from runs.models import Run
 from runs.models.run import ENDED, RunStatus
-from runs.try_out import earlier_values, panel
+from runs.admin import earlier_values, try_panel
 
 
 class RunningFlowAdmin(FlowAdmin):
@@ -25,7 +25,7 @@ class RunningFlowAdmin(FlowAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The editor's addresses and those that read runs."""
-        return [*earlier_values.list_urls(self), *panel.list_urls(self), *super().get_urls()]
+        return [*earlier_values.list_urls(self), *try_panel.list_urls(self), *super().get_urls()]
 
 
 class RunCountingVersionAdmin(FlowVersionAdmin):

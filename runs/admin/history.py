@@ -19,9 +19,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
+from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
 from runs.pages import figures
-from runs.pages.json_lines import list_json, show_invisible
 from runs.templatetags import toolflow
 
 MAX_LISTED = 10_000

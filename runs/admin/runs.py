@@ -17,12 +17,12 @@ from flows.engine.spec import StepSpec
 from runs.admin import filters
 from runs.admin.filters import ChoiceFilter, IssueSeverityFilter, IssueTextFilter, OutcomeFilter, filter_by
 from runs.admin.history import HistoryAdmin, column, document, section
+from runs.history.json_lines import show_invisible
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
 from runs.pages import figures
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import SEVERITIES
 from runs.pages.issue_links import anchor_attempt
-from runs.pages.json_lines import show_invisible
 from runs.pages.run_page import run_issue_counts, run_state
 from runs.templatetags import toolflow
 

@@ -23,6 +23,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.throttling import BaseThrottle
 
 from runs.audit_log.actor import find_place
+from runs.documents.loading import RunLinks
 from runs.models import ApiToken, BrowserSession, TokenScope
 from runs.observability.log_events import Outage
 
@@ -238,3 +239,8 @@ def _increase(key: str) -> int:
     except ValueError:
         # The first request of its window, unless another process was faster.
         return 1 if cache.add(key, 1, timeout=2 * WINDOW_SECONDS) else cache.incr(key)
+
+
+def build_links(request: Request) -> RunLinks:
+    """Addresses of runs for the caller; those of webhooks only for one who may give runs an address."""
+    return RunLinks(request, shows_webhooks=has_access(request, START_RUNS))

@@ -9,7 +9,7 @@ from pydantic import Field
 from rest_framework.request import Request
 
 from runs.api.base import ApiView, operation
-from runs.api.schemas.base import Answer
+from runs.documents.base import Answer
 from runs.models import ApiToken, TokenScope
 
 

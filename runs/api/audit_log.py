@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from runs.api.access import READ_TRAIL
 from runs.api.base import ApiView, build_page, operation
 from runs.api.paging import cut_page
-from runs.api.schemas.base import Answer, Page, RowPaging, Text, TextOrNull
 from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries
 from runs.audit_log.events import TrailAction
+from runs.documents.base import Answer, Page, RowPaging, Text, TextOrNull
 
 
 class TrailEntry(Answer):

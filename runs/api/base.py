@@ -42,8 +42,8 @@ from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, 
 from runs.api.conditions import leave_out_known, make_tag
 from runs.api.problems import MEDIA_TYPE as PROBLEM
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
-from runs.api.schemas.base import Body, Model, Page, Query
 from runs.api.schemas.problems import describe_problems
+from runs.documents.base import Body, Model, Page, Query
 from runs.paging import MAX_NUMBER
 
 _Query = TypeVar("_Query", bound=Query)

@@ -29,9 +29,9 @@ from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
 from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
-from runs.api.schemas.base import WHOLE, Answer, Body, Count, Nothing, Page, RowPaging, TextOrNull, Url
 from runs.audit_log.events import TrailAction, leave_trail
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
+from runs.documents.base import WHOLE, Answer, Body, Count, Nothing, Page, RowPaging, TextOrNull, Url
 from runs.filters import RunFilters, find_newest_run
 from runs.models import BulkKind, WorkState
 from runs.models.bulk_action import MAX_NOTES

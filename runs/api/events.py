@@ -27,13 +27,13 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.request import Request
 
-from runs.api.access import READ_RUNS, still_has_access
+from runs.api.access import READ_RUNS, build_links, still_has_access
 from runs.api.base import ApiView, JsonRenderer, operation
 from runs.api.problems import ApiProblem
-from runs.api.run_documents import WHOLE, RunLinks, build_attempt, load_run, select_attempts
-from runs.api.schemas.base import Answer
-from runs.api.schemas.runs import RunParts
 from runs.api.waiting import fetch_state
+from runs.documents.base import Answer
+from runs.documents.loading import WHOLE, build_attempt, load_run, select_attempts
+from runs.documents.run import RunParts
 
 MEDIA_TYPE = "text/event-stream"
 POLL_INTERVAL = 1.0
@@ -94,7 +94,7 @@ class RunEvents:
     def __init__(self, request: Request, position: Position, *, is_new: bool) -> None:
         """``is_new`` is whether the client knows nothing of the run yet."""
         self._request = request
-        self._links = RunLinks(request)
+        self._links = build_links(request)
         self._position = position
         self._is_new = is_new
         self._is_over = False

@@ -25,7 +25,6 @@ from runs.api.flow_changes import IF_MATCH, change_flow, delete_version
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
 from runs.api.paging import fetch_page
 from runs.api.problems import InvalidQuery
-from runs.api.schemas.base import Nothing, RowPaging
 from runs.api.schemas.flows import (
     ComparedVersion,
     Flow,
@@ -36,6 +35,7 @@ from runs.api.schemas.flows import (
     VersionPage,
     WholeVersion,
 )
+from runs.documents.base import Nothing, RowPaging
 
 _PLACE = {"type": "integer", "minimum": 1}
 

@@ -30,7 +30,6 @@ from runs.api.idempotency import idempotent
 from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
 from runs.api.paging import fetch_page
 from runs.api.problems import InvalidBody
-from runs.api.schemas.base import Nothing
 from runs.api.schemas.flows import (
     ChangedFlowQuery,
     Flow,
@@ -41,6 +40,7 @@ from runs.api.schemas.flows import (
     StoredFlow,
     WholeFlow,
 )
+from runs.documents.base import Nothing
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200}
 _ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true": {"is_archived": True}, "all": {}}

@@ -10,8 +10,8 @@ from drf_spectacular.utils import OpenApiParameter
 
 from runs.api.problems import MEDIA_TYPE
 from runs.api.schema_webhooks import describe_webhooks
-from runs.api.schemas.base import DEFAULT_LIMIT, MAX_LIMIT
 from runs.api.schemas.problems import STATUSES
+from runs.documents.base import DEFAULT_LIMIT, MAX_LIMIT
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Parameters and headers that several operations have

@@ -17,7 +17,7 @@ from runs.api.access import READ_RUNS
 from runs.api.base import ApiView, JsonRenderer, describe_query, operation
 from runs.api.problems import ApiProblem, InvalidQuery
 from runs.api.run_filters import FILTERS, parse_filters
-from runs.api.schemas.base import Query
+from runs.documents.base import Query
 from runs.exports.formats import Format
 from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
 

@@ -11,7 +11,7 @@ from flows.engine.errors import Problem
 from flows.engine.history import Severity
 from runs.api.base import describe_query, parse_query
 from runs.api.problems import InvalidBody, InvalidQuery
-from runs.api.schemas.base import WHOLE, Body, Query
+from runs.documents.base import WHOLE, Body, Query
 from runs.filters import PARAMETERS, RunFilters
 from runs.models import EndReason, RunStatus
 

@@ -14,10 +14,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.history import TokenUsage, sum_usage
-from runs.api.access import READ_RUNS
+from runs.api.access import READ_RUNS, build_links
 from runs.api.base import ApiView, build_page, operation
 from runs.api.paging import fetch_page
-from runs.api.run_documents import (
+from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
+from runs.documents import run as schemas
+from runs.documents.loading import (
     COLUMNS_OF_ISSUE,
     RunLinks,
     build_attempt,
@@ -25,9 +27,7 @@ from runs.api.run_documents import (
     load_steps,
     select_attempts,
 )
-from runs.api.schemas import runs as schemas
-from runs.api.schemas.runs import Attempt, RunParts, RunUsage, Step
-from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
+from runs.documents.run import Attempt, RunParts, RunUsage, Step
 from runs.models import Attempt as AttemptRow
 from runs.models import Issue, Run
 
@@ -40,7 +40,7 @@ class StepList(ApiView):
     @_read("listSteps", "List the steps of a run", query=RunParts, answers={200: schemas.StepPage})
     def get(self, request: Request, run_id: int, query: RunParts) -> Response:
         """All steps with their attempts, also those that have not begun. Step 0 is the input. They are one page."""
-        steps = load_steps(run_id, RunLinks(request), query)
+        steps = load_steps(run_id, build_links(request), query)
         if not steps:
             raise Http404
         return build_page(schemas.StepPage, request, steps, next=None, previous=None)
@@ -52,7 +52,7 @@ class StepDetail(ApiView):
     @_read("getStep", "Read a step", query=RunParts, answers={200: Step})
     def get(self, request: Request, run_id: int, index: int, query: RunParts) -> Step:
         """One step with its attempts. Step 0 is the input."""
-        for step in load_steps(run_id, RunLinks(request), query, index=index):
+        for step in load_steps(run_id, build_links(request), query, index=index):
             return step
         raise Http404
 
@@ -63,7 +63,7 @@ class AttemptDetail(ApiView):
     @_read("getAttempt", "Read an attempt", query=schemas.AttemptParts, answers={200: Attempt})
     def get(self, request: Request, run_id: int, index: int, number: int, query: schemas.AttemptParts) -> Attempt:
         """Its output as it was used and as it came, the request that the model saw, its issues and its usage."""
-        attempt = load_attempt(run_id, index, number, RunLinks(request), query)
+        attempt = load_attempt(run_id, index, number, build_links(request), query)
         if attempt is None:
             raise Http404
         return attempt
@@ -86,7 +86,7 @@ class AttemptList(ApiView):
         page = fetch_page(
             rows, query, columns=["step__index", "number"], key_of=lambda row: (row.step.index, row.number)
         )
-        links = RunLinks(request)
+        links = build_links(request)
         items = [build_attempt(row, run_id, links, query) for row in page.rows]
         return build_page(schemas.AttemptPage, request, items, next=page.next, previous=page.previous)
 
@@ -110,7 +110,7 @@ class IssueList(ApiView):
         )
         columns = ("step", "number", "position")
         page = fetch_page(rows, query, columns=columns, key_of=lambda row: tuple(row[name] for name in columns))
-        links = RunLinks(request)
+        links = build_links(request)
         items = [_build_issue(row, run_id, links) for row in page.rows]
         return build_page(schemas.IssuePage, request, items, next=page.next, previous=page.previous)
 
@@ -145,7 +145,7 @@ class RunUsageDetail(ApiView):
         _check_run(run_id)
         columns = ("step__index", "number", "outcome", "model", "usage", *(f"usage__{name}" for name in _USAGE_FIELDS))
         rows = AttemptRow.objects.filter(step__run=run_id).order_by("step__index", "number")
-        return _build_usage(list(rows.values_list(*columns, named=True)), run_id, RunLinks(request))
+        return _build_usage(list(rows.values_list(*columns, named=True)), run_id, build_links(request))
 
 
 def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> RunUsage:

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
-from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, find_user
+from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, build_links, find_user
 from runs.api.base import ApiView, build_page, describe_query, operation
 from runs.api.idempotency import idempotent
 from runs.api.openapi import (
@@ -32,12 +32,12 @@ from runs.api.openapi import (
 )
 from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody
-from runs.api.run_documents import RunLinks, build_new_run, load_run, load_summaries
 from runs.api.run_filters import FILTERS, parse_filters
-from runs.api.schemas.base import Nothing, RowPaging
 from runs.api.schemas.run_bodies import NewRun, NewRuns, Rerun, RunChange, RunTerms
-from runs.api.schemas.runs import Run, RunPage, RunParts, StartedFilters, StartedRuns
 from runs.api.waiting import answer_at_end
+from runs.documents.base import Nothing, RowPaging
+from runs.documents.loading import build_new_run, load_run, load_summaries
+from runs.documents.run import Run, RunPage, RunParts, StartedFilters, StartedRuns
 from runs.filters import find_runs
 from runs.models import Priority, RunStatus
 from runs.models import Run as RunRow
@@ -90,7 +90,7 @@ class RunList(ApiView):
         filters, query = parse_filters(request.query_params, RowPaging)
         found = find_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
         page = cut_page(found, limit=query.limit, before=query.before, after=query.after)
-        items = load_summaries(page.keys, RunLinks(request))
+        items = load_summaries(page.keys, build_links(request))
         return build_page(RunPage, request, items, next=page.older, previous=page.newer)
 
     @_operation(
@@ -134,7 +134,7 @@ class RunBulk(ApiView):
         if query.status:
             runs = runs.filter(status__in=query.status)
         page = fetch_page(runs, query, is_descending=True)
-        items = load_summaries([run.pk for run in page.rows], RunLinks(request))
+        items = load_summaries([run.pk for run in page.rows], build_links(request))
         return build_page(RunPage, request, items, next=page.next, previous=page.previous)
 
     @_operation(
@@ -154,7 +154,7 @@ class RunBulk(ApiView):
         If anything is wrong with any of them, `errors` says what is wrong with each, and nothing is started.
         """
         stored = store_runs(_prepare_many(request, body))
-        links = RunLinks(request)
+        links = build_links(request)
         numbers = [run.pk for run in stored]
         address = f"{links.link_run('bulk')}?{urlencode({'first': min(numbers), 'last': max(numbers)})}"
         answer = {
@@ -255,7 +255,7 @@ class RunAgain(ApiView):
 
 
 def _load(request: Request, run_id: int, parts: RunParts) -> Run:
-    run = load_run(run_id, RunLinks(request), parts)
+    run = load_run(run_id, build_links(request), parts)
     if run is None:
         raise Http404
     return run
@@ -288,7 +288,7 @@ def _start_run(
     except OrdersError as error:
         problems = [Problem(problem.path.removeprefix("/0"), problem.message) for problem in error.problems]
         raise InvalidBody(problems) from error
-    answer = build_new_run(stored, RunLinks(request), started_by=request.user.get_username())
+    answer = build_new_run(stored, build_links(request), started_by=request.user.get_username())
     return Response(answer, 202, headers={"Location": answer.url, "Retry-After": "1"})
 
 

@@ -25,7 +25,7 @@ from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
 from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
-from runs.api.schemas.base import Answer, Body, Page, RowPaging, Text, Url
+from runs.documents.base import Answer, Body, Page, RowPaging, Text, Url
 from runs.models.saved_view import MAX_NAME_LENGTH, NameTakenError, TooManyViewsError, parse_name
 
 TAG = "Saved views"

@@ -12,9 +12,9 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.access import READ_RUNS
-from runs.api.run_documents import RunLinks, load_run
-from runs.api.schemas.runs import RunParts
+from runs.api.access import READ_RUNS, build_links
+from runs.documents.loading import load_run
+from runs.documents.run import RunParts
 from runs.models import Run
 from runs.models.run import ENDED
 from runs.request_slots import give_back_connection, release_slot
@@ -58,7 +58,7 @@ def answer_at_end(request: Request, response: HttpResponseBase) -> HttpResponseB
     if state is None:
         return response
     # Also where it goes on: what was true when it was started may have changed.
-    run = load_run(run_id, RunLinks(request), RunParts(attempts="all" if state.has_ended else "none"))
+    run = load_run(run_id, build_links(request), RunParts(attempts="all" if state.has_ended else "none"))
     if run is None:
         return response
     kept = ("Location", "Idempotency-Replayed", *(() if state.has_ended else ("Retry-After",)))

@@ -28,14 +28,13 @@ from runs.api.access import (
     DELETE_ENDPOINTS,
     READ_ENDPOINTS,
     READ_RUNS,
+    build_links,
 )
 from runs.api.base import ApiView, build_page, operation
 from runs.api.idempotency import idempotent
 from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER
 from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
-from runs.api.run_documents import RunLinks
-from runs.api.schemas.base import Nothing, RowPaging
 from runs.api.schemas.webhooks import (
     ChangedEndpoint,
     Delivery,
@@ -49,6 +48,7 @@ from runs.api.schemas.webhooks import (
     WebhookEndpointPage,
     WholeDelivery,
 )
+from runs.documents.base import Nothing, RowPaging
 from runs.models import WebhookDelivery
 from runs.models import WebhookEndpoint as EndpointRow
 from runs.webhooks.deliveries import create_test, send_again
@@ -223,7 +223,7 @@ def _read_endpoint(request: Request, endpoint_id: int) -> WebhookEndpoint:
 
 
 def _describe_endpoints(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    links, url = RunLinks(request), request.build_absolute_uri(reverse("api:webhook-endpoint-list"))
+    links, url = build_links(request), request.build_absolute_uri(reverse("api:webhook-endpoint-list"))
     for row in rows:
         yield {
             **vars(row),
@@ -329,7 +329,7 @@ def _answer_sent(request: Request, delivery_id: int) -> Response:
 
 def _describe_deliveries(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """The values of rows, with addresses as the caller may see them."""
-    links, now = RunLinks(request), timezone.now()
+    links, now = build_links(request), timezone.now()
     url = request.build_absolute_uri(reverse("api:webhook-delivery-list"))
     pages = request.build_absolute_uri(reverse("runs:webhooks"))
     for row in rows:

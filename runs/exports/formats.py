@@ -19,10 +19,10 @@ from django.contrib.auth import get_user_model
 from django.core.serializers.json import DjangoJSONEncoder
 
 from flows.engine.json_values import dump_json
-from runs.api.run_documents import dump_without_addresses, load_runs
-from runs.api.schemas.runs import RunParts
+from runs.documents.loading import dump_without_addresses, load_runs
+from runs.documents.run import RunParts
+from runs.history.json_lines import show_invisible
 from runs.models import Run
-from runs.pages.json_lines import show_invisible
 from runs.statistics.counting import fetch_asked_models
 
 Format = Literal["csv", "jsonl"]

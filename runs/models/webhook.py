@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 from typing import Self
+from urllib.parse import urlsplit
 
 from django.db import models
 from django.db.models import Q
@@ -35,6 +36,12 @@ class DeliveryState(models.TextChoices):
     WAITING = "waiting", "Waiting"
     DELIVERED = "delivered", "Delivered"
     FAILED = "failed", "Not delivered"
+
+
+def hide_path(address: str) -> str:
+    """An address without what only its owner may know: all after the host is “…”."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
 
 
 def make_message_id() -> str:

@@ -89,4 +89,4 @@ def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
     return response
 
 
-urls = [path("runs/<int:run_id>/steps/<int:step>/attempts/<int:number>/", show_attempt, name="attempt")]
+urls = [path("runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/", show_attempt, name="attempt")]

@@ -20,10 +20,10 @@ from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries, iterate_e
 from runs.audit_log.events import TrailAction, leave_trail
 from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
 from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
+from runs.history.json_lines import show_invisible
 from runs.models import AuditEntry
 from runs.pages.access import require_permission
 from runs.pages.exporting import answer_too_many
-from runs.pages.json_lines import show_invisible
 from runs.pages.list_turns import turn_pages
 from runs.paging import MAX_NUMBER, Found, Position
 

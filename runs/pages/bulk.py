@@ -226,7 +226,7 @@ urls = [
     path("runs/bulk/", show_bulk_actions, name="bulk-list"),
     path("runs/bulk/cancel/", cancel_runs, name="bulk-cancel"),
     path("runs/bulk/run-again/", run_again, name="bulk-run-again"),
-    path("runs/bulk/<int:action_id>/", show_bulk_action, name="bulk"),
-    path("runs/bulk/<int:action_id>/live", show_bulk_changes, name="bulk-live"),
-    path("runs/bulk/<int:action_id>/stop/", stop_bulk_action, name="bulk-stop"),
+    path("runs/bulk/<number:action_id>/", show_bulk_action, name="bulk"),
+    path("runs/bulk/<number:action_id>/live", show_bulk_changes, name="bulk-live"),
+    path("runs/bulk/<number:action_id>/stop/", stop_bulk_action, name="bulk-stop"),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runs.pages.json_lines import show_invisible
+from runs.history.json_lines import show_invisible
 
 LONGEST_TEXT = 2_000
 """Characters that a page shows of one text."""

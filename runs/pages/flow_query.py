@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from runs.history.json_lines import show_invisible
 from runs.pages.addresses import find_address
-from runs.pages.json_lines import show_invisible
 from runs.pages.periods import PERIODS, USUAL
 
 REAL, SIMULATED = "real", "simulated"

@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 from django.urls import reverse
 
 from runs import models
-from runs.pages.json_lines import show_invisible
+from runs.history.json_lines import show_invisible
 
 MOST_LINKS = 20
 """Issues that are named where they don't stand; it is said how many more there are."""

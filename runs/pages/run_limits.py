@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from django.conf import settings
 
+from runs.history.json_lines import show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages import figures
-from runs.pages.json_lines import show_invisible
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from django.utils import timezone
 from flows.engine.history import UNDECIDED, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
+from runs.history.json_lines import Listing, list_json
 from runs.models import Run, RunStatus
 from runs.pages.attempt_rows import (
     complete_issues,
@@ -37,7 +38,6 @@ from runs.pages.badges import SEVERITIES
 from runs.pages.issue_lifecycle import StepIssues
 from runs.pages.issue_links import anchor_attempt
 from runs.pages.issue_pages import MOST_ISSUES, list_page
-from runs.pages.json_lines import Listing, list_json
 from runs.pages.known_steps import KnownStep, list_steps, read_spec
 from runs.pages.opened_attempts import Openable, OpenedAttempts, choose_open
 from runs.pages.retry_bill import RetryBill, bill_run

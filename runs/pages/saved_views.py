@@ -15,10 +15,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from runs.facets import list_known_values
 from runs.filters import PARAMETERS, RunFilters
+from runs.history.json_lines import show_invisible
 from runs.models import SavedView
 from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
 from runs.pages.access import require_permission
-from runs.pages.json_lines import show_invisible
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +126,5 @@ def _build_url(query: str) -> str:
 urls: list[URLPattern] = [
     path("runs/views/add/", save_view, name="saved-view-add"),
     path("runs/views/values/", show_known_values, name="saved-view-values"),
-    path("runs/views/<int:view_id>/delete/", delete_view, name="saved-view-delete"),
+    path("runs/views/<number:view_id>/delete/", delete_view, name="saved-view-delete"),
 ]

@@ -14,13 +14,13 @@ from django.views.decorators.http import require_http_methods, require_safe
 from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
 from flows.models import Flow, FlowVersion
+from runs.history.json_lines import show_invisible
 from runs.models import Run
 from runs.models.run import REMOVED_INPUT
 from runs.pages.access import require_permission
 from runs.pages.badges import STATES
 from runs.pages.input_fields import InputField, build_fields, default_input, example_input, walk_fields
 from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
-from runs.pages.json_lines import show_invisible
 from runs.pages.run_options_form import KeptParts, RunOptions
 from runs.statistics.queue_state import runs_without_worker
 from runs.submission import NotRunnableError, submit_run

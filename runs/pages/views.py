@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
-from runs.api.run_documents import WHOLE, dump_without_addresses, load_attempt, load_run
-from runs.api.schemas.runs import RunParts
+from runs.documents.loading import WHOLE, dump_without_addresses, load_attempt, load_run
+from runs.documents.run import RunParts
 from runs.pages.access import require_permission
 from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
 from runs.pages.run_head import name_head

@@ -19,12 +19,12 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from runs.filter_fields import parse_run_number, shorten
+from runs.history.json_lines import Listing, list_json, list_text
 from runs.models import DeliveryState, WebhookDelivery, WebhookEndpoint, WebhookEvent, WebhookTry
+from runs.models.webhook import hide_path
 from runs.pages.access import require_permission
-from runs.pages.json_lines import Listing, list_json, list_text
 from runs.pages.list_turns import ListTurns, turn_pages
 from runs.paging import Stream, scan
-from runs.webhooks.addresses import hide_path
 from runs.webhooks.deliveries import create_test
 from runs.webhooks.deliveries import send_again as send_delivery_again
 from runs.webhooks.messages import build_body, build_headers
@@ -201,7 +201,7 @@ def _list_headers(delivery: WebhookDelivery, tries: Sequence[WebhookTry]) -> Lis
 
 urls: list[URLPattern] = [
     path("webhooks/", show_deliveries, name="webhooks"),
-    path("webhooks/<int:delivery_id>/", show_delivery, name="webhook"),
-    path("webhooks/<int:delivery_id>/send/", send_again, name="webhook-send"),
-    path("webhooks/endpoints/<int:endpoint_id>/test/", send_test, name="webhook-test"),
+    path("webhooks/<number:delivery_id>/", show_delivery, name="webhook"),
+    path("webhooks/<number:delivery_id>/send/", send_again, name="webhook-send"),
+    path("webhooks/endpoints/<number:endpoint_id>/test/", send_test, name="webhook-test"),
 ]

@@ -18,9 +18,9 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
+from runs.history.json_lines import show_invisible
 from runs.pages import figures
 from runs.pages.issue_links import anchor_attempt
-from runs.pages.json_lines import show_invisible
 from runs.pages.run_list import RunList, RunRow
 from runs.pages.saved_views import ViewTabs, load_view_tabs
 from runs.search.excerpts import Piece

@@ -22,6 +22,7 @@ from django.utils.safestring import SafeString, mark_safe
 from heroicons.templatetags.heroicons import heroicon_mini
 
 from flows.providers import is_simulated
+from runs.history.json_lines import Line, Listing, show_invisible
 from runs.models import Priority, Run
 from runs.pages import figures
 from runs.pages.attempt_view import IssueMark
@@ -31,7 +32,6 @@ from runs.pages.curl_command import build_curl_command
 from runs.pages.cut_texts import CutText, cut_text
 from runs.pages.elapsed import format_elapsed
 from runs.pages.issue_links import anchor_attempt
-from runs.pages.json_lines import Line, Listing, show_invisible
 from runs.pages.run_page import RunPage
 from runs.statistics.queue_state import QueueFigures
 

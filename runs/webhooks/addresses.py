@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from yarl import URL
@@ -91,12 +90,6 @@ def explain_refusal(url: URL) -> str:
         f"Webhooks may not go to “{url.host}” ({url.scheme}, port {url.port}): they go to addresses of the internet by "
         "https, and to the hosts, networks and ports that TOOLFLOW_WEBHOOK_ALLOW names."
     )
-
-
-def hide_path(address: str) -> str:
-    """An address without what only its owner may know: all after the host is “…”."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}/…" if address else ""
 
 
 def _is_usable_port(port: int) -> bool:

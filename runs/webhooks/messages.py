@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from runs.api.run_documents import load_ended_run
+from runs.documents.loading import load_ended_run
 from runs.models import WebhookDelivery
 
 

@@ -21,10 +21,10 @@ from flows.models import Flow
 from runs.api import idempotency, waiting
 from runs.api.documentation import build_schema, write_yaml
 from runs.api.problems import KINDS
-from runs.api.schemas.base import DEFAULT_LIMIT, MAX_LIMIT
 from runs.api.schemas.run_bodies import MAX_RUNS
 from runs.client import batch
 from runs.client.__main__ import app
+from runs.documents.base import DEFAULT_LIMIT, MAX_LIMIT
 from runs.models import Run, RunStatus, TokenScope
 from runs.submission import submit_run
 from runs.tokens import DEFAULT_LIFETIME

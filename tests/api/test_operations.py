@@ -13,7 +13,7 @@ from pydantic import Field
 
 from runs.api.base import JsonRenderer, check_query, describe_query, parse_body, parse_query
 from runs.api.problems import InvalidBody, InvalidQuery
-from runs.api.schemas.base import (
+from runs.documents.base import (
     NUMBER,
     Amount,
     Answer,

@@ -18,7 +18,7 @@ from flows.models import Flow
 from runs.api.base import build_page, parse_query
 from runs.api.paging import fetch_page
 from runs.api.problems import InvalidQuery
-from runs.api.schemas.base import Page, Paging, RowPaging
+from runs.documents.base import Page, Paging, RowPaging
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,8 @@ from flows.engine.spec import MAX_STEPS, MAX_TOKEN_BUDGET
 from flows.flow_file import SCHEMA_PATH
 from flows.models import MAX_KEEP_DAYS
 from flows.portability import NOTE_LENGTH
-from runs.api.schemas.base import (
+from runs.api.schemas.run_bodies import Budget
+from runs.documents.base import (
     WHOLE,
     Amount,
     Answer,
@@ -31,8 +32,7 @@ from runs.api.schemas.base import (
     Text,
     TextOrNull,
 )
-from runs.api.schemas.run_bodies import Budget
-from runs.api.schemas.runs import Issue
+from runs.documents.run import Issue
 
 MAX_RUNS_IN_FLIGHT = 2**31 - 1
 

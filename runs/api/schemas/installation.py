@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from flows.engine.providers import Api
-from runs.api.schemas.base import Answer, Count
 from runs.api.schemas.statistics import QueueFigures, Seconds
+from runs.documents.base import Answer, Count
 
 
 class Worker(Answer):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from drf_spectacular.utils import OpenApiResponse
 from pydantic import Field
 
-from runs.api.schemas.base import Model, Omitted
+from runs.documents.base import Model, Omitted
 
 STATUSES = {
     400: "A query parameter is unknown or not valid, or the body is no JSON.",

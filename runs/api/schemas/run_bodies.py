@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
-from runs.api.schemas.base import WHOLE, Body, FreeObject, Positive, Text
-from runs.api.schemas.runs import PriorityName
+from runs.documents.base import WHOLE, Body, FreeObject, Positive, Text
+from runs.documents.run import PriorityName
 from runs.run_options import MAX_LABEL_LENGTH, MAX_LABELS, check_webhook_url
 from runs.webhooks.addresses import MAX_ADDRESS_BYTES
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from flows.engine.history import Severity
-from runs.api.schemas.base import Amount, Answer, Count, Omitted, Query, RowNumber, TextOrNull
+from runs.documents.base import Amount, Answer, Count, Omitted, Query, RowNumber, TextOrNull
 
 MAX_DAYS = 1_000
 """Days that one request may ask for."""

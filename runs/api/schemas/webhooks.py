@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runs.api.schemas.base import Answer, Body, Count, Page, RowNumber, RowPaging, Text, TextOrNull, Url
 from runs.api.schemas.run_bodies import WebhookUrl
+from runs.documents.base import Answer, Body, Count, Page, RowNumber, RowPaging, Text, TextOrNull, Url
 from runs.models import DeliveryState, WebhookEvent
 
 EventType = Literal["run.succeeded", "run.failed", "run.errored", "run.cancelled"]

@@ -151,7 +151,7 @@ class TestRequests:
         for path in ("/runs/1/", "/runs/2/", "/nowhere/1", "/nowhere/2"):
             client.get(path)
         samples = read(client)
-        pattern = "/runs/<int:run_id>/"
+        pattern = "/runs/<number:run_id>/"
         assert of(samples, "toolflow_http_requests_total", route=pattern, method="GET", status="302") == 2
         assert of(samples, "toolflow_http_requests_total", route="(none)", method="GET", status="404") == 2
         assert of(samples, "toolflow_http_request_seconds_count", route=pattern) == 2

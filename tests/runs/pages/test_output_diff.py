@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.pages.json_lines import Place, list_json, list_text
+from runs.history.json_lines import Place, list_json, list_text
 from runs.pages.output_diff import MOST_LINES, Change, DiffLine, OutputDiff, compare_outputs
 
 ANY_JSON = st.recursive(

@@ -33,11 +33,11 @@ from flows.providers import build_providers, default_model_settings
 from flows.throttle import limit_rate
 from runs import models
 from runs.audit_log.events import TrailAction, leave_trail
+from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import STATES
 from runs.pages.input_fields import example_input
-from runs.pages.json_lines import list_json, show_invisible
 from runs.pages.model_request import ModelRequest, read_model_request
 from runs.request_slots import release_slot
 from runs.stored_history import build_issues, load_history

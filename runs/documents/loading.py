@@ -8,19 +8,18 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db.models import F, Prefetch, QuerySet
+from django.http import HttpRequest
 from django.urls import reverse
-from rest_framework.request import Request
 
 from flows.engine.history import NO_USAGE, Outcome, Severity, sum_usage
 from flows.engine.spec import COST_PLACES
 from flows.models import FlowVersion
 from runs import models
-from runs.api.access import START_RUNS, has_access
-from runs.api.schemas.runs import Attempt, AttemptParts, EndedRun, Run, RunParts, RunSummary, Step
+from runs.documents.run import Attempt, AttemptParts, EndedRun, Run, RunParts, RunSummary, Step
 from runs.models.history import AttemptQuerySet
+from runs.models.webhook import hide_path
 from runs.paging import MAX_NUMBER
 from runs.stored_history import read_usage
-from runs.webhooks.addresses import hide_path
 
 WHOLE = RunParts()
 INPUT_NAME = "Input"
@@ -35,14 +34,13 @@ class RunLinks:
     Without a request they lead nowhere; ``dump_without_addresses`` leaves them out.
     """
 
-    def __init__(self, request: Request | None = None) -> None:
+    def __init__(self, request: HttpRequest | None = None, *, shows_webhooks: bool = False) -> None:
         self._runs = self._pages = ""
         if request is not None:
             # Resolved once: to reverse the address of each attempt takes longer than to read it.
             self._runs = request.build_absolute_uri(reverse("api:run-list"))
             self._pages = request.build_absolute_uri(reverse("runs:list"))
-        # A user who may give runs an address may know those of others; they may hold a key.
-        self.has_address = request is not None and has_access(request, START_RUNS)
+        self._shows_webhooks = shows_webhooks
 
     def link_run(self, run_id: int | str) -> str:
         """Where a run is read."""
@@ -58,7 +56,7 @@ class RunLinks:
 
     def show_webhook(self, url: str) -> str:
         """The address of a webhook, as far as the caller may see it."""
-        return url if self.has_address else hide_path(url)
+        return url if self._shows_webhooks else hide_path(url)
 
 
 _OF_ATTEMPT_ADDRESSES = {"url", "page_url"}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from flows.engine.history import Outcome, Severity
-from runs.api.schemas.base import (
+from runs.documents.base import (
     NUMBER,
     Amount,
     Answer,

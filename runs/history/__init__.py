@@ -1,0 +1,1 @@
+"""What is said of stored history, computed without a database."""
